@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_CHUNK = 2**24  # bytes per sum; torch first converts each byte to 8 bytes
 Edit = Callable[[Tensor], Tensor]
 """An edit of hidden states, `[B, T, H] -> [B, T, H]`, row by row."""
 
@@ -191,17 +190,25 @@ def picked(hidden: Tensor, at: Positions | None) -> Tensor | None:
 def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 
-    It is a sum of bytes, weighted by tensor. Changes that cancel within one tensor go unnoticed.
-    The `weight` of a quantized map has no numbers; its codes and scales are buffers.
+    It is a sum of words of 8 bytes, weighted by tensor. Changes that cancel within one tensor go
+    unnoticed. The `weight` of a quantized map has no numbers; its codes and scales are buffers.
     """
     tensors = [t for t in (*model.parameters(), *model.buffers()) if not t.is_meta]
-    bits = [tensor.detach().flatten().contiguous().view(torch.uint8) for tensor in tensors]
-    sums = [
-        torch.stack([chunk.sum(dtype=torch.int64) for chunk in torch.split(own, _CHUNK)]).sum()
-        for own in bits
-    ]
+    sums = [_words(tensor.detach()).sum() for tensor in tensors]
     found: list[int] = torch.stack(sums).tolist() if sums else []  # the host waits once
     return sum(
         (2 * index + 1) * total + index * own.numel()
-        for index, (own, total) in enumerate(zip(bits, found, strict=True), start=1)
+        for index, (own, total) in enumerate(zip(tensors, found, strict=True), start=1)
     )
+
+
+def _words(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor as integers of 8 bytes, without a copy where they are aligned.
+
+    Words add up as they are; bytes are converted to 8 bytes each first, and the freed blocks
+    fragment the heap: up to 2 GiB for a model of 135 million parameters.
+    """
+    bits = tensor.flatten().contiguous().view(torch.uint8)
+    if bits.storage_offset() % 8 or len(bits) % 8:
+        bits = nn.functional.pad(bits, (0, -len(bits) % 8)).clone()
+    return bits.view(torch.int64)

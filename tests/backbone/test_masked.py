@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from torch import nn
 
 from ptrun.backbone.base import Positions, Prefix, checksum
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -132,6 +133,27 @@ def test_the_checksum_notices_one_changed_bit(tiny):
     weight = backbone.model.base_model.encoder.layer[1].output.dense.weight
     weight.data.view(torch.int32)[0, 0] ^= 1
     assert checksum(backbone.model) != before
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
+def test_the_checksum_notices_a_bit_anywhere_in_a_part_of_a_tensor(start, dtype):
+    part = torch.zeros(9, dtype=dtype)[start:8]
+    model = nn.ParameterList([nn.Parameter(part, requires_grad=False)])
+    before = checksum(model)
+    for place in range(len(part)):
+        part[place] = True
+        assert checksum(model) != before
+        part[place] = False
+    assert checksum(model) == before
+
+
+def test_the_checksum_copies_no_weight():
+    model = nn.Linear(64, 64)
+    with torch.profiler.profile(profile_memory=True) as seen:
+        checksum(model)
+    largest = max(own.self_cpu_memory_usage / own.count for own in seen.key_averages())
+    assert largest <= 64, "bytes of an operator: a scalar takes 8"
 
 
 def test_the_discriminator_head_equals_the_library_bit_for_bit(tiny_folder):
