@@ -3,9 +3,9 @@
     make weights && python benchmarks/serving.py [--shapes labels,texts] [--requests 512]
 
 16 prefixes over one frozen model, 32 clients. MiniLM answers labels, SmolLM2 writes 16 tokens.
-(a) asks the same server one by one. (b) is a FastAPI server over PEFT: it waits as long for other
-requests, forms batches of those with one adapter, and calls `set_adapter` before each. The prefixes
-are of one step: what they answer does not matter here. Writes results/serving.md.
+(a) asks a server that waits for nothing, one by one. (b) is a FastAPI server over PEFT: it waits as
+long for requests, forms batches of those with one adapter, and calls `set_adapter` before each.
+The prefixes are of one step: what they answer does not matter here. Writes results/serving.md.
 """
 
 import argparse
@@ -16,11 +16,12 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
+from socket import IPPROTO_TCP, TCP_NODELAY
 from statistics import median, quantiles
 from typing import Any
 
-import httpx
 from running import HERE, PTRUN, RESULTS, ptrun, results
 
 PROMPTS, CLIENTS, TOKENS, WAIT = 16, 32, 16, 0.005
@@ -51,27 +52,34 @@ def texts_of(shape: str) -> list[str]:
     return [e.fields[field] for e in made.load("test")[:64]]
 
 
-def ask(client: httpx.Client, shape: str, run: str, text: str) -> float:
+def ask(client: HTTPConnection, shape: str, run: str, text: str) -> float:
     """Ask once, and return the seconds."""
     began = time.monotonic()
-    if shape == "labels":
-        found = client.post("/v1/classify", json={"model": run, "input": [text]})
-    else:
-        body = {"model": run, "prompt": text, "max_tokens": TOKENS}
-        found = client.post("/v1/completions", json=body)
-    found.raise_for_status()
+    path, body = "/v1/classify", {"model": run, "input": [text]}
+    if shape == "texts":
+        path, body = "/v1/completions", {"model": run, "prompt": text, "max_tokens": TOKENS}
+    client.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    response = client.getresponse()
+    found = response.read()
+    assert response.status == 200, found
     return time.monotonic() - began
 
 
 def measured(address: str, shape: str, runs: list[str], requests: int, clients: int) -> dict:
     """Return requests a second, and the median and the 99th percentile of their times."""
-    texts = texts_of(shape)
+    texts, host = texts_of(shape), address.removeprefix("http://")
     jobs = [(runs[i % len(runs)], texts[i % len(texts)]) for i in range(requests)]
-    with httpx.Client(base_url=address, timeout=600) as client, ThreadPoolExecutor(clients) as pool:
-        for run in runs:
-            ask(client, shape, run, texts[0])  # every prompt is loaded
+    for run in runs:
+        ask(HTTPConnection(host), shape, run, texts[0])  # every prompt is loaded
+    own = threading.local()  # a connection for each client
+
+    def asked(job: tuple[str, str]) -> float:
+        own.client = getattr(own, "client", None) or HTTPConnection(host)
+        return ask(own.client, shape, *job)
+
+    with ThreadPoolExecutor(clients) as pool:
         began = time.monotonic()
-        times = list(pool.map(lambda job: ask(client, shape, *job), jobs))
+        times = list(pool.map(asked, jobs))
         seconds = time.monotonic() - began
     return {
         "rate": requests / seconds,
@@ -91,6 +99,17 @@ def peak(process: subprocess.Popen) -> float:
     """Return the most memory that a process has held, in MiB."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def of_server(line: list[str], shape: str, runs: list[str], requests: int, clients: int) -> dict:
+    """Return the figures of a server, that is started and stopped."""
+    process, address = served(line)
+    try:
+        found = measured(address, shape, runs, requests, clients)
+        return {**found, "peak": peak(process)}
+    finally:
+        process.kill()
+        process.wait()
 
 
 def peer(told: dict[str, Any]) -> None:
@@ -154,6 +173,7 @@ def peer(told: dict[str, Any]) -> None:
     app.post("/v1/completions")(answered)
     config = uvicorn.Config(app, port=0, log_level="warning")
     socket = config.bind_socket()
+    socket.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # as ptrun serve does
     print(f"http://127.0.0.1:{socket.getsockname()[1]}", flush=True)
     uvicorn.Server(config).run([socket])
 
@@ -162,16 +182,11 @@ def compared(shape: str, weights: Path, folder: Path, requests: int) -> dict[str
     """Return the figures of the three ways."""
     runs = prefixes(shape, weights, folder / "out")
     names = [run.name for run in runs]
-    process, address = served([*PTRUN, "serve", *map(str, runs), "--port", "0"])
-    try:
-        found = {
-            "ptrun serve": measured(address, shape, names, requests, CLIENTS),
-            "one by one": measured(address, shape, names, max(32, requests // 8), 1),
-        }
-        found["ptrun serve"]["peak"] = peak(process)
-    finally:
-        process.terminate()
-        process.wait()
+    serve = [*PTRUN, "serve", *map(str, runs), "--port", "0"]
+    found = {
+        "ptrun serve": of_server(serve, shape, names, requests, CLIENTS),
+        "one by one": of_server([*serve, "--wait", "0"], shape, names, max(32, requests // 8), 1),
+    }
     adapters = {}
     for run in runs:
         adapters[run.name] = str(folder / "adapters" / run.name)
@@ -179,13 +194,8 @@ def compared(shape: str, weights: Path, folder: Path, requests: int) -> dict[str
         ptrun("export", str(run), "--to", "peft", adapters[run.name])
     told = {"shape": shape, "model": str(weights / SHAPES[shape][0]), "adapters": adapters}
     (folder / "told.json").write_text(json.dumps(told))
-    process, address = served([sys.executable, __file__, "--peer", str(folder / "told.json")])
-    try:
-        found["PEFT set_adapter"] = measured(address, shape, names, requests, CLIENTS)
-        found["PEFT set_adapter"]["peak"] = peak(process)
-    finally:
-        process.kill()
-        process.wait()
+    serve = [sys.executable, __file__, "--peer", str(folder / "told.json")]
+    found["PEFT set_adapter"] = of_server(serve, shape, names, requests, CLIENTS)
     return found
 
 

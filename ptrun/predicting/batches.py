@@ -68,6 +68,7 @@ class WaitingRow:
     dice: Dice | None = None
     tokens: list[int] = field(default_factory=list)
     ready: bool = False
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> int:
@@ -138,9 +139,10 @@ class Batches:
                 self._changed.wait_for(lambda: self.waiting or not self._open)
                 if not self.waiting:
                     return
-                fresh = not self.waiting[0].ready
-            if fresh:
-                time.sleep(self.wait)  # others may come
+                first = self.waiting[0]
+                left = 0.0 if first.ready else first.since + self.wait - time.monotonic()
+            if left > 0:
+                time.sleep(left)  # others may come
             jobs = self._taken()
             try:
                 self._compute(jobs)

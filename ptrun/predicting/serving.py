@@ -18,6 +18,8 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ptrun import __version__
 from ptrun.errors import UserError, shown
@@ -84,19 +86,7 @@ def made(
     asking = _Asking(prompts, batches, limits)
     counted = _Counted(prompts, batches)
 
-    @app.middleware("http")
-    async def checked(request: Request, following: Any) -> Response:
-        path = request.url.path
-        try:
-            _check_host(request, hosts)
-            if path != "/health":
-                _check_key(request, keys)
-            response: Response = await following(request)
-        except Refused as error:
-            response = _error(error.status, error.message)
-        response.headers.update(_SAFE)
-        counted.requests.labels(path if path in _PATHS else "other", response.status_code).inc()
-        return response
+    app.add_middleware(_Checked, hosts=hosts, keys=keys, count=counted.requests)
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
@@ -146,6 +136,36 @@ def made(
 
 _PATHS = {"/", "/health", "/metrics", "/v1/models", "/v1/classify", "/v1/predict"}
 _PATHS |= {"/v1/completions", "/v1/chat/completions"}
+
+
+class _Checked:
+    """Checks each request before its route, adds headers to the answer, and counts it."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], keys: Sequence[str], count: Counter):
+        self.app, self.hosts, self.keys, self.count = app, hosts, keys, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = scope["path"]
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_SAFE)
+                self.count.labels(path if path in _PATHS else "other", message["status"]).inc()
+            await send(message)
+
+        request = Request(scope)
+        try:
+            _check_host(request, self.hosts)
+            if path != "/health":
+                _check_key(request, self.keys)
+        except Refused as error:
+            await _error(error.status, error.message)(scope, receive, sent)
+            return
+        await self.app(scope, receive, sent)
 
 
 def _check_host(request: Request, hosts: Sequence[str]) -> None:

@@ -78,6 +78,8 @@ def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
 
 def track(parts: Sequence[T], title: str) -> Iterator[T]:
     """Yield the parts of work before training, with a progress bar on a terminal."""
-    quiet = not (parts and _is_drawn())
+    if not (parts and _is_drawn()):
+        yield from parts
+        return
     console = Console(stderr=True)
-    yield from rich.progress.track(parts, title, console=console, transient=True, disable=quiet)
+    yield from rich.progress.track(parts, title, console=console, transient=True)

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import httpx
 import openai
 import pytest
 
-from ptrun.command.serve import main
+from ptrun.command.serve import _listening, main
 from ptrun.errors import UserError
 from ptrun.predicting import batches as serving_batches
 from ptrun.predicting.prompts import Prompts
@@ -376,6 +377,13 @@ def test_hostile_requests_and_clients_that_leave_do_no_harm(folder, runs, caplog
         assert not batches.waiting
         assert own.post("/v1/classify", json=good).json()["data"] == wanted
     assert "Traceback" not in caplog.text and KEY not in caplog.text
+
+
+def test_no_answer_waits_for_an_acknowledgement():
+    with _listening("127.0.0.1", 0) as own, socket.create_connection(own.getsockname()):
+        connection, _ = own.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.slow
