@@ -214,8 +214,8 @@ class Batches:
         self.rows, self.batches = self.rows + len(jobs), self.batches + 1
         plain = [job for job in jobs if job.decoding is None]
         if plain:
-            rows = [(job.own, job.question.example) for job in plain]
-            for job, found in zip(plain, self.prompts.shared.predict(rows), strict=True):
+            rows = [(job.method, job.features) for job in plain]
+            for job, found in zip(plain, self.prompts.shared.answers(rows), strict=True):
                 _give(job, found)
         alike: dict[Decoding, list[WaitingRow]] = {}
         for job in jobs:

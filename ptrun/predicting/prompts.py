@@ -64,7 +64,9 @@ class Prompts:
             UnknownRun: there is none, or several.
             UserError: it has another backbone, changes it, or is damaged.
         """
-        fit = [own for own in self.ids() if name and (own == name or own.endswith(f"-{name}"))]
+        ids = self.ids()
+        fit = [own for own in ids if name and own.endswith(f"-{name}")]
+        fit = [name] if name in self.folders else fit
         if len(fit) != 1:
             raise UnknownRun(
                 f"model={name!r}: no such run. GET /v1/models lists {len(self.folders)}."

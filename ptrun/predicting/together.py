@@ -88,22 +88,21 @@ class Together:
 
     def predict(self, rows: Sequence[tuple[Loaded, Example]]) -> list[Prediction]:
         """Return the prediction for each row, in order; rows of all runs share passes."""
-        methods: list[Method] = []
-        places: dict[int, list[int]] = {}
-        features: dict[int, list[Features]] = {}
-        for place, (own, example) in enumerate(rows):
-            method, one = own.encoded(example)
-            if all(method is not other for other in methods):
-                methods.append(method)
-            index = next(i for i, other in enumerate(methods) if other is method)
-            places.setdefault(index, []).append(place)
-            features.setdefault(index, []).append(one)
-        answers = self.engine.predict(methods, [features[i] for i in range(len(methods))])
+        return self.answers([own.encoded(example) for own, example in rows])
+
+    def answers(self, rows: Sequence[tuple[Method, Features]]) -> list[Prediction]:
+        """Return the prediction for each encoded row, in order."""
+        methods = {id(method): method for method, _ in rows}
+        places: dict[int, list[int]] = {own: [] for own in methods}
+        for place, (method, _) in enumerate(rows):
+            places[id(method)].append(place)
+        features = [[rows[place][1] for place in own] for own in places.values()]
+        answers = self.engine.predict(list(methods.values()), features)
         self.backbone.kept.clear()  # cached features of these rows
         found = {
             place: value
-            for index, values in enumerate(answers)
-            for place, value in zip(places[index], values, strict=True)
+            for own, values in zip(places.values(), answers, strict=True)
+            for place, value in zip(own, values, strict=True)
         }
         return [found[place] for place in range(len(rows))]
 
