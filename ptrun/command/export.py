@@ -13,7 +13,7 @@ from ptrun.config.arguments import Parser
 
 EXAMPLES = """\
   ptrun export RUN --to peft DIR                  a new folder
-  ptrun export RUN --to transformers DIR          a tuned backbone, or one with LoRA merged
+  ptrun export RUN --to transformers DIR          a tuned backbone, or one with LoRA or IA3 merged
   ptrun export RUN --to hub USER/NAME             says what would be uploaded
   ptrun export RUN --to hub USER/NAME --push      uploads it to a private repository
 """

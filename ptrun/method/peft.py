@@ -110,6 +110,23 @@ class PeftMethod(Method):
         """Return the learned tensors under the names of PEFT's files, without a prefix."""
         return {_saved_name(name): self.prompt[key] for key, name in self.names.items()}
 
+    @torch.no_grad()
+    def merged(self) -> dict[str, Tensor]:
+        """Return the parameters of the changed modules as PEFT merges them, by name.
+
+        The backbone's own stay as they are.
+        """
+        found = {}
+        for path in self.changed:
+            layer: Any = self.backbone.model.get_submodule(path)
+            own = dict(layer.get_base_layer().named_parameters(recurse=False))
+            before = {name: parameter.data.clone() for name, parameter in own.items()}
+            layer.merge()
+            layer.merged_adapters.clear()
+            for name, parameter in own.items():
+                found[f"{path}.{name}"], parameter.data = parameter.data, before[name]
+        return found
+
     @property
     def options(self) -> dict[str, Any]:
         """`config`, with what the model type needs: the maps' direction, and ELECTRA's for IA3."""

@@ -379,10 +379,10 @@ def whole_of(method: Method) -> PeftForm:
     Raises:
         UserError: it learned a prompt, or transformers has no such model.
     """
-    if type(method) not in (FineTuning, LoRA):
+    if type(method) not in (FineTuning, LoRA, PeftMethod):
         raise UserError(
             "export: --to transformers writes a backbone that method=fine_tuning tuned, or with "
-            "LoRA merged; no weights hold what this run learned. Type --to peft DIR."
+            "LoRA or IA3 merged; no weights hold what this run learned. Type --to peft DIR."
         )
     if method.backbone.architecture.stock.words is None:
         raise UserError(f"export: {method.backbone.name} is no model of transformers.")
@@ -404,7 +404,7 @@ def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
     held = stock.state_dict()
     tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
     tensors |= reader.tensors
-    merged = method.merged() if isinstance(method, LoRA) else {}
+    merged = method.merged() if isinstance(method, LoRA | PeftMethod) else {}
     tensors |= {_stock_name(n, reader): t for n, t in merged.items()}
     learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
     tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]

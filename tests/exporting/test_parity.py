@@ -116,6 +116,11 @@ WHOLE = [
     ],
     *[(kind, "lora_tags", LOW, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
     *[(kind, "lora_words", partial(LOW, **WORDS), FILL) for kind in ("bert", "pocket_gpt2")],
+    *[
+        (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
+        for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
+        for name, config in TUNERS.items()
+    ],
 ]
 
 

@@ -288,11 +288,11 @@ def test_a_damaged_prompt_is_refused_by_name_and_the_others_are_served(copied, r
 
 def test_a_failed_batch_does_not_end_the_server(folder, runs, monkeypatch):
     with serving(folder) as (address, prompts, _):
-        name, predict = runs["labels"].id, prompts.shared.predict
-        monkeypatch.setattr(prompts.shared, "predict", lambda _: 1 / 0)
+        name, answers = runs["labels"].id, prompts.shared.answers
+        monkeypatch.setattr(prompts.shared, "answers", lambda _: 1 / 0)
         found = asked(address, "classify", model=name, input="a")
         assert found.status_code == 500 and "ZeroDivisionError" in found.text
-        monkeypatch.setattr(prompts.shared, "predict", predict)
+        monkeypatch.setattr(prompts.shared, "answers", answers)
         assert asked(address, "classify", model=name, input="a").status_code == 200
         assert threading.active_count() < 50
 
