@@ -1,4 +1,4 @@
-"""Export a finished run to a folder of PEFT or transformers, or to the hub.
+"""Export a finished run to a folder of PEFT, transformers or vLLM, or to the hub.
 
 The folder has the adapter or the tuned model, the tokenizer and a model card. PEFT and
 transformers load it without ptrun; a head that no class of transformers has comes with load.py.
@@ -14,6 +14,7 @@ from ptrun.config.arguments import Parser
 EXAMPLES = """\
   ptrun export RUN --to peft DIR                  a new folder
   ptrun export RUN --to transformers DIR          a tuned backbone, or one with LoRA or IA3 merged
+  ptrun export RUN --to vllm DIR                  input vectors, and a client that sends them
   ptrun export RUN --to hub USER/NAME             says what would be uploaded
   ptrun export RUN --to hub USER/NAME --push      uploads it to a private repository
 """
@@ -39,7 +40,7 @@ def parser() -> Parser:
         nargs=2,
         required=True,
         metavar=("KIND", "WHERE"),
-        help="peft DIR, transformers DIR, or hub REPO",
+        help="peft DIR, transformers DIR, vllm DIR, or hub REPO",
     )
     made.add_argument("--push", action="store_true", help="upload to the hub")
     return made
@@ -54,8 +55,9 @@ def main(arguments: Sequence[str]) -> None:
     made = parser()
     given = made.parse(arguments)
     kind, where = given.to
-    if kind not in ("peft", "transformers", "hub"):
-        made.error(f"--to {kind}: use --to peft DIR, --to transformers DIR or --to hub REPO")
+    if kind not in ("peft", "transformers", "vllm", "hub"):
+        kinds = "--to peft DIR, --to transformers DIR, --to vllm DIR or --to hub REPO"
+        made.error(f"--to {kind}: use {kinds}")
     if given.push and kind != "hub":
         made.error("--push is for --to hub")
     from ptrun.exporting.export import export, to_hub
@@ -67,5 +69,5 @@ def main(arguments: Sequence[str]) -> None:
         print(to_hub(run, given.overrides, where, push=given.push))
         return
     out = Path(where).expanduser()
-    done = export(run, given.overrides, out, whole=kind == "transformers")
+    done = export(run, given.overrides, out, kind=kind)
     print(f"{out}: {done.line()}")

@@ -1,12 +1,13 @@
-"""Export a finished run as a folder that PEFT and transformers load without ptrun."""
+"""Export a finished run as a folder that PEFT, transformers or vLLM take without ptrun."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from ptrun.backbone.base import Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.exporting import vllm
 from ptrun.folder import request
 from ptrun.folder.find import RunFolder
 from ptrun.hub.staging import check_new, staging
@@ -28,6 +30,9 @@ from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan, split_of
 from ptrun.runs.rerun import again, command
 from ptrun.types import Example
+
+Kind = Literal["peft", "transformers", "vllm"]
+"""What reads the folder."""
 
 # Compares the logits of a run with those of its exported folder, on the run's own dev examples.
 
@@ -138,23 +143,25 @@ class Exported:
         peft_type: PEFT's kind of adapter.
         auto: the class of transformers under it.
         parity: how far it is from the run.
+        note: what else was compared.
     """
 
     peft_type: str
     auto: str
     parity: Parity
+    note: str = ""
 
     def line(self) -> str:
         """Return one line about it."""
         kind = self.auto if self.peft_type == stock.WHOLE else f"{self.peft_type} on {self.auto}"
         return (
             f"{kind}: logits of {self.parity.examples} dev examples "
-            f"differ by at most {self.parity.difference:.1e}"
+            f"differ by at most {self.parity.difference:.1e}{self.note}"
         )
 
 
 def export(
-    run: Finished, typed: Sequence[str], out: Path, base: str | None = None, *, whole: bool = False
+    run: Finished, typed: Sequence[str], out: Path, base: str | None = None, kind: Kind = "peft"
 ) -> Exported:
     """Write a run to a new folder, after its logits were compared with the stock model's.
 
@@ -163,35 +170,59 @@ def export(
         typed: `KEY=VALUE` arguments, for the examples.
         out: a new folder. It appears complete, or not at all.
         base: the name of the backbone in the files; None is its hub id or its folder.
-        whole: whether to write a tuned backbone instead of an adapter.
+        kind: what reads the folder: an adapter, a tuned backbone, or vectors with a client.
 
     Raises:
-        UserError: PEFT cannot express the run, its logits differ, or `out` exists.
+        UserError: `kind` cannot express the run, its logits differ, or `out` exists.
     """
-    if not whole:
+    if kind == "peft":
         need_peft("export --to peft")
     check_new(out)
     _check(run)
     examples = _dev(run, typed)
     (method,) = run.load().values()
-    form = whole_of(method) if whole else form_of(method)
+    form = _FORMS[kind](method)
     base = base or read_from(run.backbone)
     with staging(out, _bytes(form, method)) as folder:
         method.backbone.tokenizer().save_pretrained(folder)
-        if whole:
-            stock.write_whole(folder, form, method)
-            model = stock.load_whole(folder, form, run.engine.device)
-        else:
-            stock.write(folder, form, run.backbone, base)
-            model = stock.load(folder, form, run.backbone, run.engine.device)
+        model = _stock(folder, kind, form, run, method, base)
         found = parity(method, model, form, examples)
         if not found.equal:
             raise UserError(
                 f"export: the stock model's logits differ by {found.difference:.1e} (largest logit "
                 f"{found.largest:.1f}). Nothing was written."
             )
-        write(folder, run, form, found, base, method, examples[0])
-    return Exported(form.peft_type, form.reader.auto, found)
+        note = ""
+        if kind == "vllm":
+            same = f"{vllm.alike(model, form, method, examples)} of {len(examples)}"
+            note = f"; the client's tokens are the run's for {same}"
+            use = vllm.usage(method, base, examples[0], same)
+        else:
+            use = _usage(form, base, method, examples[0])
+        write(folder, run, form, kind, found, base, use)
+    return Exported(form.peft_type, form.reader.auto, found, note)
+
+
+_FORMS: Mapping[Kind, Callable[[Method], PeftForm]] = {
+    "peft": form_of,
+    "transformers": whole_of,
+    "vllm": vllm.form_of,
+}
+
+
+def _stock(
+    folder: Path, kind: Kind, form: PeftForm, run: Finished, method: Method, base: str
+) -> Any:
+    """Write the tensors of a folder, and return the stock model that reads them."""
+    device = run.engine.device
+    if kind == "transformers":
+        stock.write_whole(folder, form, method)
+        return stock.load_whole(folder, form, device)
+    if kind == "vllm":
+        vllm.write(folder, form, method, base)
+        return vllm.load(folder, form, method, device)
+    stock.write(folder, form, run.backbone, base)
+    return stock.load(folder, form, run.backbone, device)
 
 
 def _check(run: Finished) -> None:
@@ -291,19 +322,19 @@ def write(
     folder: Path,
     run: Finished,
     form: PeftForm,
+    kind: Kind,
     found: Parity,
     base: str,
-    method: Method,
-    example: Example,
+    use: str,
 ) -> None:
-    """Write the card of a folder."""
+    """Write the card of a folder; `use` says how to load it."""
     parts = [
-        _head(run, form, base),
+        _head(run, kind, base),
         _about(run, form),
-        _usage(form, base, method, example),
+        use,
         _scores(run),
-        _parity(form, found),
-        _made(run),
+        _parity(kind, found),
+        _made(run, kind),
     ]
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -315,13 +346,12 @@ def read_from(backbone: PretrainedBackbone) -> str:
     return str(Path(backbone.folder or backbone.name).resolve())
 
 
-def _head(run: Finished, form: PeftForm, base: str) -> str:
+def _head(run: Finished, kind: Kind, base: str) -> str:
     """Return the metadata that the hub reads; the licence is the author's to choose."""
     names = plain_names(run)
-    library = "transformers" if form.peft_type == stock.WHOLE else "peft"
-    tags = "\n".join(f"- {tag}" for tag in (library, "ptrun", names["method"], names["task"]))
+    tags = "\n".join(f"- {tag}" for tag in (kind, "ptrun", names["method"], names["task"]))
     model = f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else ""
-    return f"---\nlibrary_name: {library}\n{model}license: unknown\ntags:\n{tags}\n---"
+    return f"---\nlibrary_name: {kind}\n{model}license: unknown\ntags:\n{tags}\n---"
 
 
 def plain_names(run: Finished) -> dict[str, str]:
@@ -461,21 +491,27 @@ def _metrics(metrics: Any) -> list[tuple[str, str, float]]:
     return [(part, name, value) for part, own in metrics.items() for name, value in own.items()]
 
 
-def _parity(form: PeftForm, found: Parity) -> str:
-    loader = "transformers" if form.peft_type == stock.WHOLE else "PEFT and transformers"
+_LOADERS: Mapping[Kind, str] = {
+    "peft": "Stock PEFT and transformers loaded this folder.",
+    "transformers": "Stock transformers loaded this folder.",
+    "vllm": "Stock transformers read the embeddings that this folder's client sends.",
+}
+
+
+def _parity(kind: Kind, found: Parity) -> str:
     return (
         "## Parity\n\n"
-        f"Stock {loader} loaded this folder. On {found.examples} dev examples of the "
+        f"{_LOADERS[kind]} On {found.examples} dev examples of the "
         f"run, {found.logits:,} logits in fp32 differ from the run's by at most "
         f"{found.difference:.1e}. The largest logit is {found.largest:.2f}."
     )
 
 
-def _made(run: Finished) -> str:
-    import peft
-
+def _made(run: Finished, kind: Kind) -> str:
     done = run.done
-    versions = {**done.manifest.get("versions", {}), "peft": peft.__version__}
+    versions = dict(done.manifest.get("versions", {}))
+    if kind == "peft":
+        versions["peft"] = version("peft")
     own = request.read(run.folder)
     listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
     line = f"```bash\n{command(own)}\n```\n\n" if own else ""

@@ -82,7 +82,7 @@ def test_the_folder_answers_without_ptrun_and_its_card_does_the_run_again(tmp_pa
     composed = compose_run([*own, *typed, "train.max_steps=2", f"outputs={tmp_path}/outputs"])
     done = launch(composed)
     run = ready(str(tmp_path / "outputs" / "runs" / done.run_id), ["hardware.precision=fp32"])
-    export(run, [], tmp_path / "out", whole=kind == "transformers")
+    export(run, [], tmp_path / "out", kind=kind)
     code = "import sys; sys.modules['ptrun'] = None; sys.path.insert(0, '.'); import runpy; "
     code += "sys.argv = ['load.py', 'a good film']; runpy.run_path('load.py', run_name='__main__')"
     line = [sys.executable, "-c", code]

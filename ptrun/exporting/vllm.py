@@ -1,0 +1,286 @@
+"""A run's input vectors for vLLM: prompt.safetensors, and a client that sends embedded rows.
+
+vLLM takes no prompt by name. It takes the embeddings of a request (`--enable-prompt-embeds`), and
+the client writes them: the vectors, then the row's words. Only a causal model that answers by words
+can be served so.
+"""
+
+import json
+import runpy
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ptrun.errors import UserError
+from ptrun.method import stock_form as stock
+from ptrun.method.base import Method
+from ptrun.method.cartridge import Cartridge
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning import PTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.stock_form import PeftForm
+from ptrun.pattern.slots import Field, Hole, LiteralText
+from ptrun.readout.cloze import Cloze
+from ptrun.readout.label_words import LabelWords
+from ptrun.task.generation import MESSAGES
+from ptrun.types import Example
+
+CLIENT, PROMPT = "client.py", "prompt.safetensors"
+_VECTORS = "prompt"
+_PREFIX = "no engine takes prefixes today. Type ptrun serve RUN."
+_WHY: dict[type[Method], str] = {
+    FineTuning: "vLLM reads a tuned backbone as any model. Type --to transformers DIR.",
+    LoRA: "vLLM reads LoRA in PEFT's form. Type --to peft DIR, and give it to --lora-modules.",
+    PeftMethod: "merge it into the weights: type --to transformers DIR.",
+    PTuningV2: _PREFIX,
+    Cartridge: _PREFIX,
+}
+_CLIENT = '''\
+"""Answer a row with vLLM: the vectors of prompt.safetensors stand before its words.
+
+README.md says how to start the server, and has a row. SERVER=http://HOST:PORT names another one.
+"""
+
+import base64
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import safe_open
+from transformers import AutoTokenizer
+
+BASE, HERE = {base!r}, Path(__file__).parent
+SERVER = os.environ.get("SERVER", "http://127.0.0.1:8000")
+
+
+def tensor(folder, name):
+    for file in Path(folder).glob("*.safetensors"):
+        with safe_open(file, "pt") as opened:
+            if name in opened.keys():
+                return opened.get_tensor(name).float()
+
+
+FOLDER = BASE
+if not Path(BASE).is_dir():
+    FOLDER = snapshot_download(BASE{revision}, allow_patterns="*.safetensors")
+VECTORS, WORDS = tensor(HERE, "prompt"), tensor(FOLDER, {words!r})
+TOKENIZER = AutoTokenizer.from_pretrained(HERE)
+
+
+def tokens(row):
+    return {tokens}
+
+
+def answer(row):
+    file = io.BytesIO()
+    torch.save(torch.cat([VECTORS, WORDS[tokens(row)]]), file)
+    body = {{"model": BASE, "prompt_embeds": base64.b64encode(file.getvalue()).decode()}}
+    body |= {options}
+    kind = {{"Content-Type": "application/json"}}
+    asked = Request(f"{{SERVER}}/v1/completions", json.dumps(body).encode(), kind)
+    text = json.load(urlopen(asked))["choices"][0]["text"]
+    return {answer}
+
+
+if __name__ == "__main__":
+    print(answer(json.loads(sys.argv[1])))
+'''
+
+
+def form_of(method: Method) -> PeftForm:
+    """Return the vectors of a method that stand before a text, as PEFT holds them.
+
+    Raises:
+        UserError: it has none, they stand elsewhere, or its answers are no words of a causal model.
+    """
+    if type(method) not in (PromptTuning, PTuning):
+        reason = "it has no vectors before the text. Type ptrun serve RUN."
+        raise _cannot(_WHY.get(type(method), reason))
+    architecture = method.backbone.architecture
+    if architecture.has_decoder or not (architecture.left_to_right and architecture.writes_words):
+        raise _cannot(f"vLLM completes texts, and {method.backbone.name} is no causal model.")
+    if not isinstance(method.readout, Cloze):
+        raise _cannot("vLLM answers in words, and this run has a head. Type ptrun serve RUN.")
+    _label_words(method.readout)
+    form, parts = stock.form_of(method), method.readout.pattern.parts
+    if form.cut and not (isinstance(parts[0], Hole) and parts[0].count == form.cut):
+        raise _cannot("its vectors stand among words, and the client puts them before all words.")
+    return form
+
+
+def _cannot(reason: str) -> UserError:
+    return UserError(f"export --to vllm: {reason}")
+
+
+def _label_words(readout: Cloze) -> dict[int, str]:
+    """Return the label of each token that answers; none if the answer is a text.
+
+    Raises:
+        UserError: the score of a label needs several tokens.
+    """
+    if readout.writes:
+        return {}
+    if not isinstance(readout, LabelWords):
+        raise _cannot(f"no completion scores its candidates ({type(readout).__name__}).")
+    found = {}
+    for label, words in zip(readout.tokens.labels, readout.tokens.ids, strict=True):
+        if len(words) > 1 or len(words[0]) > 1:
+            raise _cannot(f"label {label} has several tokens, whose scores no completion adds.")
+        found[words[0][0]] = label
+    return found
+
+
+def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
+    """Write the vectors and the client; `base` names the backbone, a hub id or a folder.
+
+    Raises:
+        UserError: the backbone's files have no such embeddings in safetensors.
+    """
+    vectors = form.tensors["prompt_embeddings"].float().cpu().contiguous()
+    save_file({_VECTORS: vectors}, folder / PROMPT, {"format": "pt"})
+    commit = method.backbone.commit if base == method.backbone.hub else None
+    client = _CLIENT.format(
+        base=base,
+        revision=f", revision={commit!r}" if commit else "",
+        words=_name_of_words(method),
+        tokens=_tokens(method),
+        options=_options(method),
+        answer=_answer(method),
+    )
+    (folder / CLIENT).write_text(client, encoding="utf-8")
+
+
+def _name_of_words(method: Method) -> str:
+    """Return the name of the matrix of embeddings in the backbone's files."""
+    folder, model = Path(method.backbone.folder or ""), method.backbone.model
+    words = model.get_input_embeddings().weight
+    own = next(name for name, parameter in model.named_parameters() if parameter is words)
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, "pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 (no mapping)
+                if f".{own}".endswith(f".{name}") or f".{name}".endswith(f".{own}"):
+                    return str(name)
+    raise _cannot(f"{method.backbone.name} has no {own} in safetensors, which the client reads.")
+
+
+def _tokens(method: Method) -> str:
+    """Return the expression of the client that gives the tokens of a row."""
+    if MESSAGES in method.task.fields:
+        asked = f"row[{MESSAGES!r}], add_generation_prompt=True, return_dict=True"
+        return f"TOKENIZER.apply_chat_template({asked})['input_ids']"
+    assert method.readout.pattern is not None
+    text = "".join(_text(part) for part in method.readout.pattern.parts).strip()
+    return f"TOKENIZER({text!r}.format(**row))['input_ids']"
+
+
+def _text(part: Any) -> str:
+    """Return a part of the pattern as `str.format` reads it; vectors and masks have none."""
+    if isinstance(part, Field):
+        return f"{{{part.name}}}"
+    return part.text.replace("{", "{{").replace("}", "}}") if isinstance(part, LiteralText) else ""
+
+
+def _options(method: Method) -> dict[str, Any]:
+    """Return what the client asks of vLLM beside the embeddings: greedy tokens."""
+    if not method.readout.writes:
+        words = _label_words(method.readout)  # type: ignore[arg-type]
+        among = getattr(method.readout, "among", "labels") == "labels"
+        allowed = {"allowed_token_ids": [*words]} if among else {}
+        return {"temperature": 0, "max_tokens": 1, **allowed}
+    decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
+    options = {"temperature": 0, "max_tokens": decoding.max_new_tokens}
+    options |= {"stop_token_ids": [*decoding.ends], "stop": [*decoding.stop]}
+    return options | {"repetition_penalty": decoding.repetition_penalty}
+
+
+def _answer(method: Method) -> str:
+    """Return the expression of the client that gives the answer of a text."""
+    if method.readout.writes:
+        return "text.strip()"
+    tokenizer = method.backbone.tokenizer()
+    words = _label_words(method.readout)  # type: ignore[arg-type]
+    labels = {tokenizer.decode([token]): label for token, label in words.items()}
+    return f"{labels!r}.get(text, text)"
+
+
+class Embedded(nn.Module):
+    """A stock model that reads what the client of a folder sends.
+
+    Args:
+        client: the folder's.
+        model: a causal model of transformers.
+    """
+
+    def __init__(self, client: dict[str, Any], model: Any):
+        super().__init__()
+        self.client, self.model = client, model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> Any:
+        """Return the output for rows of tokens `[N, T]`, with the vectors before each."""
+        vectors, words = self.client["VECTORS"], self.client["WORDS"]
+        before = vectors.expand(len(input_ids), *vectors.shape)
+        embeds = torch.cat([before, words[input_ids.cpu()]], dim=1).to(input_ids.device)
+        seen = attention_mask.new_ones(before.shape[:2])
+        mask = torch.cat([seen, attention_mask], dim=1)
+        return self.model(inputs_embeds=embeds, attention_mask=mask)
+
+
+def load(folder: Path, form: PeftForm, method: Method, device: str) -> Embedded:
+    """Return the backbone, read by transformers, with the client of a folder."""
+    import transformers
+
+    made = getattr(transformers, form.reader.auto)
+    source = method.backbone.folder
+    model = made.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
+    return Embedded(runpy.run_path(str(folder / CLIENT)), model.to(device).eval())
+
+
+def alike(found: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> int:
+    """Return for how many examples the client has the run's tokens.
+
+    Raises:
+        UserError: for none.
+    """
+    readout: Any = method.readout
+    features = method.encode(examples)
+    if readout.writes:
+        features = [readout.prompt(own) for own in features]
+    pairs = zip(features, examples, strict=True)
+    same = sum(
+        own.rows[0].ids[form.cut :] == found.client["tokens"](example.fields)
+        for own, example in pairs
+    )
+    if not same:
+        name = readout.pattern.text if readout.pattern else MESSAGES
+        raise _cannot(f"the client cannot spell {name!r} as the run does. Type ptrun serve RUN.")
+    return int(same)
+
+
+def usage(method: Method, base: str, example: Example, same: str) -> str:
+    """Return the part of the card that says how to serve and ask; `same` is `N of M`."""
+    pattern = method.readout.pattern
+    names = [MESSAGES] if MESSAGES in method.task.fields else pattern.fields if pattern else ()
+    row = json.dumps({name: example.fields[name] for name in names}, ensure_ascii=False)
+    options = "--enable-prompt-embeds --no-enable-prefix-caching"
+    return (
+        f"## Serve it\n\n```bash\nvllm serve {shlex.quote(base)} {options}\n"
+        f"python {CLIENT} {shlex.quote(row)}\n```\n\n"
+        "vLLM's cache of prefixes gives wrong texts if requests differ in their embeddings alone "
+        "(vllm issue 56655); keep it off. The client writes the bytes of `torch.save`, the one "
+        f"form that vLLM takes. For {same} dev examples its tokens are those of the run; a row "
+        "that the run shortens, or whose fields touch other words, differs."
+    )

@@ -1,0 +1,152 @@
+"""The client of an exported prompt gives a server the run's own rows, and gets its answers."""
+
+import base64
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import torch
+import transformers
+
+import ptrun
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.exporting import vllm
+from ptrun.exporting.export import export
+from ptrun.predicting.answering import ready
+from ptrun.runs.launch import launch
+
+GPT = ["backbone=pocket_gpt2", "train.max_steps=6"]
+LABELS = ["task=pocket_sentiment", "readout=verbalizer", "setting=few_shot_32"]
+TEXTS = ["task=pocket_writing", "setting=few_shot_32", "readout.max_new_tokens=12"]
+SOFT = "+task.pvps.soft.pattern='{soft:4} {~facts} {mask}'"
+FILES = {"README.md", "client.py", "prompt.safetensors", "tokenizer.json", "tokenizer_config.json"}
+
+
+def finished(outputs, *typed):
+    done = launch(compose_run([*GPT, *typed, f"outputs={outputs}"]))
+    return ready(str(outputs / "runs" / done.run_id), ["hardware.precision=fp32"])
+
+
+class Engine(HTTPServer):
+    """A server that reads what vLLM reads, and answers with stock transformers."""
+
+    def __init__(self, folder):
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32
+        ).eval()
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.seen = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def text(self, body):
+        held = io.BytesIO(base64.b64decode(body["prompt_embeds"], validate=True))
+        embeds = torch.load(held, weights_only=True)[None]
+        self.seen.append(body | {"shape": tuple(embeds.shape)})
+        ends = body.get("stop_token_ids") or None
+        options = {"max_new_tokens": body["max_tokens"], "eos_token_id": ends}
+        if allowed := body.get("allowed_token_ids"):
+            options["prefix_allowed_tokens_fn"] = lambda *_: allowed
+        mask = torch.ones(embeds.shape[:2], dtype=torch.long)
+        written = self.model.generate(
+            inputs_embeds=embeds, attention_mask=mask, do_sample=False, pad_token_id=0, **options
+        )
+        return self.tokenizer.decode(written[0], skip_special_tokens=True)
+
+
+class Asked(BaseHTTPRequestHandler):
+    def do_POST(self):
+        assert self.path == "/v1/completions"
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.dumps({"choices": [{"text": self.server.text(body)}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+CLIENT = "import sys; sys.modules['ptrun'] = None; import runpy, json; "
+CLIENT += "rows = json.loads(sys.argv[1]); own = runpy.run_path('client.py'); "
+CLIENT += "print(json.dumps([own['answer'](row) for row in rows]))"
+
+
+def asked(folder, engine, rows):
+    address = f"http://127.0.0.1:{engine.server_address[1]}"
+    line = [sys.executable, "-c", CLIENT, json.dumps(rows)]
+    told = subprocess.run(
+        line, cwd=folder, capture_output=True, text=True, env={**os.environ, "SERVER": address}
+    )
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["method=prompt_tuning", "method.length=5", *LABELS],
+        pytest.param(["method=prompt_tuning", "method.length=5", *TEXTS], marks=pytest.mark.slow),
+        pytest.param(
+            ["method=ptuning", *TEXTS, SOFT, "readout.pattern=soft"], marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
+    run = finished(tmp_path / "outputs", *typed)
+    found = export(run, [], tmp_path / "out", kind="vllm")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
+    assert found.parity.equal and found.parity.examples == 32
+    assert found.note.endswith("32 of 32")
+    (method,) = run.load().values()
+    fields = method.readout.pattern.fields
+    rows = [{name: own.fields[name] for name in fields} for own in method.task.load("dev")[:6]]
+    engine = Engine(run.backbone.folder)
+    try:
+        answers = asked(tmp_path / "out", engine, rows)
+    finally:
+        engine.shutdown()
+        engine.server_close()
+    assert answers == [own["prediction"] for own in ptrun.load(run.folder).predict(rows)]
+    assert len({shape["shape"][1] for shape in engine.seen}) > 1
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "--enable-prompt-embeds --no-enable-prefix-caching" in card
+    assert "of 32 dev examples" in card or "32 of 32" in card
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        (["method=ptuning_v2", *TEXTS], "no engine takes prefixes today. Type ptrun serve RUN."),
+        (
+            ["method=ptuning", *TEXTS, "readout.pattern=told_soft"],
+            "its vectors stand among words",
+        ),
+        (["method=lora", *LABELS], "vLLM reads LoRA in PEFT's form. Type --to peft DIR"),
+        (["method=prompt_tuning", "task=pocket_sentiment"], "this run has a head"),
+        (
+            ["method=prompt_tuning", "backbone=pocket_bert", *LABELS],
+            "vLLM completes texts, and pocket_bert is no causal model",
+        ),
+    ],
+)
+def test_a_run_that_vllm_cannot_serve_is_refused(tmp_path, typed, reason):
+    run = finished(tmp_path / "outputs", "train.max_steps=1", *typed)
+    with pytest.raises(UserError, match=reason.replace("(", r"\(")):
+        export(run, [], tmp_path / "out", kind="vllm")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_client_that_spells_otherwise_is_refused(tmp_path, monkeypatch):
+    run = finished(tmp_path / "outputs", "method=prompt_tuning", *LABELS)
+    monkeypatch.setattr(vllm, "_tokens", lambda _: "TOKENIZER(row['sentence'] + '!')['input_ids']")
+    with pytest.raises(UserError, match="cannot spell"):
+        export(run, [], tmp_path / "out", kind="vllm")
+    assert not (tmp_path / "out").exists()
