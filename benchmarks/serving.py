@@ -1,11 +1,13 @@
 """Compare `ptrun serve` with one request at a time, and with PEFT that switches adapters.
 
     make weights && python benchmarks/serving.py [--shapes labels,texts] [--requests 512]
+    python benchmarks/serving.py --soak 20000
 
 16 prefixes over one frozen model, 32 clients. MiniLM answers labels, SmolLM2 writes 16 tokens.
 (a) asks a server that waits for nothing, one by one. (b) is a FastAPI server over PEFT: it waits as
 long for requests, forms batches of those with one adapter, and calls `set_adapter` before each.
 The prefixes are of one step: what they answer does not matter here. Writes results/serving.md.
+`--soak` asks for labels again and again, and prints how the memory of the server grows.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import IPPROTO_TCP, TCP_NODELAY
-from statistics import median, quantiles
+from statistics import linear_regression, median, quantiles
 from typing import Any
 
 from running import HERE, PTRUN, RESULTS, ptrun, results
@@ -95,10 +97,10 @@ def served(line: list[str]) -> tuple[subprocess.Popen, str]:
     return process, process.stdout.readline().split()[-1]
 
 
-def peak(process: subprocess.Popen) -> float:
-    """Return the most memory that a process has held, in MiB."""
+def memory(process: subprocess.Popen, what: str = "VmHWM") -> float:
+    """Return the most memory that a process has held, in MiB, or with VmRSS what it holds."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
 
 
 def of_server(line: list[str], shape: str, runs: list[str], requests: int, clients: int) -> dict:
@@ -106,7 +108,7 @@ def of_server(line: list[str], shape: str, runs: list[str], requests: int, clien
     process, address = served(line)
     try:
         found = measured(address, shape, runs, requests, clients)
-        return {**found, "peak": peak(process)}
+        return {**found, "peak": memory(process)}
     finally:
         process.kill()
         process.wait()
@@ -199,6 +201,23 @@ def compared(shape: str, weights: Path, folder: Path, requests: int) -> dict[str
     return found
 
 
+def soaked(weights: Path, folder: Path, requests: int) -> None:
+    """Print the server's memory after each 1,000 requests, and its slope over all but the first."""
+    runs = prefixes("labels", weights, folder)
+    process, address = served([*PTRUN, "serve", *map(str, runs), "--port", "0"])
+    held = []
+    try:
+        for _ in range(requests // 1000):
+            measured(address, "labels", [run.name for run in runs], 1000, CLIENTS)
+            held.append(memory(process, "VmRSS"))
+            print(f"{len(held)},000 requests: {held[-1]:.1f} MiB", flush=True)
+    finally:
+        process.kill()
+        process.wait()
+    slope = linear_regression(range(len(held) - 1), held[1:]).slope
+    print(f"{slope:+.3f} MiB for each 1,000 requests")
+
+
 def page(found: dict[str, dict[str, dict]], requests: int) -> str:
     """Return a table for each shape."""
     lines = [
@@ -228,10 +247,15 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=HERE.parent / "weights")
     parser.add_argument("--shapes", default="labels,texts")
     parser.add_argument("--requests", type=int, default=512)
+    parser.add_argument("--soak", type=int, help="requests, of which memory is printed")
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.peer:
         peer(json.loads(given.peer.read_text()))
+        return
+    if given.soak:
+        with tempfile.TemporaryDirectory() as folder:
+            soaked(given.weights.resolve(), Path(folder), given.soak)
         return
     found = {}
     for shape in given.shapes.split(","):
