@@ -8,6 +8,8 @@ import pytest
 
 import ptrun
 from ptrun.errors import UserError
+from ptrun.predicting.answering import ready
+from ptrun.predicting.together import Together, together
 
 LABELS = {
     "prompt_tuning": ["method=prompt_tuning", "method.length=3", "task=pocket_sentiment"],
@@ -69,6 +71,26 @@ def test_mixed_rows_are_answered_as_alone(runs):
     for own, wanted in zip(found, alone, strict=True):
         assert close(own["prediction"], wanted["prediction"]), (own, wanted)
         assert abs(own.get("probability", 0) - wanted.get("probability", 0)) <= 1.01e-4
+
+
+@pytest.mark.slow
+def test_probabilities_of_mixed_rows_are_those_of_each_alone(runs):
+    """Before they are rounded, and each alone over a backbone of its own."""
+    finished = [ready(str(run.folder), []) for run in runs]
+    shared, loaded = together(finished)
+    questions = {run.id: loaded[run.id].asked(rows_of(run)) for run in runs}
+    examples = {name: [own.example for own in asked] for name, asked in questions.items()}
+    jobs = [(name, own) for turn in range(8) for name, rows in examples.items()
+            for own in rows[turn : turn + 1]]  # fmt: skip
+    found = shared.predict([(loaded[name], own) for name, own in jobs])
+    for run in runs:
+        single = Together(ready(str(run.folder), []))
+        alone = single.predict([(single.first, own) for own in examples[run.id]])
+        mixed = [own for (name, _), own in zip(jobs, found, strict=True) if name == run.id]
+        for own, wanted in zip(mixed, alone, strict=True):
+            assert close(own.value, wanted.value)
+            for label, share in (wanted.probabilities or {}).items():
+                assert abs(own.probabilities[label] - share) <= 1e-5
 
 
 def close(own, wanted):
