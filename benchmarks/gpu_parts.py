@@ -153,6 +153,54 @@ def equality(small: bool) -> dict:
     return {"steps": len(here), "largest_difference_of_losses": far}
 
 
+_ROWS = "+task.source.rows={train: 16, validation: 8, test: 8}"
+_FACT = "readout.document=Stella Barden often visits Frank Venn on Saturday with her old friends."
+SHARING = (
+    ("method=prompt_tuning", "readout=verbalizer", "task=pocket_sentiment"),
+    ("method=lora", "task=pocket_similarity"),
+    ("method=adapter", "task=pocket_topics"),
+    ("method=ptuning_v2", "method.length=6", "task=pocket_writing"),
+    ("method=lora", "task=pocket_writing"),
+    ("method=cartridge", "method.length=9", _FACT, "task=pocket_writing"),
+)
+"""Runs over one frozen backbone: vectors, updates, layers, prefixes; labels, numbers and texts."""
+
+
+def together(small: bool) -> dict:
+    """Return how far the rows of runs that share passes are from those of each run alone."""
+    from ptrun.predicting.answering import ready
+    from ptrun.predicting.together import Together, together
+
+    typed = ["backbone=pocket_gpt2", "train.max_steps=3", "train.lr=0.05", _ROWS, hardware(small)]
+    own = [hardware(small), "hardware.precision=fp32"]
+    with tempfile.TemporaryDirectory() as out:
+        for line in SHARING:
+            writes = ["readout.max_new_tokens=8"] if "task=pocket_writing" in line else []
+            ptrun(*line, *typed, *writes, outputs=out)
+        folders = sorted(str(file.parent) for file in Path(out).glob("runs/*/result.json"))
+        shared, loaded = together([ready(folder, own) for folder in folders])
+        rows = [(one, row) for one in loaded.values() for row in one.run.task.load("test")[:8]]
+        rows = rows[::2] + rows[1::2]
+        names = [(one.id, row.id) for one, row in rows]
+        found = dict(zip(names, shared.predict(rows), strict=True))
+        far, equal = 0.0, 0
+        for folder in folders:
+            alone = Together(ready(folder, own))
+            asked = [row for one, row in rows if one.id == alone.first.id]
+            for answer in alone.predict([(alone.first, row) for row in asked]):
+                other = found[alone.first.id, answer.id]
+                for label, share in (answer.probabilities or {}).items():
+                    far = max(far, abs(share - (other.probabilities or {})[label]))
+                equal += close(answer.value, other.value)
+    assert far <= 1e-5 and equal == len(rows), (far, equal, len(rows))
+    return {"runs": len(folders), "rows": len(rows), "largest_difference_of_probabilities": far}
+
+
+def close(one: Any, other: Any) -> bool:
+    """Return whether two answers are equal, numbers to 1e-5."""
+    return abs(one - other) <= 1e-5 if isinstance(one, float) else bool(one == other)
+
+
 def compile_(small: bool) -> dict:
     """Return tokens/s with and without compiled dropout, whose results have the same bits."""
     found, prompts = {}, set()
@@ -241,6 +289,7 @@ PARTS = {
     "environment": environment,
     "numerics": numerics,
     "equality": equality,
+    "together": together,
     "compile": compile_,
     "resume": resume,
     "transfers": transfers,
