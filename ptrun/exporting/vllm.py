@@ -116,8 +116,9 @@ def form_of(method: Method) -> PeftForm:
     if not isinstance(method.readout, Cloze):
         raise _cannot("vLLM answers in words, and this run has a head. Type ptrun serve RUN.")
     _label_words(method.readout)
-    form, parts = stock.form_of(method), method.readout.pattern.parts
-    if form.cut and not (isinstance(parts[0], Hole) and parts[0].count == form.cut):
+    form = stock.form_of(method)
+    first = method.readout.pattern.parts[0] if form.cut else None
+    if form.cut and not (isinstance(first, Hole) and first.count == form.cut):
         raise _cannot("its vectors stand among words, and the client puts them before all words.")
     return form
 
@@ -265,15 +266,17 @@ def alike(found: Embedded, form: PeftForm, method: Method, examples: Sequence[Ex
         for own, example in pairs
     )
     if not same:
-        name = readout.pattern.text if readout.pattern else MESSAGES
+        name = MESSAGES if MESSAGES in method.task.fields else readout.pattern.text
         raise _cannot(f"the client cannot spell {name!r} as the run does. Type ptrun serve RUN.")
     return int(same)
 
 
 def usage(method: Method, base: str, example: Example, same: str) -> str:
     """Return the part of the card that says how to serve and ask; `same` is `N of M`."""
-    pattern = method.readout.pattern
-    names = [MESSAGES] if MESSAGES in method.task.fields else pattern.fields if pattern else ()
+    names: Sequence[str] = method.task.fields
+    if MESSAGES not in names:
+        assert method.readout.pattern is not None
+        names = method.readout.pattern.fields
     row = json.dumps({name: example.fields[name] for name in names}, ensure_ascii=False)
     options = "--enable-prompt-embeds --no-enable-prefix-caching"
     return (
