@@ -33,14 +33,13 @@ from running import RESULTS, keep, kept
 from torch import nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.readout.base import Features, TokenRow
+from ptrun.readout.base import Features, TokenRow, WordReader
 from ptrun.training.member import Member
 
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
@@ -49,14 +48,12 @@ PROMPT, LONGEST, SHORTEST, DECODER = 100, 256, 140, 2
 WARM = 1  # rounds that are not measured
 
 
-class Words(nn.Module):
+class Words(WordReader, nn.Module):
     """A read-out over the whole vocabulary, without parameters."""
 
-    reads_decoder, writes = True, False
-
-    def request(self, inputs, at):
-        """Request logits."""
-        return BackboneInput(**{**vars(inputs), "logits_at": at})
+    def encode(self, examples, room):
+        """Encode nothing: the rows are made here."""
+        return []
 
     def loss(self, output, batch):
         """Return cross-entropy summed over targets."""
