@@ -293,6 +293,7 @@ _CALLED = {
     "warmup": "warmup_ratio warmup_steps num_warmup_steps",
     "patience": "early_stopping early_stopping_patience",
     "schedule": "scheduler lr_scheduler lr_scheduler_type",
+    "eval_rows": "max_eval_samples limit_val_batches",
     "eval_every": "eval_steps eval_interval val_check_interval evaluation_strategy",
     "optimizer": "optim",
     "weight_decay": "wd l2",
@@ -321,7 +322,8 @@ _CALLED = {
 }
 """What other tools call a name of ptrun. A name is suggested where it is allowed."""
 _OF_TRAIN = (
-    "lr epochs batch_size max_steps clip warmup patience schedule eval_every optimizer weight_decay"
+    "lr epochs batch_size max_steps clip warmup patience schedule eval_every eval_rows optimizer "
+    "weight_decay"
 )
 _LINES = {
     "backbone=NAME (ptrun list backbone) or backbone.path=FOLDER": "model model_name "

@@ -100,6 +100,8 @@ class TrainConfig:
     """Maximum gradient norm of a member; null does not clip."""
     eval_every: int | None = None
     """Steps between evaluations on dev; null evaluates after each epoch."""
+    eval_rows: int | None = None
+    """Dev examples that are evaluated, drawn once with the data seed; null evaluates all."""
     eval_first: bool = False
     """Also evaluate before the first step."""
     select: Select = Select.auto

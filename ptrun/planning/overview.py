@@ -19,19 +19,16 @@ from ptrun.config.explain import composed
 from ptrun.config.overriding import expanded
 from ptrun.config.paths import options
 from ptrun.errors import RunFailed, UserError
-from ptrun.files import below
 from ptrun.folder.scan import runs
 from ptrun.method.base import Method
 from ptrun.method.stock_form import afterwards
+from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
 from ptrun.planning.costs import Costs, Texts, costs, method_of, seconds, steps, texts
 from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
 from ptrun.planning.table import PlannedJob, advice, duration, job, planned_on
-from ptrun.readout.base import Features
 from ptrun.runs.parts import Part, divide, shape
 from ptrun.runs.plan import Plan, split_of
-from ptrun.runs.token_cache import TOKENS, encoded
-from ptrun.task.stored import Stored
 from ptrun.training.member import Member
 from ptrun.types import Example
 
@@ -116,7 +113,7 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
     dev = part.split.dev[:1]
     return Member(
         method,
-        _features(planned, method, part.split.train),
+        tokenized(method, part.split.train),
         method.encode(dev),
         lambda _: {method.task.metric: 0.0},
         method.task.metric,
@@ -124,13 +121,6 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
         planned.seed,
         _Clock(),
     )
-
-
-def _features(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
-    """Return encoded examples; only those made from a corpus, which may be many, are stored."""
-    if isinstance(examples, Stored):
-        return encoded(method, examples, below(planned.outputs, TOKENS))
-    return method.encode(examples)
 
 
 def _fit(planned: Plan, members: Sequence[Member]) -> float:

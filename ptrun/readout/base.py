@@ -248,9 +248,9 @@ class Readout(ABC):
         """Return at most how many bytes `keep` writes for examples with `answer` learned tokens."""
         return 0
 
-    def can_answer(self, example: Example) -> bool:
-        """Return whether the answer of an example can be predicted."""
-        return True
+    def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return the examples whose answer can be predicted."""
+        return examples
 
     @abstractmethod
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:

@@ -10,7 +10,6 @@ children of these nodes. Evaluation descends from the root and multiplies the sc
 which favours short paths.
 """
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -193,7 +192,6 @@ class ClassTree(WordReader, nn.Module):
             raise UserError(f"readout.beam is {beam}; use 1 or more.")
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
         self.marker = marker
-        self.written = json.dumps(tree)  # what rows depend on: see `ptrun.runs.token_cache`
         inner, self.below = _inner(tree)
         pvps = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
         self.nodes = nn.ModuleList(

@@ -1,7 +1,7 @@
 """The base of linear heads: dropout, one linear map of hidden states, cross-entropy."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone, activate
 from ptrun.errors import UserError
 from ptrun.prompt import drawn
 from ptrun.readout.base import Batch, Features, Readout, TokenRow
+from ptrun.task.columns import targets_of
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -76,15 +77,50 @@ def row_limit(task: Task, room: int) -> int:
     return min(room, task.max_tokens or room)
 
 
-def likeliest(scores: Tensor) -> tuple[list[int], list[list[float]]]:
-    """Return the best column of each row of `[N, C]`, and the softmax of the row."""
-    return scores.argmax(dim=-1).tolist(), scores.log_softmax(dim=-1).exp().tolist()
+class Shares(Mapping[Any, float]):
+    """Probabilities by label, 4 bytes each.
+
+    Args:
+        labels: all labels; an example may have the first of them alone.
+        values: their probabilities `[C]`.
+    """
+
+    def __init__(self, labels: Sequence[Any], values: Tensor):
+        self._labels, self._values = labels, values
+
+    def __getitem__(self, label: Any) -> float:
+        """Return the probability of a label."""
+        share: float = dict(self.items())[label]
+        return share
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the labels."""
+        return iter(self._labels[: len(self)])
+
+    def __len__(self) -> int:
+        """Return the number of labels."""
+        return min(len(self._labels), len(self._values))
+
+    def items(self) -> ItemsView[Any, float]:
+        """Return the labels with their probabilities."""
+        return dict(zip(self._labels, self._values.tolist(), strict=False)).items()
+
+    def values(self) -> ValuesView[float]:
+        """Return the probabilities."""
+        return dict(self.items()).values()
 
 
-def labelled(name: str, best: int, shares: Sequence[float], labels: Sequence[Any]) -> Prediction:
+def likeliest(scores: Tensor) -> tuple[list[int], list[float], Tensor]:
+    """Return the best column of each row of `[N, C]`, its share, and the softmax `[N, C]`."""
+    best, shares = scores.argmax(dim=-1), scores.log_softmax(dim=-1).exp()
+    return best.tolist(), shares.gather(-1, best[:, None])[:, 0].tolist(), shares.cpu()
+
+
+def labelled(
+    name: str, best: int, share: float, shares: Tensor, labels: Sequence[Any]
+) -> Prediction:
     """Return the prediction of a label with the probabilities `[C]` of all labels."""
-    every = dict(zip(labels, shares, strict=True))
-    return Prediction(name, labels[best], probability=shares[best], probabilities=every)
+    return Prediction(name, labels[best], {}, share, Shares(labels, shares))
 
 
 def tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:
@@ -229,7 +265,7 @@ def class_weights(
     """
     if chosen == "none":
         return None
-    counts = Counter(example.target for example in examples)
+    counts = Counter(targets_of(examples))
     return [len(examples) / (len(counts) * counts[k]) if counts[k] else 1.0 for k in labels]
 
 
@@ -279,7 +315,7 @@ class LabelHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         parts = zip(batch.features, *likeliest(self.scores(output, batch)), strict=True)
-        return [labelled(f.id, i, shares, self.task.labels) for f, i, shares in parts]
+        return [labelled(f.id, i, own, shares, self.task.labels) for f, i, own, shares in parts]
 
 
 class NumberHead(LabelHead):

@@ -87,8 +87,8 @@ class ChoiceHead(PooledHead):
         return [self._chosen(f, own) for f, own in zip(batch.features, scores, strict=True)]
 
     def _chosen(self, features: Features, scores: Tensor) -> Prediction:
-        (best,), (shares,) = likeliest(scores[None])
-        return labelled(features.id, best, shares, features.facts["values"])
+        (best,), (share,), (shares,) = likeliest(scores[None])
+        return labelled(features.id, best, share, shares, features.facts["values"])
 
 
 class EntityHead(ChoiceHead):

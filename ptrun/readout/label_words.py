@@ -19,7 +19,7 @@ from ptrun.pattern.spelling import mask_ids
 from ptrun.pattern.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import ClassWeights, class_weights, row_limit
+from ptrun.readout.head import ClassWeights, Shares, class_weights, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -109,19 +109,19 @@ class LabelWords(Cloze):
             for f, place, share, every in parts
         ]
 
-    def _by_label(self, shares: Tensor) -> list[list[float]]:
+    def _by_label(self, shares: Tensor) -> Tensor:
         """Return the probabilities `[N, C]` of labels, or of the likeliest word of each."""
         if self.among == "labels":
-            return shares.tolist()
+            return shares.cpu()
         firsts = [[word[0] for word in words] for words in self.tokens.ids]
         every = on_device([token for own in firsts for token in own], shares.device)
         by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
-        return torch.stack([own.amax(dim=-1) for own in by_label], dim=-1).tolist()
+        return torch.stack([own.amax(dim=-1) for own in by_label], dim=-1)
 
-    def _named(self, features: Features, shares: list[float]) -> dict[Any, float]:
+    def _named(self, features: Features, shares: Tensor) -> Shares:
         """Return probabilities by label, or by index for the options that the example has."""
         options = features.facts["options"]
-        return dict(zip(range(options) if options else self.tokens.labels, shares, strict=False))
+        return Shares(range(options) if options else self.tokens.labels, shares)
 
     @property
     def _before(self) -> int:
@@ -218,10 +218,11 @@ class FactWords(Cloze):
         self.shifted = shifted_label and backbone.architecture.left_to_right
         self.released = released_query
 
-    def can_answer(self, example: Example) -> bool:
-        """Return whether the object is one known and allowed token."""
-        token = self._token(str(example.target))
-        return token is not None and (self.allowed is None or token in self._allowed_ids)
+    def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return the examples whose object is one known and allowed token."""
+        tokens = [self._token(str(example.target)) for example in examples]
+        known = self._allowed_ids if self.allowed is not None else {*tokens} - {None}
+        return [e for e, token in zip(examples, tokens, strict=True) if token in known]
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -276,7 +277,7 @@ class FactWords(Cloze):
         at = row.reads[-1]
         row = replace(row, reads=[at - 1, at] if self.shifted else [at])
         token = self._token(str(example.target))
-        target = -1 if token is None else token  # never trained on: see `can_answer`
+        target = -1 if token is None else token  # never trained on: see `answerable`
         return Features(example.id, [row], [target], {"word": example.target})
 
     def _word(self, features: Features, token: int) -> str:

@@ -17,7 +17,7 @@ from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, Readout
-from ptrun.readout.head import ClassWeights, PooledHead, Pooler, columns
+from ptrun.readout.head import ClassWeights, PooledHead, Pooler, Shares, columns
 from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
@@ -61,9 +61,8 @@ class Several(Readout):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the labels of each example, and the probabilities of all."""
-        shares = self.logits(output, batch).sigmoid().tolist()
-        labels = self.task.labels
-        found = (dict(zip(labels, own, strict=True)) for own in shares)
+        shares = self.logits(output, batch).sigmoid().cpu()
+        found = (Shares(self.task.labels, own) for own in shares)
         return [
             self._decided(Prediction(f.id, [], probabilities=own))
             for f, own in zip(batch.features, found, strict=True)

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ def divide(method: Method, split: Split) -> list[Part]:
     counts = Counter(str(e.group) for e in split.test)
     parts = []
     for name in dict.fromkeys(str(e.group) for e in kept.test):
-        own = _filtered(kept, partial(_is_of, name))
+        own = _each(kept, partial(_of_relation, name))
         parts.append(Part(name, own, counts[name] - len(own.test)))
     complete = [part for part in parts if part.split.train and part.split.dev]
     for name in sorted({part.name for part in parts} - {part.name for part in complete}):
@@ -73,7 +73,7 @@ def usable(method: Method, split: Split) -> Split:
     """
     if found := words_in_pieces(method.readout, method.task):
         _LOG.warning("%s", found)
-    kept = _teaching(method, _filtered(split, method.readout.can_answer))
+    kept = _teaching(method, _each(split, method.readout.answerable))
     left_out = len(split.test) - len(kept.test)
     if left_out:
         _LOG.warning(
@@ -104,13 +104,12 @@ def _teaching(method: Method, split: Split) -> Split:
     return replace(split, train=kept)
 
 
-def _is_of(relation: str, example: Example) -> bool:
-    return str(example.group) == relation
+def _of_relation(relation: str, examples: Sequence[Example]) -> list[Example]:
+    return [example for example in examples if str(example.group) == relation]
 
 
-def _filtered(split: Split, keep: Callable[[Example], bool]) -> Split:
-    train, dev, test = ([*filter(keep, own)] for own in (split.train, split.dev, split.test))
-    return replace(split, train=train, dev=dev, test=test)
+def _each(split: Split, keep: Callable[[Sequence[Example]], Sequence[Example]]) -> Split:
+    return replace(split, train=keep(split.train), dev=keep(split.dev), test=keep(split.test))
 
 
 # The shape of a run: what the runs of a group, which share passes of one backbone, have in common.

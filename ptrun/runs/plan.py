@@ -4,6 +4,7 @@
 """
 
 import logging
+import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -24,13 +25,14 @@ from ptrun.folder.store import bound_to
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
+from ptrun.method.tokenized import TOKENS
 from ptrun.pattern.pattern import check_pvps
 from ptrun.runs.finished import Labelling, label, labelling_of
-from ptrun.runs.token_cache import TOKENS
 from ptrun.start.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.start.saved_prompt import check_fits, fingerprint, prompt_of
 from ptrun.start.spec import Start
 from ptrun.start.start import plan_start
+from ptrun.task.columns import part_of
 from ptrun.task.dataset import Task
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
@@ -305,13 +307,24 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
-    split = planned.setting.choose(split, data_seed)
+    split = _bounded(planned.setting.choose(split, data_seed), planned.train.eval_rows, data_seed)
     if task.pvps_from:
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
     shared = overlaps(split)
     _compare(planned, shared)
     _compare_start(planned)
     return split, shared
+
+
+def _bounded(split: Split, most: int | None, data_seed: int) -> Split:
+    """Return the split with at most `train.eval_rows` dev examples, in file order."""
+    count = len(split.dev)
+    if most is None or count <= most:
+        return split
+    places = sorted(random.Random(f"eval rows:{data_seed}").sample(range(count), most))
+    origin = {**split.origin, "dev": f"{most:,} of {count:,} examples, {split.origin.get('dev')}"}
+    _LOG.info("dev: %s of %s examples are evaluated (train.eval_rows)", f"{most:,}", f"{count:,}")
+    return replace(split, dev=part_of(split.dev, places), origin=origin)
 
 
 def _compare(planned: Plan, shared: Overlaps) -> None:

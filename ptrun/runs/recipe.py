@@ -21,13 +21,13 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.method.stock_form import afterwards
+from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
 from ptrun.runs.finished import found_by
 from ptrun.runs.parts import Part, divide
 from ptrun.runs.plan import Plan, split_of, with_prerequisite
 from ptrun.runs.record import Ended, Execution, SharedStore, facts
-from ptrun.runs.token_cache import TOKENS
 from ptrun.start.start import begin
 from ptrun.task.protocol import unseen
 from ptrun.tracking.trackers import Trackers
@@ -194,7 +194,7 @@ def _open(work: Execution) -> None:
     for part in work.parts:
         _study(work, part)
     _begin(work)
-    features = [_features(work, part) for part in work.parts]
+    features = [_features(part) for part in work.parts]
     rate, usual = planned.train.lr, planned.usual_rates
     work.warnings = [
         *doubts(work.parts[0].method, features[0][0], rate, usual),
@@ -234,18 +234,18 @@ def _begin(work: Execution) -> None:
 
     def rows(method: Method, part: str) -> Iterable[Features]:
         examples = (splits[part].train, splits[part].dev)
-        return chain.from_iterable(work.encoded(method, own) for own in examples)
+        return chain.from_iterable(tokenized(method, own) for own in examples)
 
     by_part = {part.name: part.method for part in work.parts}
     train = {part.name: part.split.train for part in work.parts}
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows, train)
 
 
-def _features(work: Execution, part: Part) -> _TrainDev:
+def _features(part: Part) -> _TrainDev:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
     method, split = part.method, part.split
-    work.encoded(method, split.test)
-    return work.encoded(method, split.train), work.encoded(method, split.dev)
+    tokenized(method, split.test)
+    return tokenized(method, split.train), tokenized(method, split.dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -305,7 +305,7 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
 def _afterwards(work: Execution) -> str:
     """Return what the run will allow; its first rows are looked at."""
     first = work.parts[0]
-    rows = work.encoded(first.method, first.split.train[:1])
+    rows = first.method.encode(first.split.train[:1])
     keeps = work.planned.keep.has_weights
     return afterwards(first.method, rows, keeps_weights=keeps, parts=len(work.parts))
 
@@ -361,7 +361,7 @@ def _save_selected(work: Execution) -> None:
     for part in work.parts:
         part.member.finish()
         if part.method.readout.settles and part.split.dev:
-            rows = work.encoded(part.method, part.split.dev)
+            rows = tokenized(part.method, part.split.dev)
             (found,) = work.planned.engine.predict([part.method], [rows])
             part.method.readout.settle(found, part.split.dev)
     work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
@@ -380,10 +380,9 @@ def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example],
     both = [(work, part) for work in works for part in work.parts]
     examples = [getattr(part.split, name) for _, part in both]
     methods = [part.method for _, part in both]
-    features = [
-        work.encoded(part.method, own) for (work, part), own in zip(both, examples, strict=True)
-    ]
-    predicted = works[0].planned.engine.predict(methods, features) if works else []
+    features = [tokenized(part.method, own) for (_, part), own in zip(both, examples, strict=True)]
+    engine = works[0].planned.engine if works else None
+    predicted = engine.predict(methods, features, probabilities=False) if engine else []
     pairs = iter(zip(examples, predicted, strict=True))
     return [_joined([next(pairs) for _ in work.parts]) for work in works]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from torch import Tensor
 from ptrun import __version__
 from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
-from ptrun.files import below
 from ptrun.folder import request
 from ptrun.folder.store import RunStore, read_tensors
 from ptrun.hardware.device import faster
@@ -27,11 +27,10 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import loaded
 from ptrun.method.base import Method
 from ptrun.metrics import selection_bias
-from ptrun.readout.base import Features
 from ptrun.runs.parts import Part
 from ptrun.runs.plan import Plan
-from ptrun.runs.token_cache import TOKENS, encoded
 from ptrun.start.saved_prompt import fingerprint_of
+from ptrun.task.columns import ids_of
 from ptrun.task.protocol import Overlaps
 from ptrun.types import Example, Prediction, RunResult, Split
 
@@ -185,10 +184,6 @@ class Execution:
     def failed(self) -> str | None:
         """Why a member failed."""
         return next((part.member.failed for part in self.parts if part.member.failed), None)
-
-    def encoded(self, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
-        """Return examples as a method reads them; the token cache is shared between runs."""
-        return encoded(method, examples, below(self.planned.outputs, TOKENS))
 
 
 # The manifest of a finished run: what it was made with, and how its step was selected.
@@ -359,11 +354,11 @@ def samples(split: Split) -> dict[str, Any]:
 
 
 def _ids(examples: Sequence[Example]) -> dict[str, Any]:
-    hashed = hashlib.sha256()
-    for place, example in enumerate(examples):
-        hashed.update(("\n" * bool(place) + example.id).encode())
+    hashed, names = hashlib.sha256(), ids_of(examples)
+    for start in range(0, len(examples), _MAX_LISTED):
+        hashed.update(("\n" * bool(start) + "\n".join(islice(names, _MAX_LISTED))).encode())
     short = len(examples) <= _MAX_LISTED
-    listed = {"ids": [example.id for example in examples]} if short else {}
+    listed = {"ids": list(ids_of(examples))} if short else {}
     return {"count": len(examples), "ids_hash": hashed.hexdigest()[:16], **listed}
 
 

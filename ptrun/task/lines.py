@@ -137,7 +137,10 @@ def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str
     """Yield lines of an encoding in which a line ends in the byte of LF."""
     alone = b"\n" not in start and b"\r" in start.rstrip(b"\r")  # as on a classic Mac
     for number, line in enumerate(_byte_lines(file, b"\r" if alone else b"\n"), start=1):
-        text = _decoded(f"{file}:{number}", line, file, encoding)
+        try:
+            text = line.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise _undecoded(f"{file}:{number}", line, file, error) from error
         yield f"{file}:{number}", text.lstrip("\ufeff") if number == 1 else text
 
 
@@ -146,7 +149,8 @@ def _byte_lines(file: Path, end: bytes) -> Iterator[bytes]:
     try:
         with unpacked(file) as opened:
             for number, line in enumerate(_split(opened, end), start=1):
-                _check_length(f"{file}:{number}", len(line))
+                if len(line) > LONGEST:
+                    raise _too_long(f"{file}:{number}")
                 read += len(line)
                 if read > most:
                     raise grown(file)
@@ -191,7 +195,8 @@ def _wide_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, 
             text = io.TextIOWrapper(cast(Any, opened), encoding, newline="\r" if alone else "\n")
             whole = iter(partial(text.readline, LONGEST + 1), "")
             for number, line in enumerate(whole, start=1):
-                _check_length(f"{file}:{number}", len(line))
+                if len(line) > LONGEST:
+                    raise _too_long(f"{file}:{number}")
                 yield f"{file}:{number}", line.lstrip("\ufeff") if number == 1 else line
     except UnicodeError as error:
         raise UserError(
@@ -208,27 +213,22 @@ def _damaged(file: Path, number: int, error: Exception) -> UserError:
     return UserError(f"{file}:{number}: cannot be read ({reason}); {advice}")
 
 
-def _check_length(where: str, length: int) -> None:
-    """Refuse a line that would fill the memory: a few megabytes of gzip hold gigabytes of zeros.
+def _too_long(where: str) -> UserError:
+    """Return the refusal of a line that would fill the memory.
 
-    Raises:
-        UserError: it is too long.
+    A few megabytes of gzip hold gigabytes of zeros.
     """
-    if length > LONGEST:
-        raise UserError(
-            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own "
-            '(pandas: to_json(orient="records", lines=True)), or divide its text.'
-        )
+    return UserError(
+        f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own "
+        '(pandas: to_json(orient="records", lines=True)), or divide its text.'
+    )
 
 
-def _decoded(where: str, line: bytes, file: Path, encoding: str) -> str:
-    try:
-        return line.decode(encoding)
-    except UnicodeDecodeError as error:
-        place = f"{where}: byte 0x{line[error.start]:02x} at {error.start + 1}"
-        raise UserError(
-            f"{place} is not readable as {encoding.upper()}.\n{_other_encodings(file, line)}"
-        ) from error
+def _undecoded(where: str, line: bytes, file: Path, error: UnicodeDecodeError) -> UserError:
+    place = f"{where}: byte 0x{line[error.start]:02x} at {error.start + 1}"
+    return UserError(
+        f"{place} is not readable as {error.encoding.upper()}.\n{_other_encodings(file, line)}"
+    )
 
 
 def _other_encodings(file: Path, line: bytes) -> str:
@@ -379,7 +379,8 @@ def _objects(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str
                     begun, held, last = "", "", match.end()
         if begun:
             held += text[last:]
-            _check_length(begun, len(held))
+            if len(held) > LONGEST:
+                raise _too_long(begun)
         elif text[last:].strip(" \t\r\n,]"):
             raise UserError(f"{where}: {shown(text[last:].strip())} is not an object {{...}}.")
     if begun:

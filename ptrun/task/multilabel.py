@@ -12,9 +12,9 @@ A prediction is the list of the labels whose probability is above a threshold. T
 on dev (`ptrun.readout.multilabel`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Any, ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,7 +171,7 @@ def indicators(labels: Sequence[str], several: Iterable[Sequence[str]]) -> NDArr
 
 def probabilities(labels: Sequence[str], predictions: Sequence[Prediction]) -> NDArray[np.float64]:
     """Return the probability of each label, `[N, C]`."""
-    shares: list[Mapping[Any, float]] = [p.probabilities or {} for p in predictions]
+    shares = (dict((p.probabilities or {}).items()) for p in predictions)
     return np.array([[own[label] for label in labels] for own in shares])
 
 

@@ -20,6 +20,7 @@ from ptrun.config import plain_yaml
 from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
+from ptrun.task.columns import gathered, targets_of
 from ptrun.task.dataset import PARTS, Account, Part, Scores
 from ptrun.task.generation import MESSAGES, answered, conversation, references, written_pvps
 from ptrun.task.label import (
@@ -47,6 +48,7 @@ _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and wha
 _VERDICTS = {"accept", *_LEFT_OUT}
 _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
+_KNOWN = 10_000  # cells of labels whose text is remembered
 _SHOWN = 5  # places of rows that are named
 Column = str | int
 _LabelMetric = Literal["accuracy", "pearson_spearman", "pearson", "spearman"]
@@ -175,7 +177,8 @@ class Own:
             self.pvps = written_pvps(self.fields)
         self.pvps_from = pattern and place(pattern)
         self.accounts: dict[str, Account] = {}
-        self._loaded: dict[str, list[Example]] = {}
+        self._loaded: dict[str, Sequence[Example]] = {}
+        self._texts_of_labels: dict[str, str] = {}
 
     @property
     def repositories(self) -> Sequence[Repository]:
@@ -195,7 +198,7 @@ class Own:
             return []
         if self._each:
             return self._each
-        targets = [example.target for example in self.load("train")]
+        targets = targets_of(self.load("train"))
         if self.kind == "multilabel":
             counts = Counter(label for own in targets for label in own)
         else:
@@ -221,7 +224,7 @@ class Own:
         """Return whether the user gave a file for this part."""
         return part in self._places
 
-    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
         """Return the examples of a part, in file order.
 
         Raises:
@@ -233,12 +236,13 @@ class Own:
                 "which takes one from train."
             )
         if part not in self._loaded:
-            found = list(self._read(part))
+            found = gathered(self._read(part))
             if not found:
                 file, account = self._table(part).file, self.accounts[part]
                 raise UserError(f"{file}: no rows are left ({account}).")
             self._loaded[part] = found
-        return list(self._loaded[part])
+        found = self._loaded[part]
+        return list(found) if isinstance(found, list) else found
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
@@ -339,18 +343,18 @@ class Own:
             elif part != "train" and (other := self._unknown(row, label)):
                 strange.append((row.where, other))
             else:
-                yield self._example(row, part, i, label, named=_ID in more)
+                name = row.data.get(_ID) if _ID in more else None
+                known = isinstance(name, str | int) and name != ""
+                fields = (
+                    self._texts(row) if self._chats else dict(zip(self.fields, texts, strict=True))
+                )
+                own_id = str(name) if known else f"{part}-{i}"
+                yield Example(own_id, fields, self._gold(row, label))
         if empty and self._empty == "refuse":
             raise self._empties(empty, wanted)
         if strange:
             raise self._strange(strange)
         _LOG.info("%s: %s; %s", own.file, own.found, account)
-
-    def _example(self, row: Row, part: Part, number: int, label: str, *, named: bool) -> Example:
-        name = row.data.get(_ID) if named else None
-        known = isinstance(name, str | int) and name != ""
-        texts = self._texts(row)
-        return Example(str(name) if known else f"{part}-{number}", texts, self._gold(row, label))
 
     def _unknown(self, row: Row, label: str) -> str | None:
         """Return a label of a row that the training file does not have."""
@@ -387,14 +391,20 @@ class Own:
             return str(row.value(self._label) or "") or None
         if self.kind == "multilabel":  # none is an answer
             return ";".join(self._several(row))
-        label = label_text(row, self._label)
+        raw = row.data.get(self._label)
+        label = self._texts_of_labels.get(raw) if isinstance(raw, str) else None
+        if label is None:
+            label = label_text(row, self._label)
+            if isinstance(raw, str) and len(self._texts_of_labels) < _KNOWN:
+                self._texts_of_labels[raw] = label
         return label if _is_filled(label) else None
 
     def _raw(self, row: Row) -> list[str]:
         """Return the texts of a row; a null is an empty one."""
         if self._chats:
             return []
-        return ["" if row.data.get(f) is None else _text(row, f) for f in self.fields]
+        raws = ((field, row.data.get(field)) for field in self.fields)
+        return ["" if raw is None else _text(row, field) for field, raw in raws]
 
     def _texts(self, row: Row) -> dict[str, Any]:
         if self._chats:
@@ -457,12 +467,14 @@ def _check_written(label: Any, text: Any, answer: Any, messages: Any) -> None:
 
 
 def _is_filled(text: str) -> bool:
-    return bool(bare(text))
+    return text[:1].isalnum() or bool(bare(text))
 
 
 def _text(row: Row, column: str) -> str:
     """Return a text; a number is one too, as it would be in a CSV, and pandas' NaN is none."""
     raw = row.value(column)
+    if type(raw) is str:
+        return raw
     if isinstance(raw, list):
         raise UserError(
             f"{row.where}: {shown(column)} is a list, {shown(raw)}. Write one object for each row "

@@ -5,7 +5,7 @@ import logging
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal, Protocol
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptrun.errors import UserError, names
+from ptrun.task.columns import ExampleColumns, part_of, targets_of
 from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example, Labels, Split
@@ -43,7 +44,7 @@ def carve(
     part: Literal["dev", "test"] = "dev",
     *,
     by_class: bool = False,
-) -> tuple[list[Example], list[Example]]:
+) -> tuple[Sequence[Example], Sequence[Example]]:
     """Split train into the rest and a part, both in file order.
 
     The part has `share` of train, but at least 10 examples if that is at most a quarter: 2 of 20
@@ -55,7 +56,7 @@ def carve(
     Raises:
         UserError: train is too small.
     """
-    if by_class and any(example.group is not None for example in train):
+    if by_class and _has_groups(train):
         return _carve_groups(train, share, seed, part)
     size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
     classes = _classes(train) if by_class else [list(range(len(train)))]
@@ -80,8 +81,14 @@ def carve(
             f"train has too few different texts to carve {share:.0%} for {part}; name another "
             "column, or give a dev and a test set."
         )
-    rest = [example for index, example in enumerate(train) if index not in taken]
-    return rest, [train[index] for index in sorted(taken)]
+    rest = [index for index in range(len(train)) if index not in taken]
+    return part_of(train, rest), part_of(train, sorted(taken))
+
+
+def _has_groups(examples: Sequence[Example]) -> bool:
+    if isinstance(examples, ExampleColumns):
+        return False
+    return any(example.group is not None for example in examples)
 
 
 def _drawn(
@@ -104,11 +111,13 @@ def _drawn(
 
 def _copies(train: Sequence[Example]) -> dict[int, list[int]]:
     """Return the places of each text that occurs more than once, by each of its places."""
+    prints = np.fromiter(_texts_of(train), np.int64, len(train))
+    found, counts = np.unique(prints, return_counts=True)
     places: dict[int, list[int]] = {}
-    for place, example in enumerate(train):
-        if example.fields:
-            places.setdefault(int(fingerprint(example), 16), []).append(place)
-    return {place: own for own in places.values() if len(own) > 1 for place in own}
+    for place in np.flatnonzero(np.isin(prints, found[counts > 1])).tolist():
+        if train[place].fields:
+            places.setdefault(int(prints[place]), []).append(place)
+    return {place: own for own in places.values() for place in own}
 
 
 def _carve_groups(
@@ -133,7 +142,7 @@ def classes_of(examples: Sequence[Example]) -> list[str | None]:
     So parts that are drawn by class keep rare labels. Examples with another target form one class,
     and those without any label another one.
     """
-    several = [e.target for e in examples if isinstance(e.target, Labels)]
+    several = [target for target in targets_of(examples) if isinstance(target, Labels)]
     counts = Counter(label for own in several for label in own)
 
     def class_of(target: Any) -> str | None:
@@ -141,7 +150,7 @@ def classes_of(examples: Sequence[Example]) -> list[str | None]:
             return min(target, key=lambda label: (counts[label], label))
         return target if isinstance(target, str) else None
 
-    return [class_of(example.target) for example in examples]
+    return [class_of(target) for target in targets_of(examples)]
 
 
 def _classes(examples: Sequence[Example]) -> list[list[int]]:
@@ -209,7 +218,7 @@ class Honest:
 
     def _carved(
         self, task: Task, train: Sequence[Example], data_seed: int, part: Literal["dev", "test"]
-    ) -> tuple[list[Example], list[Example], str]:
+    ) -> tuple[Sequence[Example], Sequence[Example], str]:
         """Return the rest of train, the carved part, and its origin."""
         by_class = task.stratified
         rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
@@ -246,7 +255,7 @@ class Paper:
 
 # Equal texts within and between the parts of a split, found by a hash of the normalised text.
 
-_PRINT = np.dtype([("text", np.uint64), ("target", np.uint64)])
+_PRINT = np.dtype([("text", np.int64), ("target", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -284,8 +293,9 @@ def unseen(task: Task, split: Split) -> list[str]:
     """Return a warning if dev and test have labels or tags that train has not."""
     if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
-    learned = {one for example in split.train for one in _listed(example.target)}
-    others = (one for part in (split.dev, split.test) for e in part for one in _listed(e.target))
+    learned = {one for target in targets_of(split.train) for one in _listed(target)}
+    parts = map(targets_of, (split.dev, split.test))
+    others = (one for part in parts for target in part for one in _listed(target))
     counts = Counter(str(one) for one in others if one not in learned)
     if not counts:
         return []
@@ -300,7 +310,8 @@ def _listed(target: Any) -> Sequence[Any]:
 
 def normalise(text: str) -> str:
     """Return a text in NFKC and lower case, with white space collapsed."""
-    return " ".join(unicodedata.normalize("NFKC", text).lower().split())
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.lower().split())
 
 
 def fingerprint(example: Example) -> str:
@@ -320,7 +331,7 @@ def overlaps(split: Split) -> Overlaps:
     return compare({"train": split.train, "dev": split.dev, "test": split.test})
 
 
-def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
+def compare(parts: Mapping[str, Sequence[Example]]) -> Overlaps:
     """Return what named parts have in common; empty parts share nothing.
 
     Memory holds 16 bytes an example.
@@ -345,20 +356,27 @@ def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
     )
 
 
-def _prints(examples: Iterable[Example]) -> NDArray[np.void]:
-    """Return hashes of the text and the target of each example, sorted."""
-    pairs = ((int(fingerprint(e), 16), _number(repr(e.target))) for e in examples)
-    prints = np.fromiter(pairs, _PRINT)
+def _prints(examples: Sequence[Example]) -> NDArray[np.void]:
+    """Return hashes of the text and the target of each example, sorted; of this process alone."""
+    prints = np.empty(len(examples), _PRINT)
+    prints["text"] = np.fromiter(_texts_of(examples), np.int64, len(examples))
+    targets = (hash(repr(target)) for target in targets_of(examples))
+    prints["target"] = np.fromiter(targets, np.int64, len(examples))
     prints.sort()
     return prints
 
 
-def _number(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+def _texts_of(examples: Sequence[Example]) -> Iterator[int]:
+    """Yield a hash of all texts of each example; equal texts are equal as in `fingerprint`."""
+    if isinstance(examples, ExampleColumns):
+        yield from (hash((*map(normalise, own), "")) for own in zip(*examples.texts(), strict=True))
+        return
+    for example in examples:
+        values = (*(example.fields[name] for name in sorted(example.fields)), example.group or "")
+        yield hash(tuple(text for value in values for text in _texts(value)))
 
 
-def _distinct(ordered: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _distinct(ordered: NDArray[np.int64]) -> NDArray[np.uint64]:
     new = np.append(True, ordered[1:] != ordered[:-1])
     return ordered.compress(new[: len(ordered)])
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from ptrun.errors import UserError
+from ptrun.task.columns import part_of
 from ptrun.task.protocol import classes_of, fingerprint
 from ptrun.types import Example, Split
 
@@ -65,7 +66,7 @@ def apart(
 
 def drawn(split: Split, origin: Mapping[str, str], **parts: Sequence[int]) -> Split:
     """Return the split with parts that are drawn from train by index, in file order."""
-    examples = {part: [split.train[i] for i in sorted(at)] for part, at in parts.items()}
+    examples = {part: part_of(split.train, sorted(at)) for part, at in parts.items()}
     return replace(split, origin={**split.origin, **origin}, **examples)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
@@ -36,8 +36,7 @@ _MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGL
 """How the files of a setting are made, by its folder."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One record, and its place (`file:line`) for error messages."""
 
     where: str

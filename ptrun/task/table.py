@@ -430,6 +430,7 @@ def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Ro
         UserError: a row does not fit the header.
     """
     named = list(own.given.columns or []) or _header(*next(records))
+    top, kept = named[0], [name for name in named if name]
     for where, cells in records:
         if own.kind == "excel":  # a row ends at its last cell, or has notes beside the table
             cells = [*cells, *[""] * len(named)][: len(named)]
@@ -438,7 +439,7 @@ def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Ro
                 f"{where}: {len(cells)} cells, the header has {len(named)}: {names(named)}\n"
                 f"{_repair(own, cells, named)}"
             )
-        if [str(cell).strip() for cell in cells] == named:
+        if str(cells[0]).strip() == top and [str(cell).strip() for cell in cells] == named:
             raise UserError(
                 f"{where}: the names of the columns again. "
                 + (
@@ -447,7 +448,8 @@ def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Ro
                     else "Delete this line; it is no row."
                 )
             )
-        yield Row(where, {n: c for n, c in zip(named, cells, strict=True) if n})
+        pairs = zip(named, cells, strict=True)
+        yield Row(where, dict(pairs) if len(kept) == len(named) else {n: c for n, c in pairs if n})
 
 
 def _repair(own: Table, cells: Sequence[str], named: Sequence[str]) -> str:
@@ -508,16 +510,18 @@ def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
             raise UserError(
                 f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
             ) from error
-        if not any(line.strip(" \r\n\x1a") for line in seen):  # Ctrl-Z ends files of DOS
+        whole = seen[0] if len(seen) == 1 else "".join(seen)
+        if not whole.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
             blank.append(where)
             continue
         if own.given.quoting is None and len(seen) > 1 and width:
             _check_joined(own, where, [*seen], width)
-        if width == 1:
-            yield from ((place, [""]) for place in blank)
+        if blank:
+            if width == 1:
+                yield from ((place, [""]) for place in blank)
+            blank.clear()
         width = width or len(cells)
-        blank.clear()
-        if any("\r" in line.rstrip("\r\n") for line in seen):
+        if "\r" in whole:
             cells = [cell.replace(_RETURN, "\r") for cell in cells]
         yield where, cells
 
@@ -557,8 +561,10 @@ def _remembered(lines: Iterator[str], seen: deque[str]) -> Iterator[str]:
     """Yield lines, and keep those of the row that is being read."""
     for line in lines:
         seen.append(line)
-        inside = line.rstrip("\r\n")
-        yield inside.replace("\r", _RETURN) + line[len(inside) :] if "\r" in inside else line
+        if "\r" in line:
+            inside = line.rstrip("\r\n")
+            line = inside.replace("\r", _RETURN) + line[len(inside) :]
+        yield line
 
 
 def _separator(header: str) -> str:

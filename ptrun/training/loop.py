@@ -27,6 +27,7 @@ from ptrun.backbone.packing import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
 from ptrun.method.base import Method
+from ptrun.method.tokenized import KEPT
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.training import stopping
 from ptrun.training.member import Member, RankGroup, save
@@ -147,6 +148,8 @@ class Loop(ABC):
         self._guard.members = members
         sums, tokens = self._guard.passes(lambda: self._accumulate(members))
         norms = [member.stepper.clip(member.train.clip) for member in members]
+        for member in members:
+            member.look_ahead()
         numbers = [tensor.to(self.device, torch.float64) for tensor in (*sums, *norms)]
         figures: list[float] = torch.stack(numbers).tolist()
         losses = self.world.total(figures[: len(members)])
@@ -218,15 +221,24 @@ class Loop(ABC):
         losses = any(member.by_loss for member in due)
         methods, features = [m.method for m in due], [m.dev for m in due]
         texts = [member.writes for member in due]
-        predictions, means = self.evaluate(methods, features, losses=losses, texts=texts)
+        predictions, means = self.evaluate(
+            methods, features, losses=losses, texts=texts, probabilities=False
+        )
         for index, member in enumerate(due):
             member.judge(predictions[index], means[index] if losses else None)
 
     def predict(
-        self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        probabilities: bool = True,
     ) -> list[list[Prediction]]:
-        """Return each method's predictions for its own features, in their order."""
-        return self.evaluate(methods, features)[0]
+        """Return each method's predictions for its own features, in their order.
+
+        `probabilities` says whether they hold those of all labels.
+        """
+        return self.evaluate(methods, features, probabilities=probabilities)[0]
 
     def evaluate(
         self,
@@ -235,17 +247,21 @@ class Loop(ABC):
         *,
         losses: bool = False,
         texts: Sequence[bool] | None = None,
+        probabilities: bool = True,
     ) -> tuple[list[list[Prediction]], list[float]]:
         """Return each method's predictions and, with `losses`, its mean loss over targets.
 
-        `texts` says which methods write where their answer is a text; None: all.
+        `texts` says which methods write where their answer is a text; None: all. Without
+        `probabilities` those of all labels are dropped, unless the read-out settles by them.
 
         Raises:
             MemoryRanOut: one example does not fit in memory.
         """
         wanted, started = texts or [True] * len(methods), time.monotonic()
+        kept = [probabilities or method.readout.settles for method in methods]
         found = self._guard.passes(
-            lambda: self._answers(methods, features, losses=losses, texts=wanted), "an evaluation"
+            lambda: self._answers(methods, features, losses=losses, texts=wanted, kept=kept),
+            "an evaluation",
         )
         self.speed.evaluating += time.monotonic() - started
         return found
@@ -258,23 +274,39 @@ class Loop(ABC):
         *,
         losses: bool,
         texts: Sequence[bool],
+        kept: Sequence[bool],
     ) -> tuple[list[list[Prediction]], list[float]]:
+        predictions: list[list[Prediction]] = [[] for _ in methods]
+        sums, counts = [0.0 for _ in methods if losses], [0 for _ in methods]
+        for start in range(0, max(map(len, features), default=0), KEPT):
+            some = [own[start : start + KEPT] for own in features]
+            for owner, found in enumerate(self._block(methods, some, sums, texts, kept)):
+                predictions[owner] += found
+                counts[owner] += sum(len(f.targets) for f in some[owner])
+        totals = self.world.total(sums) if losses else []
+        return predictions, [total / max(1, n) for total, n in zip(totals, counts, strict=False)]
+
+    def _block(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        sums: list[float],
+        texts: Sequence[bool],
+        kept: Sequence[bool],
+    ) -> list[list[Prediction]]:
+        """Return predictions for examples that are in memory together; add their losses."""
         own = self._own(items_of(features))
         writers = {o for o, method in enumerate(methods) if method.readout.writes}
         waiting = [i for i in own if i.owner not in writers or i.features.targets]
         done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in own}
-        sums = [0.0 for _ in methods if losses]
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
             parts = self._cut(waiting)
-            waiting = [i for part in parts for i in self._read(methods, part, done, sums)]
+            waiting = [i for part in parts for i in self._read(methods, part, done, sums, kept)]
         self._write(methods, [i for i in own if i.owner in writers and texts[i.owner]], done)
         done = self.world.merged(done)
-        predictions = [[done[o, i] for i in range(len(own))] for o, own in enumerate(features)]
-        counts = [sum(len(f.targets) for f in own) for own in features]
-        totals = self.world.total(sums) if losses else []
-        return predictions, [total / max(1, n) for total, n in zip(totals, counts, strict=False)]
+        return [[done[o, i] for i in range(len(own))] for o, own in enumerate(features)]
 
     def _own(self, items: list[Item]) -> list[Item]:
         """Return this process' share of the items, with rows as long as the others'."""
@@ -306,6 +338,7 @@ class Loop(ABC):
         items: Sequence[Item],
         done: dict[tuple[int, int], Prediction],
         sums: list[float],
+        kept: Sequence[bool],
     ) -> list[Item]:
         """Add predictions to `done` and losses to `sums`; return items that need another pass."""
         again = []
@@ -319,7 +352,8 @@ class Loop(ABC):
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))
                 else:
-                    done[owner, item.slot] = result
+                    own = result if kept[owner] else replace(result, probabilities=None)
+                    done[owner, item.slot] = own
         return again
 
     def _write(

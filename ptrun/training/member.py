@@ -19,8 +19,8 @@ from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
+from ptrun.method.tokenized import picked
 from ptrun.readout.base import Features
-from ptrun.task.stored import Stored
 from ptrun.training.health import Health
 from ptrun.training.optim import TorchStepper, learning_rate, make_optimizer, total_steps
 from ptrun.types import Journal, Prediction
@@ -59,9 +59,10 @@ def batches(
     """
     order = shuffled(len(features), seed, epoch)
     sets: dict[str, list[int]] = {}
-    if not isinstance(features, Stored):  # a file is of one data set
+    if len(features) and "set" in features[0].facts:
+        names = [one.facts["set"] for one in features]
         for index in order.tolist():
-            sets.setdefault(features[index].facts.get("set", ""), []).append(index)
+            sets.setdefault(names[index], []).append(index)
     if len(sets) < 2:
         whole = len(order) // size
         return Slices(order, size, whole if drop_last and whole else -(-len(order) // size))
@@ -172,6 +173,7 @@ class Member:
         self.saved_at = time.monotonic()
         self._began = 0, self.saved_at  # the first step and the time of this process
         self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
+        self._read: dict[int, list[Features]] = {}  # the examples of this step and the next one
 
     @property
     def active(self) -> bool:
@@ -224,17 +226,28 @@ class Member:
 
     def batch(self) -> list[Features]:
         """Return the examples of the next step."""
-        epoch, place = divmod(self.step, self.per_epoch)
-        if self._order[0] != epoch:
-            self._order = (epoch, self._batches(epoch))
-        return [self.features[index] for index in self._order[1][place]]
+        self._read = {s: own for s, own in self._read.items() if s == self.step}
+        return self._examples(self.step)
+
+    def look_ahead(self) -> None:
+        """Tokenize the examples of the step after the next one, while a device computes."""
+        if self.step + 1 < self.total:
+            self._examples(self.step + 1)
+
+    def _examples(self, step: int) -> list[Features]:
+        if step not in self._read:
+            epoch, place = divmod(step, self.per_epoch)
+            if self._order[0] != epoch:
+                self._order = (epoch, self._batches(epoch))
+            self._read[step] = picked(self.features, self._order[1][place])
+        return self._read[step]
 
     def reads(self) -> Sequence[Features]:
-        """Return the examples that training reads; less than an epoch reads fewer of a list."""
-        if self.total >= self.per_epoch or isinstance(self.features, Stored):
+        """Return the examples that training reads; less than an epoch reads fewer."""
+        if self.total >= self.per_epoch:
             return self.features
         first = self._batches(0)
-        return [self.features[i] for place in range(self.total) for i in first[place]]
+        return picked(self.features, [i for place in range(self.total) for i in first[place]])
 
     def _batches(self, epoch: int) -> list[list[int]] | Slices:
         size, drop_last = self.train.batch_size, self.train.drop_last

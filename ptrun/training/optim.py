@@ -92,7 +92,11 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
 _HIGHEST = 1e30  # above 1e38 fp32 overflows
 _RULES: Sequence[tuple[str, str, Callable[[Any], bool]]] = (
     ("epochs batch_size", "1 or more", lambda v: v >= 1),
-    ("max_steps eval_every patience", "null, or 1 or more", lambda v: v is None or v >= 1),
+    (
+        "max_steps eval_every eval_rows patience",
+        "null, or 1 or more",
+        lambda v: v is None or v >= 1,
+    ),
     ("lr eps", f"more than 0, at most {_HIGHEST:g}", lambda v: 0 < v <= _HIGHEST),
     (
         "backbone_lr",

@@ -253,6 +253,7 @@ TRAIN = {
     "drop_last": ([*TRAINED, "train.batch_size=4"], "true"),
     "clip": (TRAINED, "1e-3"),
     "eval_every": (TRAINED, "3"),
+    "eval_rows": (TRAINED, "2"),
     "eval_first": (TRAINED, "true"),
     "select": (MEASURED, "last"),
     "ties": (MEASURED, "last"),

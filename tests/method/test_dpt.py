@@ -9,7 +9,6 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
-from ptrun.runs.token_cache import _key
 from tests import small_runs
 from tests.readings import method_of, reading
 from tests.small_runs import engine, member, sst2
@@ -144,11 +143,3 @@ def test_a_text_after_reserved_class_words_is_refused(reserving, data_dir):
     with pytest.raises(UserError, match=r"\{sentence\} comes after the class words"):
         DPT(reserving(), data, reserved=True)
     DPT(reserving(), data)
-
-
-def test_rows_kept_between_runs_are_told_apart(reserving, data_dir):
-    """The released code reuses rows after a change of template, which answers wrongly."""
-    data = sst2(data_dir, OFFICIAL)
-    others = [{}, {"reserved": True}, {"order": "reversed"}, {"marker": True}]
-    made = [placed(reserving(), data, **options)[0] for options in others]
-    assert len({_key(method, data.load("train")) for method in made}) == 4

@@ -146,7 +146,7 @@ def gradients(loaded, **keys):
     data = task("pocket_facts", None)
     torch.manual_seed(0)
     method = PTuning(loaded, data, reading("verbalizer", **keys), encoder="plain")
-    examples = [e for e in data.load("train")[:200] if method.readout.can_answer(e)][:8]
+    examples = [e for e in data.load("train")[:200] if bool(method.readout.answerable([e]))][:8]
     batch = engine(loaded)._collate(method.encode(examples))
     method.loss(loaded.forward(method.inputs(batch)), batch).backward()
     return method.prompt.table.grad.abs().sum(dim=1)

@@ -17,7 +17,6 @@ from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.class_tree import ClassTree, paths, read_tree
 from ptrun.readout.class_words import ClassWords
-from ptrun.runs.token_cache import _key
 from ptrun.types import Example
 from tests.readings import method_of, reading, readout_for
 from tests.readout.reading import CPU, answers, given, read, renamed
@@ -261,15 +260,6 @@ def test_a_word_of_a_node_that_the_vocabulary_lacks_is_refused(tiny, data):
     )
     with pytest.raises(UserError, match="vocabulary does not know 'ÿ'"):
         readout.encode(five(data), 64)
-
-
-def test_rows_kept_between_runs_are_told_apart(tiny, data):
-    others = [{}, {"tree": TREE}, {"fan_out": 2}, {"fan_out": 3}]
-    keys = {
-        _key(DPT(tiny("electra"), data, reading("class_words", **own)), data.load("train"))
-        for own in others
-    }
-    assert len(keys) == len(others)
 
 
 HUNDREDS = [a + b for a, b in itertools.product("abcdefghijklmnopqrst", "ABCDEFGHIJ")]

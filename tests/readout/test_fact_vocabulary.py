@@ -48,7 +48,7 @@ def test_facts_whose_object_is_no_allowed_token_are_not_counted(tiny, tmp_path):
     data = facts(tmp_path, f"task.vocabulary={words}", rows=rows)
     method = ManualPrompt(tiny(), data)
     test = data.load("test")
-    assert [method.readout.can_answer(e) for e in test] == [True] * 6 + [False] * 3
+    assert [bool(method.readout.answerable([e])) for e in test] == [True] * 6 + [False] * 3
     (part,) = divide(method, Split([], [], test, {}))
     assert len(part.split.test) == 6 and part.left_out == 3
 
@@ -105,7 +105,7 @@ def test_a_token_inside_a_word_is_not_the_word(tmp_path):
     loaded.load()
     data = task("pocket_facts", None)
     method = ManualPrompt(loaded, data)
-    example = next(e for e in data.load("test") if method.readout.can_answer(e))
+    example = next(e for e in data.load("test") if bool(method.readout.answerable([e])))
     features = method.encode([example])[0]
     assert method.readout._word(features, features.targets[0]) == example.target
     whole = loaded.tokenizer().get_vocab()
@@ -124,7 +124,7 @@ def test_t5_is_read_after_its_sentinel_or_at_its_first_token(sentinel):
     loaded.load()
     data = task("pocket_facts", None)
     method = ManualPrompt(loaded, data, reading=reading("verbalizer", sentinel=sentinel))
-    examples = [e for e in data.load("test")[:300] if method.readout.can_answer(e)][:3]
+    examples = [e for e in data.load("test")[:300] if bool(method.readout.answerable([e]))][:3]
     features = method.encode(examples)
     start = loaded.config["decoder_start_token_id"]
     mark = loaded.tokenizer().convert_tokens_to_ids("<extra_id_0>")

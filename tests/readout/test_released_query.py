@@ -153,7 +153,7 @@ def test_every_row_of_the_output_competes_in_the_loss_and_listed_words_in_the_an
     reads = facts(merging("A", "B"))
     reads.task.vocabulary = ["A", "B", "C"]
     glued, spaced = reads.backbone.tokenizer().convert_tokens_to_ids(["A", "ĠA"])
-    assert [reads.can_answer(fact(word=word)) for word in "ABC"] == [True, True, False]
+    assert [bool(reads.answerable([fact(word=word)])) for word in "ABC"] == [True, True, False]
     assert spaced in reads.allowed and len(reads.allowed) == 2
     batch = collate(reads.encode([fact(word="A")], 64), None, CPU)
     assert batch.targets.tolist() == [spaced]

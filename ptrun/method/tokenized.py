@@ -1,0 +1,64 @@
+"""Examples that are tokenized when a step or an evaluation reads them.
+
+Tokens of many examples are kept nowhere: on one core of a CPU it takes less time to make a short
+row again (about 20 us) than to read it back from a file, and both are a small part of its pass.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from ptrun.method.base import Method
+from ptrun.readout.base import Features
+from ptrun.types import Example
+
+TOKENS = ".tokens"
+"""The folder below `outputs` for what is computed once for several runs."""
+KEPT = 20_000
+"""Examples whose tokens are all made before training, so that their errors come first."""
+
+
+class Tokenized(Sequence[Features]):
+    """Encoded examples, made when they are read.
+
+    Args:
+        method: encodes them.
+        examples: read by index.
+    """
+
+    def __init__(self, method: Method, examples: Sequence[Example]):
+        self.method, self.examples = method, examples
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        return len(self.examples)
+
+    @overload
+    def __getitem__(self, index: int) -> Features: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Features]: ...
+    def __getitem__(self, index: int | slice) -> Features | list[Features]:
+        """Return one encoded example, or a list of them."""
+        if isinstance(index, slice):
+            return self.method.encode(self.examples[index])
+        return self.pick([index])[0]
+
+    def __iter__(self) -> Iterator[Features]:
+        """Yield all; a part of them is in memory at a time."""
+        return self.method.encoded(self.examples)
+
+    def pick(self, places: Sequence[int]) -> list[Features]:
+        """Return the encoded examples at some places, tokenized together."""
+        return self.method.encode([self.examples[place] for place in places])
+
+
+def picked(features: Sequence[Features], places: Sequence[int]) -> list[Features]:
+    """Return the examples at some places."""
+    if isinstance(features, Tokenized):
+        return features.pick(places)
+    return [features[place] for place in places]
+
+
+def tokenized(method: Method, examples: Sequence[Example]) -> Sequence[Features]:
+    """Return encoded examples: a list if there are few, else they are encoded when read."""
+    many = len(examples) > KEPT
+    return Tokenized(method, examples) if many else method.encode(examples)

@@ -1,0 +1,45 @@
+"""Many examples are tokenized when they are read, and train like a list of them."""
+
+import pytest
+
+from ptrun.method import tokenized as module
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.tokenized import Tokenized, tokenized
+from ptrun.training.member import batches
+from tests.small_runs import conll03, sst2
+
+
+@pytest.fixture(params=[sst2, conll03])
+def both(request, tiny, data_dir):
+    """Return a method and examples of its task."""
+    task = request.param(data_dir)
+    return PTuningV2(tiny(), task, length=2), task.load("train")
+
+
+def test_rows_are_those_of_a_list(both):
+    method, examples = both
+    wanted, found = method.encode(examples), Tokenized(method, examples)
+    assert len(found) == len(wanted)
+    assert list(found) == wanted == found[:] and found[1:3] == wanted[1:3]
+    assert found[2] == wanted[2] and found.pick([3, 0]) == [wanted[3], wanted[0]]
+
+
+def test_few_examples_are_a_list_and_many_are_not(both, monkeypatch):
+    method, examples = both
+    assert isinstance(tokenized(method, examples), list)
+    monkeypatch.setattr(module, "KEPT", len(examples) - 1)
+    assert isinstance(tokenized(method, examples), Tokenized)
+
+
+def test_nothing_is_tokenized_that_no_step_reads(both, monkeypatch):
+    """An order of batches reads one row, to know whether there are several data sets."""
+    method, examples = both
+    seen, encode = [], method.readout.encode
+    monkeypatch.setattr(
+        method.readout, "encode", lambda own, room: seen.extend(own) or encode(own, room)
+    )
+    found = Tokenized(method, examples)
+    order = batches(found, 2, 1, 0)
+    assert len(seen) == 1
+    module.picked(found, order[1])
+    assert len(seen) == 3
