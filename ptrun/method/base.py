@@ -15,11 +15,11 @@ from ptrun.prompt import DeepPrefix, PromptEncoder
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.choose import READINGS, automatic, resolved
 from ptrun.readout.reading import Reading
+from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
 _LEAST_TOKENS = 8  # with fewer positions left by the prompt, no example fits
-_TOGETHER = 512  # examples that are tokenized at once: bounds memory
 
 
 class Method(nn.Module):
@@ -97,8 +97,8 @@ class Method(nn.Module):
     def encoded(self, examples: Sequence[Example]) -> Iterator[Features]:
         """Yield tokenized examples; a part of them is in memory at a time."""
         room = self.room()
-        for start in range(0, len(examples), _TOGETHER):
-            yield from self.readout.encode(examples[start : start + _TOGETHER], room)
+        for part in in_parts(examples):
+            yield from self.readout.encode(part, room)
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

@@ -13,8 +13,11 @@ from ptrun.types import Example
 
 TOKENS = ".tokens"
 """The folder below `outputs` for what is computed once for several runs."""
-KEPT = 20_000
-"""Examples whose tokens are all made before training, so that their errors come first."""
+KEPT = 5000
+"""Examples whose tokens are all made before training, so that their errors come first.
+
+An evaluation holds the tokens of as many.
+"""
 
 
 class Tokenized(Sequence[Features]):

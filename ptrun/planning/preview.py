@@ -21,12 +21,13 @@ from ptrun.readout.base import Features, Readout, TokenRow
 from ptrun.readout.reading import worded
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
+from ptrun.task.columns import in_parts, targets_of
 from ptrun.task.dataset import Task
 from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select
 from ptrun.types import Example
 
-_SHOWN, _CLASSES, _TOGETHER = 3, 12, 512
+_SHOWN, _CLASSES = 3, 12
 
 
 def escape(text: str) -> str:
@@ -89,8 +90,7 @@ def _part(
     """Return a part; `unlimited` reads without a limit on length. Few examples are held at once."""
     lengths, answers, cut = array("i"), array("i"), 0
     first = method.encode(examples[:_SHOWN]) if examples else []
-    for start in range(0, len(examples), _TOGETHER):
-        some = examples[start : start + _TOGETHER]
+    for some in in_parts(examples):
         features, whole = method.encode(some), unlimited.encode(some, 10**6)
         lengths.extend(len(row.ids) for f in features for row in f.rows)
         pairs = zip(features, whole, strict=True)
@@ -124,7 +124,7 @@ def _labels(examples: Sequence[Example]) -> str:
     """Return the most frequent targets with their counts."""
     counts: Counter[str] = Counter()
     none = 0
-    for target in (example.target for example in examples):
+    for target in targets_of(examples):
         several = target if isinstance(target, list) else [target]
         counts.update(str(t) for t in several if isinstance(t, str | int))
         none += several == []

@@ -15,6 +15,7 @@ from ptrun.types import Example
 FEW = 10_000
 """Examples that are kept as they are."""
 _BLOCK = 8192  # texts that become Arrow together
+_TOGETHER, _LETTERS = 512, 2**20  # examples and letters that are tokenized together
 T = TypeVar("T")
 
 
@@ -113,6 +114,20 @@ def gathered(examples: Iterable[Example]) -> Sequence[Example]:
 def _shared(target: Any, same: dict[Any, Any]) -> Any:
     """Return an object for equal targets, as labels are."""
     return target if len(same) > FEW else same.setdefault(repr(target), target)
+
+
+def in_parts(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
+    """Yield examples in parts that are tokenized together: at most 512, or 2^20 letters."""
+    for start in range(0, len(examples), _TOGETHER):
+        part = examples[start : start + _TOGETHER]
+        size = max(1, _LETTERS // max(1, *map(_letters, part)))
+        yield from (part[first : first + size] for first in range(0, len(part), size))
+
+
+def _letters(example: Example) -> int:
+    """Return the number of letters of an example's texts."""
+    values = (v if isinstance(v, list | tuple) else (v,) for v in example.fields.values())
+    return sum(len(text) for own in values for text in own if isinstance(text, str))
 
 
 def part_of(examples: Sequence[T], places: Sequence[int]) -> Sequence[T]:
