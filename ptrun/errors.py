@@ -422,6 +422,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 def visible(text: str) -> str:
     """Return text whose control characters are written out: an escape becomes four letters."""
+    if text.isprintable():
+        return text
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 

@@ -28,7 +28,16 @@ _CRC = "crc"
 
 def of_plain(content: Mapping[str, Any]) -> str:
     """Return the digest of plain data as it is read from JSON; the order of keys is free."""
-    text = json.dumps(content, sort_keys=True)
+    return of_text(text_of(content))
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """Return plain data as the text that `of_text` reads."""
+    return json.dumps(content, sort_keys=True)
+
+
+def of_text(text: str) -> str:
+    """Return the digest of a text: 32 hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

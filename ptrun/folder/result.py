@@ -51,9 +51,10 @@ def read(folder: Path) -> RunResult | None:
 def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     """Return the results of `run_folders` by folder, and a message for each damaged one.
 
-    They are for tables: control characters are written out.
+    They are for tables: control characters are written out, equal parts of configurations are one
+    object, and manifests are left out but for `document`.
     """
-    results, damaged = dict[Path, RunResult](), list[str]()
+    results, damaged, same = dict[Path, RunResult](), list[str](), dict[str, Any]()
     for folder in run_folders(root):
         try:
             found = read(folder)
@@ -61,8 +62,22 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
             damaged.append(str(error))
         else:
             if found is not None:
-                results[folder] = replace_fields(found, config=all_readable(found.config))
+                results[folder] = _for_tables(found, same)
     return results, damaged
+
+
+def _for_tables(found: RunResult, same: dict[str, Any]) -> RunResult:
+    """Return a result without what no table shows; `same` has the parts that were seen."""
+
+    def shared(part: Any) -> Any:
+        text = json.dumps(part)
+        if text not in same:
+            same[text] = all_readable(part)
+        return same[text]
+
+    config = {key: shared(part) for key, part in found.config.items()}
+    manifest = {key: own for key, own in found.manifest.items() if key == "document"}
+    return replace_fields(found, config=config, manifest=manifest, names=shared(found.names))
 
 
 def check_beside(done: RunResult, file: Path) -> None:
@@ -98,10 +113,12 @@ def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
         content = dict(read_json(file))
-        if content.pop(_DIGEST, None) not in (None, digest.of_plain(content)):
+        recorded, text = content.pop(_DIGEST, None), digest.text_of(content)
+        if recorded not in (None, digest.of_text(text)):
             raise ValueError("edited: its digest is another")
-        texts = {key: value for key, value in content.items() if key not in _DATA}
-        content |= all_readable(texts)  # they are printed
+        if "\\" in text or "\x7f" in text:  # else no text has a control character
+            texts = {key: value for key, value in content.items() if key not in _DATA}
+            content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
             content["metrics"] = {"dev": {}, **content["metrics"]}
         content["config"], content["names"] = renamed.current(

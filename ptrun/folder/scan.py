@@ -151,6 +151,12 @@ def runs(root: Path) -> list[Known]:
     return [_known(folder) for folder in sorted(_folders(root))]
 
 
+def unfinished(root: Path) -> list[Known]:
+    """Return the runs below a folder that have no result."""
+    found = sorted(_folders(root))
+    return [_known(folder) for folder in found if not (folder / result.FINISHED).is_file()]
+
+
 def _folders(root: Path) -> Iterator[Path]:
     """Yield run folders, and those that a process is about to create."""
     for place, folders, files in os.walk(root):

@@ -103,24 +103,28 @@ def _names(run: RunResult) -> tuple[str, ...]:
 def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list[str]:
     """Return `key=value` for each setting in which groups of the same names differ.
 
-    Each configuration is flattened once: a sweep may have thousands.
+    Flat configurations are not kept: a sweep may have thousands.
     """
-    firsts = [(_names(runs[0]), flat(runs[0].config)) for runs in groups]
-    rivals = grouped(firsts, lambda first: first[0])
+    firsts = [runs[0] for runs in groups]
     varied = {
-        names: _varied([config for _, config in own]) - {"seed", except_key}
-        for names, own in rivals.items()
+        names: _varied(flat(run.config) for run in own) - {"seed", except_key}
+        for names, own in grouped(firsts, _names).items()
     }
     return [
-        " ".join(f"{key}={value}" for key, value in config.items() if key in varied[names])
-        for names, config in firsts
+        " ".join(f"{k}={value}" for k, value in flat(run.config).items() if k in varied[own])
+        for run, own in zip(firsts, map(_names, firsts), strict=True)
     ]
 
 
-def _varied(flats: Sequence[Mapping[str, object]]) -> set[str]:
-    """Return the keys in which configurations differ."""
-    keys = {key for config in flats for key in config}
-    return {key for key in keys if len({str(config.get(key)) for config in flats}) > 1}
+def _varied(flats: Iterable[Mapping[str, object]]) -> set[str]:
+    """Return the keys in which configurations differ; one that is missing is None."""
+    first: dict[str, str] | None = None
+    varied: set[str] = set()
+    for config in flats:
+        own = {key: str(value) for key, value in config.items()}
+        first = own if first is None else first
+        varied |= {k for k in {*own, *first} if own.get(k, "None") != first.get(k, "None")}
+    return varied
 
 
 # Rules that combine the runs of several seeds into one number or one prediction per example.

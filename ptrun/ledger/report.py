@@ -24,7 +24,7 @@ from ptrun.files import safe
 from ptrun.folder import result
 from ptrun.folder.digest import is_number
 from ptrun.folder.find import RunFolder
-from ptrun.folder.scan import runs
+from ptrun.folder.scan import unfinished
 from ptrun.ledger.cells import (
     DOCUMENT,
     NAMES,
@@ -58,6 +58,7 @@ _FIRST = ("task", "method", "differs in", "label")
 """The columns that name a row; the others of the left are said once if they are equal."""
 _LEFT = (*_FIRST, "backbone", "setting", "protocol", "metric", "read as")
 _UNLIMITED = 10_000  # columns of a terminal
+_MANY = 500  # rows above which the table is plain lines
 _FOLDED = ("best on dev", "tests by seed")
 
 
@@ -115,6 +116,9 @@ class Results:
         names = list(self.texts[0]) if self.texts else []
         equal = {name: self.texts[0][name] for name in names if self._is_equal(name)}
         unlimited = options.update(max_width=_UNLIMITED)
+        if len(self.texts) > _MANY:
+            yield from self._lines(equal, options.max_width) or self._stacked(equal)
+            return
         for said in ({}, equal):
             found = self._table([name for name in names if name not in said], said)
             if Measurement.get(console, unlimited, found).minimum <= options.max_width:
@@ -183,6 +187,25 @@ class Results:
         for own in self.texts:
             shown.add_row(*(escape(own[name]) for name in names))
         return shown
+
+    def _lines(self, said: Mapping[str, str], most: int) -> "list[RenderableType]":
+        """Return the table as lines of text; none if they are longer than `most`.
+
+        The library's tables take milliseconds a row.
+        """
+        from rich.cells import cell_len, set_cell_size
+        from rich.segment import Segment
+
+        names = [name for name in self.texts[0] if name not in said]
+        rows = [dict(zip(names, names, strict=True)), *self.texts]
+        widths = {name: max(cell_len(row[name]) for row in rows) for name in names}
+        if sum(widths.values()) + 2 * len(names) > most:
+            return []
+        lines = [self.title, *_said(said), ""]
+        for row in rows:
+            cells = (set_cell_size(row[name], width) for name, width in widths.items())
+            lines.append("  ".join(cells).rstrip())
+        return [Segment(f"{line}\n") for line in [*lines, "", *self.notes]]  # type: ignore[misc]
 
     def _stacked(self, said: Mapping[str, str]) -> "Iterator[RenderableType]":
         """Yield two lines for each row: its names, then its numbers."""
@@ -328,7 +351,7 @@ def _once(runs: Mapping[Path, RunResult]) -> dict[Path, RunResult]:
 
 def _unfinished(root: Path) -> list[str]:
     """Return a line about runs that have started and not ended."""
-    counts = Counter(own.state.kind for own in runs(root))
+    counts = Counter(own.state.kind for own in unfinished(root))
     left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
     return [f"not in the table: {', '.join(left)} (ptrun status {root})"] if left else []
 
