@@ -7,6 +7,7 @@ are reported together before anything is built.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
 from omegaconf import DictConfig, OmegaConf
@@ -33,9 +34,7 @@ class Component:
     @property
     def defaults(self) -> dict[str, Any]:
         """The default of each key that has one, as plain data."""
-        parameters = inspect.signature(self.target).parameters.values()
-        own = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-        return {one.name: one.default for one in own if one.default is not one.empty}
+        return dict(_defaults(self.target))
 
     def build(self, *runtime: Any) -> Any:
         """Return the object; `runtime` are its positional arguments."""
@@ -81,6 +80,14 @@ def _problems(
     return sorted(lines)
 
 
+@cache
+def _defaults(made: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(made).parameters.values()
+    own = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+    return {one.name: one.default for one in own if one.default is not one.empty}
+
+
+@cache
 def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
     """Return the YAML keys of a component, their types, and the required keys.
 

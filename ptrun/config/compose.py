@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, lru_cache
+from enum import Enum
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,10 @@ class Composed:
         Raises:
             UserError: a key or value of `hardware` is wrong.
         """
-        check({"hardware": self.config["hardware"]})
-        return schema.hardware_config(self.config["hardware"])
+        node = self.config["hardware"]
+        if any(key.startswith("hardware.") for key in self.typed) or not schema.is_hardware(node):
+            check({"hardware": node})  # imports the class of the engine
+        return schema.hardware_config(node)
 
     @property
     def dtype(self) -> schema.Precision:
@@ -239,13 +242,12 @@ def _quoted(override: str) -> str:
     return key + equals + "".join(part if part.isascii() else f"'{part}'" for part in parts)
 
 
-def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = ()) -> Composed:
-    """Return a composed root as plain data, with defaults from the environment.
+def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[str]) -> Composed:
+    """Return the plain data of a root as a run, with defaults from the environment.
 
     Raises:
-        UserError: a root key is unknown, a value is missing, or `name` leads out of `outputs`.
+        UserError: a root key is unknown, or `name` leads out of `outputs`.
     """
-    content = plain(config)
     content.pop("hydra", None)
     known = {one.name for one in fields(schema.RunConfig)}
     for key in content.keys() - known:
@@ -335,15 +337,16 @@ def compose_run(
     """
     with user_files.without_environment():
         picked = checked(overrides)
-        root = picked.root
+        content = picked.content()
         if given or changed:
-            root = deepcopy(root)
+            root = deepcopy(picked.root)
             with open_dict(root):
                 root.update(given or {})
                 root.merge_with(changed or {})
+            content = plain(root)
         user_files.tell_replaced(picked.choices)
         typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
-        return resolve(root, picked.choices, [*map(renamed.current_key, typed)])
+        return _resolved(content, picked.choices, [*map(renamed.current_key, typed)])
 
 
 def checked(overrides: Sequence[str]) -> "_Picked":
@@ -359,13 +362,51 @@ def checked(overrides: Sequence[str]) -> "_Picked":
     return picked
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Picked:
-    """A composed root, the options of its groups, and Hydra's own node as plain data."""
+    """A composed root, the options of its groups, and Hydra's own node as plain data.
+
+    The next runs may set other values at `keys`.
+    """
 
     root: DictConfig
     choices: dict[str, Any]
     hydra: dict[str, Any]
+    keys: tuple[str, ...] = ()
+    base: dict[str, Any] | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return the root as plain data; only the values at `keys` are converted again.
+
+        Raises:
+            UserError: a value is missing.
+        """
+        values = {key: OmegaConf.select(self.root, key) for key in self.keys}
+        usual = all(isinstance(own, str | int | float | Enum) for own in values.values())
+        usual = usual and not any("[" in key for key in self.keys)
+        if self.base is None or not usual or self._referred:
+            self.base = plain(self.root)
+        content: dict[str, Any] = _copy(self.base)
+        for key, own in values.items() if usual else ():
+            *parents, last = key.split(".")
+            node = content
+            for parent in parents:
+                node = node[parent]
+            node[last] = own.name if isinstance(own, Enum) else own
+        return content
+
+    @cached_property
+    def _referred(self) -> bool:
+        """Whether other values may be made of those at `keys`."""
+        texts = re.findall(r"\$\{[^}]*\}", OmegaConf.to_yaml(self.root))
+        return any(key.rpartition(".")[2] in text for key in self.keys for text in texts)
+
+
+def _copy(content: Any) -> Any:
+    """Return a copy of plain data."""
+    if isinstance(content, dict):
+        return {key: _copy(value) for key, value in content.items()}
+    return [*map(_copy, content)] if isinstance(content, list) else content
 
 
 def _with_hub(overrides: Sequence[str]) -> list[str]:
@@ -409,10 +450,10 @@ def _plain_value(override: str) -> Override | None:
 
 
 @lru_cache(maxsize=32)
-def _copied(picks: tuple[str, ...], _keys: tuple[str, ...], sources: _Sources) -> _Picked:
+def _copied(picks: tuple[str, ...], keys: tuple[str, ...], sources: _Sources) -> _Picked:
     """Return a root of its own for each set of keys, so that none keeps the value of another."""
     picked = _picked(picks, sources)
-    return replace(picked, root=deepcopy(picked.root)) if _keys else picked
+    return replace(picked, root=deepcopy(picked.root), keys=keys)
 
 
 @lru_cache(maxsize=32)

@@ -1,6 +1,7 @@
 """The typed root of a configuration. It is plain data; components have the behaviour."""
 
 from collections.abc import Mapping
+from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
@@ -145,6 +146,11 @@ class HardwareConfig:
     def divides(self) -> bool:
         """Whether several processes share the run."""
         return self.model_parallel is not None
+
+
+def is_hardware(node: Mapping[str, Any]) -> bool:
+    """Return whether a plain node has all keys without a default."""
+    return all(one.name in node for one in fields(HardwareConfig) if one.default is NO_DEFAULT)
 
 
 def hardware_config(node: Mapping[str, Any]) -> HardwareConfig:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -129,7 +129,8 @@ def _watch(parent: int) -> None:
 
 # Files between a launcher and its ranks: the configuration to the ranks, errors back.
 #
-# The configuration is YAML, because JSON turns keys that are numbers into text.
+# The configuration is JSON, or YAML where that would come back changed: JSON has no keys that are
+# numbers.
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,14 @@ class RankError:
 
 def text_of(composed: Composed) -> str:
     """Return a configuration as text."""
-    return plain_yaml.dump(asdict(composed))
+    content = {one.name: getattr(composed, one.name) for one in fields(composed)}
+    text = json.dumps(content)
+    return text if json.loads(text) == content else plain_yaml.dump(content)
 
 
 def read_text(text: str) -> Composed:
     """Return the configuration of a text."""
-    return Composed(**plain_yaml.load_plain(text))
+    return Composed(**(json.loads(text) if text[:1] == "{" else plain_yaml.load_plain(text)))
 
 
 def write(file: Path, composed: Composed) -> None:
