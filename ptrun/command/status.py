@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
+from ptrun.hardware.environment import imported
 
 if TYPE_CHECKING:
     from ptrun.folder.scan import Known
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str]) -> None:
             console.print(shown(root, known, expected))
         if not given.watch:
             return
+        imported()
         time.sleep(_EVERY)
 
 

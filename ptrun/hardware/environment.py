@@ -1,6 +1,7 @@
 """This process: its rank, its messages, and its settings of the CPU."""
 
 import ctypes
+import gc
 import logging
 import os
 import re
@@ -175,8 +176,14 @@ _MAX_MMAP_THRESHOLD = 32 * 2**20
 _CACHED_KERNELS = 128  # oneDNN's own limit is 1024
 
 
+_importing = False
+
+
 def prepare() -> None:
     """Set how threads wait and how memory is kept. Call it before torch is imported.
+
+    Garbage is not collected until `imported` is called: the imports of torch and transformers make
+    a million objects and no garbage, and looking through them takes a fifth of their time.
 
     Idle threads spin for some microseconds and then sleep. Without spinning, small models wait for
     sleeping threads half of the time. With much spinning, a step takes ten times as long as soon
@@ -186,6 +193,21 @@ def prepare() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_CACHED_KERNELS))
     _keep_memory()
+    global _importing
+    _importing = True
+    gc.disable()
+
+
+def imported() -> None:
+    """Collect garbage from here on, without looking through what is there, if `prepare` stopped it.
+
+    Call it before a process trains, predicts or waits.
+    """
+    global _importing
+    if _importing:
+        _importing = False
+        gc.freeze()
+        gc.enable()
 
 
 def _keep_memory() -> None:

@@ -18,6 +18,7 @@ from ptrun.backbone.quantization import Quantization, check_installed
 from ptrun.backbone.seq2seq import scale_down
 from ptrun.errors import MemoryRanOut, UserError
 from ptrun.hardware.device import check_bf16, forget, free, no_tf32, resolved, together, why_no_gpu
+from ptrun.hardware.environment import imported
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.method.peft import detach
@@ -130,6 +131,7 @@ class TorchEngine(Loop):
             forget()
         with self._holding(self.weight_type(tuned=tuned)):
             self.backbone.load(self.weight_type(tuned=tuned), self.device)
+        imported()
 
     def whole(self, method: Method) -> dict[str, Tensor]:
         """Return a method's exported tensors, on the rank that writes them."""

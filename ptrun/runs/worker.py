@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
 from ptrun.files import created
 from ptrun.hardware import processes
-from ptrun.hardware.environment import log_to_stderr, prepare
+from ptrun.hardware.environment import imported, log_to_stderr, prepare
 from ptrun.training import stopping
 
 Kind = Literal["finished", "failed", "refused", "busy"]
@@ -60,7 +60,9 @@ class Runs:
 
     def plan(self, configurations: Mapping[str, str]) -> list[PlannedRun]:
         """Return the facts of runs."""
-        return [self._facts(int(index), text) for index, text in configurations.items()]
+        facts = [self._facts(int(index), text) for index, text in configurations.items()]
+        imported()
+        return facts
 
     def run(self, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
         """Do runs together; those in `again` start anew although they have failed."""

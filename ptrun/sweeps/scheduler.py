@@ -20,6 +20,7 @@ from ptrun.errors import UserError
 from ptrun.files import below
 from ptrun.folder import recognition
 from ptrun.folder.scan import RunState, state_of
+from ptrun.hardware.environment import imported
 from ptrun.sweeps.job import Job
 from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.view import View
@@ -65,6 +66,7 @@ class Scheduler:
             UserError: `sweep.devices` is invalid.
             Stopped: a signal arrived; the workers saved their runs.
         """
+        imported()
         with TemporaryDirectory(prefix="ptrun-") as folder, self.view:
             self.workers = Workers(Path(folder), self.command)
             try:

@@ -1,0 +1,29 @@
+"""Garbage is not collected while a command imports, and is from its first step on."""
+
+import subprocess
+import sys
+
+from ptrun.hardware import environment
+
+SCRIPT = """
+import gc
+from ptrun.hardware.environment import imported, prepare
+prepare()
+before = gc.isenabled(), gc.get_freeze_count()
+imported()
+print(before, gc.isenabled(), gc.get_freeze_count() > 1000)
+imported()
+"""
+
+
+def test_a_command_collects_garbage_after_its_imports():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(False, 0) True True"
+
+
+def test_a_program_that_uses_ptrun_keeps_its_own_garbage_collection(monkeypatch):
+    called = []
+    monkeypatch.setattr(environment.gc, "freeze", lambda: called.append("freeze"))
+    monkeypatch.setattr(environment.gc, "enable", lambda: called.append("enable"))
+    environment.imported()
+    assert not called
