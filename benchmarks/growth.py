@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from peers import POCKET, model_folder
 from running import PTRUN, RESULTS, keep, kept
 
 from ptrun.folder.digest import of_plain
@@ -163,11 +164,12 @@ def long_texts(folder: Path, sizes: list[int]) -> Iterator[Cost]:
 
 
 def worker(folder: Path, sizes: list[int]) -> Iterator[Cost]:
-    """Fine-tunings of a shipped model, one after the other in one worker."""
+    """Fine-tunings of a model of 90 MB, one after the other in one worker."""
+    model = model_folder("minilm", argparse.Namespace(tokenizer=POCKET), folder)
     for size in sizes:
-        seeds = f"seed=range(1,{size + 1})"
-        short = ["method=fine_tuning", "train.max_steps=1", f"outputs={folder / str(size)}"]
-        yield measured(size, "-m", seeds, *short)
+        own = [f"seed=range(1,{size + 1})", f"backbone.path={model}", "task=pocket_sentiment"]
+        short = ["setting=few_shot_32", "train.max_steps=1", f"outputs={folder / str(size)}"]
+        yield measured(size, "-m", "method=fine_tuning", *own, *short)
 
 
 PARTS: dict[str, tuple[Callable[[Path, list[int]], Iterator[Cost]], list[int], int]] = {
@@ -177,7 +179,7 @@ PARTS: dict[str, tuple[Callable[[Path, list[int]], Iterator[Cost]], list[int], i
     "rows": (rows, [1000, 10_000, 100_000, 1_000_000], 3),
     "classes": (classes, [2, 100, 1000], 2),
     "long_texts": (long_texts, [100, 1000, 10_000], 2),
-    "worker": (worker, [5, 50, 100], 2),
+    "worker": (worker, [4, 20, 100], 2),
 }
 """A part: its function, its sizes, and how many of them --quick takes."""
 
