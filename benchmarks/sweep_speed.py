@@ -4,7 +4,8 @@
         [--precision fp32] [--runs 6]
     python benchmarks/sweep_speed.py --shape bert_base --device cuda --precision bf16
 
-20 runs are five seeds and four learning rates, 6 are three and two; 32 training sentences of SST-2 (of the pocket world without
+20 runs are five seeds and four learning rates, 6 are three and two; 32 training sentences of SST-2
+(of the pocket world without
 --data), batches of 16, 40 steps, four evaluations on 200 sentences, MiniLM or a shape with random
 weights. The loop is one process that imports and tokenizes once. Ours
 is `ptrun -m`, from the command to the end of `ptrun report`; with --alone also without sharing.

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
@@ -81,6 +81,15 @@ class Ranks:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def decided(self, numbers: Sequence[int]) -> list[int]:
+        """Return rank 0's numbers on every rank; one message, as it is sent after each step."""
+        if self.size == 1:
+            return list(numbers)
+        box = torch.tensor(numbers, dtype=torch.int64, device=_device())
+        dist.broadcast(box, src=0)
+        own: list[int] = box.tolist()
+        return own
+
     def each(self, value: T) -> list[T]:
         """Return the values of all ranks, in order."""
         return [value] if self.size == 1 else _gathered(value, self.size)
@@ -108,8 +117,11 @@ class Ranks:
         """Return sums over the shares."""
         if self.data_parallel == 1:
             return values
-        shares = _gathered(torch.tensor(values, dtype=torch.float64), self.data_parallel, self.data)
-        return [float(value) for value in torch.stack(shares).sum(dim=0)]
+        own = torch.tensor(values, dtype=torch.float64, device=_device())
+        shares = [torch.empty_like(own) for _ in range(self.data_parallel)]
+        dist.all_gather(shares, own, group=self.data)
+        summed: list[float] = torch.stack(shares).sum(dim=0).tolist()
+        return summed
 
     def summed(self, part: Tensor) -> Tensor:
         """Return the sum over the ranks that hold one model together."""
@@ -135,7 +147,10 @@ class Ranks:
         """
         if self.model_parallel == 1:
             return
-        digests = _gathered(digest, self.model_parallel, self.tensor)
+        own = torch.tensor([digest], dtype=torch.int64, device=_device())
+        shares = [torch.empty_like(own) for _ in range(self.model_parallel)]
+        dist.all_gather(shares, own, group=self.tensor)
+        digests = torch.cat(shares).tolist()
         odd = [place for place, other in enumerate(digests) if other != digests[0]]
         if odd:
             first = self.rank - self.rank % self.model_parallel
@@ -143,6 +158,11 @@ class Ranks:
                 f"rank {first + odd[0]} read other rows than rank {first} at step {step}, but they "
                 "hold one model together; make code and data the same on all machines."
             )
+
+
+def _device() -> str:
+    """Return where the tensors of messages are: NCCL sends from GPUs alone."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
 def _gathered(value: T, count: int, group: Any = None) -> list[T]:

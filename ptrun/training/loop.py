@@ -164,11 +164,11 @@ class Loop(ABC):
             Stopped: a signal arrived.
         """
         self._evaluate([member for member in active if member.due])
-        own = [member.late for member in active], stopping.received()
-        late, signal = self.world.broadcast(own)
-        if signal is not None or any(late) or any(member.due for member in active):
+        own = [any(member.late for member in active), stopping.received() or 0]
+        late, signal = self.world.decided(own)
+        if signal or late or any(member.due for member in active):
             save(active)
-        if signal is not None:
+        if signal:
             raise stopping.Stopped(signal, max(member.step for member in active))
 
     def _accumulate(self, members: Sequence[Member]) -> tuple[list[Tensor], list[int]]:

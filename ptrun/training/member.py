@@ -437,6 +437,9 @@ class RankGroup(Protocol):
     def broadcast(self, value: T) -> T:
         """Return the first rank's value."""
 
+    def decided(self, numbers: Sequence[int]) -> list[int]:
+        """Return the first rank's numbers."""
+
     def check_same(self, number: int, step: int) -> None:
         """Check that ranks which hold one model together have the same number."""
 

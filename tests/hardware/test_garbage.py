@@ -17,7 +17,8 @@ imported()
 
 
 def test_a_command_collects_garbage_after_its_imports():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    line = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(False, 0) True True"
 
 

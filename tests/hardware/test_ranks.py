@@ -19,6 +19,7 @@ def test_alone_nothing_is_shared():
     )
     ALONE.wait()
     ALONE.check_same(7, 1)
+    assert ALONE.decided([3, 0]) == [3, 0]
 
 
 @pytest.mark.parametrize(("rank", "share", "place"), [(0, 0, 0), (3, 0, 3), (4, 1, 0), (6, 1, 2)])
