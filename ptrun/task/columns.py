@@ -3,18 +3,22 @@
 A table of the user's has texts and one target a row. Its examples are made when they are read.
 """
 
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptrun.errors import UserError
 from ptrun.types import Example
 
 FEW = 10_000
 """Examples that are kept as they are."""
 _BLOCK = 8192  # texts that become Arrow together
+_IN_MEMORY = 2**27  # bytes of columns
 _TOGETHER, _LETTERS = 512, 2**20  # examples and letters that are tokenized together
 T = TypeVar("T")
 
@@ -90,30 +94,91 @@ class ExampleColumns(Sequence[Example]):
 
 
 def gathered(examples: Iterable[Example]) -> Sequence[Example]:
-    """Return examples as a list; many that hold plain texts, as columns."""
+    """Return examples as a list; many that hold plain texts, as columns.
+
+    Columns of more than 128 MiB are in a file without a name, of which memory holds what is read.
+
+    Raises:
+        UserError: the disk of temporary files is full.
+    """
     rows = iter(examples)
     first = list(islice(rows, FEW))
-    if len(first) < FEW or not all(isinstance(t, str) for t in first[0].fields.values()):
+    if len(first) < FEW or not _are_plain(first):
         return [*first, *rows]
-    import pyarrow
-
-    names, same = list(first[0].fields), dict[Any, Any]()
-    parts: list[list[Any]] = [[] for _ in range(1 + len(names))]
-    targets: list[Any] = []
-    every = chain(first, rows)
+    names, every = list(first[0].fields), chain(first, rows)
     del first
-    while block := list(islice(every, _BLOCK)):
-        targets += (_shared(e.target, same) for e in block)
-        parts[0].append(pyarrow.array([e.id for e in block], pyarrow.large_string()))
-        for part, name in zip(parts[1:], names, strict=True):
-            part.append(pyarrow.array([e.fields[name] for e in block], pyarrow.large_string()))
-    ids, *texts = (pyarrow.concat_arrays(part) for part in parts)
-    return ExampleColumns(ids, dict(zip(names, texts, strict=True)), targets)
+    try:
+        return _written(names, every)
+    except OSError as error:
+        raise UserError(
+            f"{gettempdir()}: {error.strerror or error}. It holds the rows of large tables; free "
+            "space there, or set TMPDIR to another folder."
+        ) from error
 
 
-def _shared(target: Any, same: dict[Any, Any]) -> Any:
-    """Return an object for equal targets, as labels are."""
-    return target if len(same) > FEW else same.setdefault(repr(target), target)
+def _written(names: Sequence[str], examples: Iterator[Example]) -> Sequence[Example]:
+    with SpooledTemporaryFile(_IN_MEMORY) as file:
+        written = _Writer(file, names)
+        while block := list(islice(examples, _BLOCK)):
+            if not _are_plain(block):
+                return [*written.columns(), *block, *examples]
+            written.write(block)
+        return written.columns()
+
+
+def _are_plain(examples: Sequence[Example]) -> bool:
+    """Return whether examples have texts alone, of the same fields, and no groups."""
+    names = examples[0].fields.keys()
+    return all(
+        e.group is None
+        and e.fields.keys() == names
+        and all(isinstance(text, str) for text in e.fields.values())
+        for e in examples
+    )
+
+
+class _Writer:
+    """Writes examples as Arrow, into memory or a file."""
+
+    def __init__(self, file: "SpooledTemporaryFile[bytes]", names: Sequence[str]):
+        import pyarrow
+
+        self._names, self._targets, self._same = names, list[Any](), dict[Any, Any]()
+        kinds = [(f"field {name}", pyarrow.large_string()) for name in names]
+        self._schema = pyarrow.schema([("id", pyarrow.large_string()), *kinds])
+        self._file = file
+        self._stream = pyarrow.ipc.new_stream(self._file, self._schema)
+
+    def write(self, block: Sequence[Example]) -> None:
+        """Write examples."""
+        import pyarrow
+
+        self._targets += (self._shared(example.target) for example in block)
+        columns = [[e.id for e in block], *([e.fields[n] for e in block] for n in self._names)]
+        arrays = [pyarrow.array(column, pyarrow.large_string()) for column in columns]
+        self._stream.write_batch(pyarrow.record_batch(arrays, schema=self._schema))
+
+    def _shared(self, target: Any) -> Any:
+        """Return one object for equal targets, as long as they are few, as labels are."""
+        if len(self._same) > FEW:
+            return target
+        return self._same.setdefault(repr(target), target)
+
+    def columns(self) -> ExampleColumns:
+        """Return what was written."""
+        import pyarrow
+
+        self._stream.close()
+        self._file.flush()
+        held: Any
+        if self._file.tell() <= _IN_MEMORY:
+            self._file.seek(0)
+            held = self._file.read()
+        else:
+            held = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(held)).read_all()
+        ids, *fields = table.columns
+        return ExampleColumns(ids, dict(zip(self._names, fields, strict=True)), self._targets)
 
 
 def in_parts(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
+from ptrun.task.columns import gathered
 from ptrun.task.source import Row, Source
 from ptrun.task.stored import code_of, stored
 from ptrun.types import Example, Prediction
@@ -206,7 +207,7 @@ class Dataset(ABC):
         source, split = self._place(part, paper=paper) or (self._source, part)
         examples = partial(self._examples, source, split)
         if self.store is None:
-            return list(examples())
+            return gathered(examples())
         found = stored(self.store / self._file(source, split), examples, _example)
         self.accounts.pop(split, None)  # kept examples are read without their rows
         return found

@@ -1,7 +1,10 @@
 """Examples in columns are the examples of a list, in less memory."""
 
+from dataclasses import replace
+
 import pytest
 
+from ptrun.errors import UserError
 from ptrun.task import columns
 from ptrun.task.columns import ExampleColumns, gathered, ids_of, part_of, targets_of
 from ptrun.task.protocol import carve, overlaps
@@ -56,6 +59,25 @@ def test_equal_texts_are_found_in_both_forms(few):
     for seed in range(3):
         both = [carve(examples, 0.3, seed, by_class=True) for examples in (wanted, found)]
         assert [list(part) for part in both[0]] == [list(part) for part in both[1]]
+
+
+@pytest.mark.parametrize("limit", [10, 2**27])
+def test_large_columns_are_in_a_file(few, monkeypatch, limit):
+    monkeypatch.setattr(columns, "_IN_MEMORY", limit)
+    assert list(gathered(iter(rows(50)))) == rows(50)
+
+
+def test_a_full_disk_of_temporary_files_is_named(few, monkeypatch, tmp_path):
+    monkeypatch.setattr(columns, "_IN_MEMORY", 10)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(UserError, match="set TMPDIR to another folder"):
+        gathered(iter(rows(50)))
+
+
+@pytest.mark.parametrize("late", [{"group": "g"}, {"fields": {"text": ["a"], "more": ""}}])
+def test_a_row_of_another_form_makes_a_list_of_all(few, late):
+    mixed = [*rows(30), replace(rows(1)[0], **late), *rows(20)]
+    assert gathered(iter(mixed)) == mixed
 
 
 def test_lists_are_no_texts(few):
