@@ -1,6 +1,15 @@
-"""`python -m ptrun` is the `ptrun` command."""
+"""`ptrun` and `python -m ptrun`: a command in a process of its own."""
 
 from ptrun.cli import main
+from ptrun.hardware.environment import done, importing
+
+
+def command() -> None:
+    """Do the command of `sys.argv`, and end the process."""
+    importing()
+    main()
+    done()
+
 
 if __name__ == "__main__":
-    main()
+    command()

@@ -1,5 +1,6 @@
 """This process: its rank, its messages, and its settings of the CPU."""
 
+import atexit
 import ctypes
 import gc
 import logging
@@ -176,14 +177,8 @@ _MAX_MMAP_THRESHOLD = 32 * 2**20
 _CACHED_KERNELS = 128  # oneDNN's own limit is 1024
 
 
-_importing = False
-
-
 def prepare() -> None:
     """Set how threads wait and how memory is kept. Call it before torch is imported.
-
-    Garbage is not collected until `imported` is called: the imports of torch and transformers make
-    a million objects and no garbage, and looking through them takes a fifth of their time.
 
     Idle threads spin for some microseconds and then sleep. Without spinning, small models wait for
     sleeping threads half of the time. With much spinning, a step takes ten times as long as soon
@@ -193,21 +188,48 @@ def prepare() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_CACHED_KERNELS))
     _keep_memory()
+
+
+_importing, _done = False, False
+
+
+def importing() -> None:
+    """Collect no garbage until `imported`. Call it first in a process that is ptrun's alone.
+
+    The imports of torch and transformers make a million objects and no garbage; looking through
+    them takes a fifth of their time. After `done`, the process ends without freeing them one by
+    one, which takes as long.
+    """
     global _importing
     _importing = True
     gc.disable()
+    atexit.register(_end)  # the first to be registered is the last to be called
 
 
 def imported() -> None:
-    """Collect garbage from here on, without looking through what is there, if `prepare` stopped it.
+    """Collect garbage from here on, without looking through what is there.
 
-    Call it before a process trains, predicts or waits.
+    It does nothing unless `importing` was called. Call it before a process trains or waits.
     """
     global _importing
     if _importing:
         _importing = False
         gc.freeze()
         gc.enable()
+
+
+def done() -> None:
+    """Note that the process has done its work: it ends with exit code 0 and without cleanup."""
+    global _done
+    _done = True
+
+
+def _end() -> None:
+    if _done:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    gc.unfreeze()  # some libraries report what is left at the end as leaks
 
 
 def _keep_memory() -> None:

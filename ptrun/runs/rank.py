@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptrun.errors import RunFailed, UserError, explained
 from ptrun.hardware import processes
-from ptrun.hardware.environment import log_to_stderr, prepare
+from ptrun.hardware.environment import importing, log_to_stderr, prepare
 from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
@@ -17,6 +17,7 @@ _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one 
 
 def main() -> None:
     """Do this rank's share of the run that FILE describes, and record the error that ends it."""
+    importing()
     prepare()
     processes.exit_with_parent(os.environ)
     log_to_stderr()

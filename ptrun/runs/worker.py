@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
 from ptrun.files import created
 from ptrun.hardware import processes
-from ptrun.hardware.environment import imported, log_to_stderr, prepare
+from ptrun.hardware.environment import done, imported, importing, log_to_stderr, prepare
 from ptrun.training import stopping
 
 Kind = Literal["finished", "failed", "refused", "busy"]
@@ -150,6 +150,7 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
 
 def main() -> None:
     """Answer requests until standard input ends."""
+    importing()
     processes.exit_with_parent(os.environ)
     prepare()
     stopping.install()
@@ -163,6 +164,7 @@ def main() -> None:
         for line in sys.stdin:
             found = [asdict(one) for one in _answer(runs, json.loads(line))]
             print(json.dumps(found), file=answers, flush=True)
+        done()
     except stopping.Stopped as stopped:
         print(stopped, file=sys.stderr, flush=True)
         os._exit(128 + stopped.number)

@@ -7,12 +7,13 @@ from ptrun.hardware import environment
 
 SCRIPT = """
 import gc
-from ptrun.hardware.environment import imported, prepare
-prepare()
+from ptrun.hardware.environment import done, imported, importing
+importing()
 before = gc.isenabled(), gc.get_freeze_count()
 imported()
 print(before, gc.isenabled(), gc.get_freeze_count() > 1000)
 imported()
+done()
 """
 
 
