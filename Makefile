@@ -49,6 +49,9 @@ nightly: .venv/.dev  ## Run every table of every paper on the pocket world.
 fuzz: .venv/.dev  ## Try random examples on readers, metrics, identity and state (ARGS="--examples 50000").
 	$(BIN)/python -m workshop.fuzz $(ARGS)
 
+growth: .venv/.dev  ## Measure how time and memory grow with rows, classes and runs (ARGS="rows --quick").
+	$(BIN)/python benchmarks/growth.py $(ARGS)
+
 docs: .venv/.docs  ## Build the documentation site into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
@@ -78,4 +81,4 @@ INSTALL := install --disable-pip-version-check -c constraints.txt
 	$(BIN)/python -m pip $(INSTALL) -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz check format
+.PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz growth check format
