@@ -118,7 +118,7 @@ def gathered(examples: Iterable[Example]) -> Sequence[Example]:
 
 def _written(names: Sequence[str], examples: Iterator[Example]) -> Sequence[Example]:
     with SpooledTemporaryFile(_IN_MEMORY) as file:
-        written = _Writer(file, names)
+        written = _ColumnWriter(file, names)
         while block := list(islice(examples, _BLOCK)):
             if not _are_plain(block):
                 return [*written.columns(), *block, *examples]
@@ -137,7 +137,7 @@ def _are_plain(examples: Sequence[Example]) -> bool:
     )
 
 
-class _Writer:
+class _ColumnWriter:
     """Writes examples as Arrow, into memory or a file."""
 
     def __init__(self, file: "SpooledTemporaryFile[bytes]", names: Sequence[str]):
