@@ -334,13 +334,15 @@ def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
 
 
 def _check_links(logs: Path) -> None:
-    """Refuse links in the folder of jobs: submitit writes into a folder named after the job.
+    """Refuse links out of the folder of jobs: submitit writes into a folder named after the job.
+
+    It leaves a link to the script of each submission itself.
 
     Raises:
         OSError: there is one.
     """
     for own in logs.iterdir() if logs.is_dir() else ():
-        if own.is_symlink():
+        if own.is_symlink() and not own.resolve().is_relative_to(logs.resolve()):
             raise OSError(errno.EXDEV, "a link among the folders of jobs", str(own))
 
 

@@ -152,3 +152,15 @@ def test_a_job_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     executor = slurm._executor(tmp_path / "jobs", {})
     assert executor._submitit_command_str.startswith(f"{sys.executable} -P -u -m submitit")
+
+
+def test_links_out_of_the_folder_of_jobs_are_refused_and_those_of_submitit_are_not(tmp_path):
+    """It links `.submission_file_ID.sh` to the script of a job; a second sweep finds it there."""
+    logs = tmp_path / ".jobs"
+    (logs / "31").mkdir(parents=True)
+    (logs / "31" / "31_submission.sh").write_text("")
+    (logs / ".submission_file_a.sh").symlink_to(logs / "31" / "31_submission.sh")
+    slurm._check_links(logs)
+    (logs / "32").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="a link among the folders of jobs"):
+        slurm._check_links(logs)
