@@ -24,3 +24,10 @@ def test_a_run_of_another_process_is_the_same_run(tmp_path):
     here, there = plan(own), plan(processes.read_text(processes.text_of(own)))
     assert there.task.labels == here.task.labels != sorted(here.task.labels)
     assert there.folder == here.folder
+
+
+@pytest.mark.parametrize("typed", ["trial={20: 50.0}", "trial={20: .nan}", "name=mañana"])
+def test_keys_that_are_numbers_and_odd_values_come_back(typed):
+    own = compose_run([typed])
+    there = processes.read_text(processes.text_of(own))
+    assert repr(there.config) == repr(own.config) and there.names == own.names

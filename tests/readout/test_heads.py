@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from ptrun.backbone.dropout import drop
 from ptrun.readout.base import collate
-from ptrun.readout.head import LabelHead, NumberHead, class_weights, read_keys
+from ptrun.readout.head import LabelHead, NumberHead, Shares, class_weights, read_keys
 from ptrun.readout.heads import ChoiceHead, EntityHead, TokenHead
 from ptrun.readout.spans import SpanHead
 from ptrun.types import Example
@@ -346,3 +346,12 @@ def test_each_example_s_loss_has_the_weight_of_its_label(tiny, data_dir):
     expected = (each * weights[own.targets]).sum() / len(examples)
     assert loss_and_answers(head, examples)[0] == pytest.approx(float(expected), rel=1e-6)
     assert len({*head.class_weights}) == 2, "the labels are skewed"
+
+
+def test_shares_are_a_mapping_of_the_labels_that_an_example_has():
+    shares = Shares(["a", "b", "c"], torch.tensor([0.5, 0.25, 0.25]))
+    assert dict(shares) == {"a": 0.5, "b": 0.25, "c": 0.25} == dict(shares.items())
+    assert shares["b"] == 0.25 and list(shares) == ["a", "b", "c"] and len(shares) == 3
+    assert list(Shares(range(2), torch.tensor([0.5, 0.5, 0.0])).values()) == [0.5, 0.5]
+    with pytest.raises(KeyError):
+        shares["d"]

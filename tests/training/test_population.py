@@ -11,6 +11,7 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.training import loop
 from tests.small_runs import Memory, conll03, engine, member, sst2
 from tests.tiers import tiered
 
@@ -177,3 +178,21 @@ def test_the_token_budget_changes_no_gradient(tiny, data_dir):
     for other in gradients[1:]:
         for a, b in zip(gradients[0], other, strict=True):
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("losses", [True, False])
+def test_an_evaluation_in_parts_is_the_evaluation_of_all(tiny, data_dir, monkeypatch, losses):
+    """Members of several lengths, and a part that ends within the examples of one of them."""
+    backbone, data = tiny("bert"), sst2(data_dir)
+    members = [member(METHODS["ptuning_v2"], backbone, data, seed) for seed in (1, 2)]
+    own = engine(backbone)
+    methods, features = [m.method for m in members], [m.dev for m in members]
+    features[1] = features[1][:3]
+    own.place(methods)
+    whole = own.evaluate(methods, features, losses=losses)
+    monkeypatch.setattr(loop, "KEPT", 2)
+    parts = own.evaluate(methods, features, losses=losses, probabilities=False)
+    assert parts[0] == whole[0] and [len(one) for one in parts[0]] == [len(f) for f in features]
+    assert parts[1] == pytest.approx(whole[1], abs=1e-5)
+    assert all(p.probabilities is None for one in parts[0] for p in one)
+    assert all(p.probabilities is not None for one in whole[0] for p in one)
