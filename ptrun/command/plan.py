@@ -4,7 +4,6 @@ Needs no weights, data or network. With --probe it takes a few steps on this mac
 the time of a run, which needs weights and data. With --tflops the time is computed from the data.
 """
 
-import gc
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -49,19 +48,15 @@ def main(arguments: Sequence[str]) -> None:
         value = getattr(given, key)
         if value is not None and not value >= least:
             made.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
-    gc.disable()  # collecting during the imports takes a second
-    try:
-        from rich.console import Console
+    from rich.console import Console
 
-        from ptrun.planning.overview import PlanOptions, overview
+    from ptrun.planning.overview import PlanOptions, overview
 
-        asked = PlanOptions(given.length, given.probe, given.device_gib, given.tflops)
-        if any(one.startswith("experiment=") for one in given.overrides):
-            shown = _table(given.overrides, asked)
-        else:
-            shown = overview(given.overrides, asked)
-    finally:
-        gc.enable()
+    asked = PlanOptions(given.length, given.probe, given.device_gib, given.tflops)
+    if any(one.startswith("experiment=") for one in given.overrides):
+        shown = _table(given.overrides, asked)
+    else:
+        shown = overview(given.overrides, asked)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 

@@ -1,6 +1,5 @@
 """What `ptrun plan` prints: jobs and their state, parameters, memory and time, before any run."""
 
-import gc
 import os
 import time
 from collections import Counter
@@ -83,7 +82,6 @@ def probe(planned: Plan, layout: HardwareLayout, steps: int, runs: int = 1) -> P
             f"--probe {steps} runs in one process, but hardware={layout.option} has "
             f"{layout.ranks} ranks.\nLeave out --probe, or type hardware={alone}."
         )
-    gc.enable()  # the command disables it; training needs it
     planned = replace(planned, engine=planned.engine_component.build(planned.backbone))
     split = split_of(planned)[0]
     parts = divide(planned.build_method(), split)

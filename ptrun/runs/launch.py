@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, recognition, result
-from ptrun.hardware.environment import environment
+from ptrun.hardware.environment import environment, imported
 from ptrun.hardware.start_ranks import COMMAND, check_world, local_ranks, start
 from ptrun.runs.plan import Plan, plan, with_prerequisite
 from ptrun.runs.recipe import checked_result, together
@@ -31,6 +31,7 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
         RunFailed: training failed.
         RankLost: a rank died; nothing is recorded.
     """
+    imported()
     launched = environment(os.environ)
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))

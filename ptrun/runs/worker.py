@@ -60,9 +60,7 @@ class Runs:
 
     def plan(self, configurations: Mapping[str, str]) -> list[PlannedRun]:
         """Return the facts of runs."""
-        facts = [self._facts(int(index), text) for index, text in configurations.items()]
-        imported()
-        return facts
+        return [self._facts(int(index), text) for index, text in configurations.items()]
 
     def run(self, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
         """Do runs together; those in `again` start anew although they have failed."""
@@ -161,6 +159,7 @@ def main() -> None:
     try:
         for name in _IMPORTED_EARLY:
             import_module(name)
+        imported()  # before the first backbone: what it freezes in a cycle is never freed
         for line in sys.stdin:
             found = [asdict(one) for one in _answer(runs, json.loads(line))]
             print(json.dumps(found), file=answers, flush=True)

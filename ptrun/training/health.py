@@ -51,11 +51,12 @@ def doubts(
 
 def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
     """Return a warning if some right answers are longer than any that is predicted."""
-    count = sum(map(readout.too_long, train))
+    own = list(islice(train, _READ))
+    count = sum(map(readout.too_long, own))
     if not count:
         return None
     return (
-        f"{count} of {len(train)} answers have more than {readout.longest} tokens, the most of a "
+        f"{count} of {len(own)} answers have more than {readout.longest} tokens, the most of a "
         "predicted one; type readout.longest_answer=N"
     )
 
