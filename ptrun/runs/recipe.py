@@ -3,6 +3,7 @@
 Runs of a group share the passes of one frozen backbone. Each leaves what it would leave alone.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +30,7 @@ from ptrun.runs.parts import Part, divide
 from ptrun.runs.plan import Plan, split_of, with_prerequisite
 from ptrun.runs.record import Ended, Execution, SharedStore, facts
 from ptrun.start.start import begin
-from ptrun.task.protocol import unseen
+from ptrun.task.protocol import Overlaps, unseen
 from ptrun.tracking.trackers import Trackers
 from ptrun.training.health import doubts
 from ptrun.training.member import Member, check_select
@@ -62,7 +63,12 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
         RunFailed: a weight of the frozen backbone changed.
     """
     backbone, engine = plans[0].backbone, plans[0].engine
-    works = [Execution(replace(own, backbone=backbone, engine=engine)) for own in plans]
+    shared: dict[Any, Any] = {}
+    tasks = [shared.setdefault(_rows_of(own), own.task) for own in plans]
+    works = [
+        Execution(replace(own, backbone=backbone, engine=engine, task=task), shared=shared)
+        for own, task in zip(plans, tasks, strict=True)
+    ]
     engine.connect()
     left = _each(_each(works, _find), _prepare)
     if left:
@@ -76,6 +82,35 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
     ends = [work.ended for work in works]
     assert all(end is not None for end in ends)
     return [end for end in ends if end is not None]
+
+
+def _rows_of(planned: Plan) -> str:
+    """Return what the rows of a task depend on, before a setting draws from them."""
+    content = {key: planned.content.get(key) for key in ("task", "data")}
+    return json.dumps(
+        [content, planned.variant, planned.names["task"]], sort_keys=True, default=str
+    )
+
+
+def _split(work: Execution) -> tuple[Split, Overlaps]:
+    """Return the examples of a run; runs of a group with the same draw have the same."""
+    planned = work.planned
+    draw = [planned.content.get(key) for key in ("protocol", "setting", "data_seed")]
+    key = json.dumps([_rows_of(planned), draw, planned.train.eval_rows], default=str)
+    if key not in work.shared:
+        work.shared[key] = split_of(planned)
+    found: tuple[Split, Overlaps] = work.shared[key]
+    return found
+
+
+def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
+    """Return encoded examples; runs of a group that read the same ones alike have the same."""
+    node = json.dumps(work.planned.readout.node, sort_keys=True, default=str)
+    key = (id(examples), type(method), node, method.room())
+    if key not in work.shared:  # the examples are kept, so that no others get their id
+        work.shared[key] = examples, tokenized(method, examples)
+    found: Sequence[Features] = work.shared[key][1]
+    return found
 
 
 def _each(works: Iterable[Execution], stage: Callable[[Execution], None]) -> list[Execution]:
@@ -153,7 +188,7 @@ def _prepare(work: Execution) -> None:
     if world.size > 1:
         agree(planned.repositories, world.broadcast, main=world.main)
     with world.main_first():  # the first rank labels lines that the others read
-        work.split, work.overlaps = split_of(planned)
+        work.split, work.overlaps = _split(work)
     work.parts = divide(planned.build_method(), work.split)
     if planned.trial is not None:
         work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
@@ -194,7 +229,7 @@ def _open(work: Execution) -> None:
     for part in work.parts:
         _study(work, part)
     _begin(work)
-    features = [_features(part) for part in work.parts]
+    features = [_features(work, part) for part in work.parts]
     rate, usual = planned.train.lr, planned.usual_rates
     work.warnings = [
         *doubts(work.parts[0].method, features[0][0], rate, usual),
@@ -234,18 +269,18 @@ def _begin(work: Execution) -> None:
 
     def rows(method: Method, part: str) -> Iterable[Features]:
         examples = (splits[part].train, splits[part].dev)
-        return chain.from_iterable(tokenized(method, own) for own in examples)
+        return chain.from_iterable(_tokens(work, method, own) for own in examples)
 
     by_part = {part.name: part.method for part in work.parts}
     train = {part.name: part.split.train for part in work.parts}
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows, train)
 
 
-def _features(part: Part) -> _TrainDev:
+def _features(work: Execution, part: Part) -> _TrainDev:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
     method, split = part.method, part.split
-    tokenized(method, split.test)
-    return tokenized(method, split.train), tokenized(method, split.dev)
+    _tokens(work, method, split.test)
+    return _tokens(work, method, split.train), _tokens(work, method, split.dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -361,7 +396,7 @@ def _save_selected(work: Execution) -> None:
     for part in work.parts:
         part.member.finish()
         if part.method.readout.settles and part.split.dev:
-            rows = tokenized(part.method, part.split.dev)
+            rows = _tokens(work, part.method, part.split.dev)
             (found,) = work.planned.engine.predict([part.method], [rows])
             part.method.readout.settle(found, part.split.dev)
     work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
@@ -380,7 +415,9 @@ def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example],
     both = [(work, part) for work in works for part in work.parts]
     examples = [getattr(part.split, name) for _, part in both]
     methods = [part.method for _, part in both]
-    features = [tokenized(part.method, own) for (_, part), own in zip(both, examples, strict=True)]
+    features = [
+        _tokens(work, part.method, own) for (work, part), own in zip(both, examples, strict=True)
+    ]
     engine = works[0].planned.engine if works else None
     predicted = engine.predict(methods, features, probabilities=False) if engine else []
     pairs = iter(zip(examples, predicted, strict=True))

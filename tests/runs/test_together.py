@@ -56,6 +56,23 @@ def test_runs_together_leave_what_they_leave_alone(runs, method):
         compare_folders(one.planned.folder)
 
 
+def test_runs_of_a_group_read_and_tokenize_the_same_rows_once(runs, monkeypatch):
+    """Another data seed or length draws or cuts other rows; another seed of the model does not."""
+    splits, tokens = [], []
+    split_of, tokenized = recipe.split_of, recipe.tokenized
+    monkeypatch.setattr(recipe, "split_of", lambda own: splits.append(own) or split_of(own))
+    monkeypatch.setattr(
+        recipe, "tokenized", lambda method, own: tokens.append(own) or tokenized(method, own)
+    )
+    few = ["setting=few_shot_32", "setting.k=2"]
+    launch_together(runs("alike", [*few, "seed=1"], [*few, "seed=2"], [*few, "train.lr=0.02"]))
+    assert len(splits) == 1 and len(tokens) == 3  # train, dev and test
+    splits.clear()
+    tokens.clear()
+    launch_together(runs("others", few, [*few, "data_seed=2"], [*few, "method.length=4"]))
+    assert len(splits) == 2 and len(tokens) == 9
+
+
 def test_each_run_has_its_own_share_of_the_seconds(runs):
     began = time.monotonic()
     both = launch_together(runs("shared", ["seed=1"], ["seed=2", "train.max_steps=2"]))
