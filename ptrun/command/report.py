@@ -48,6 +48,7 @@ def parser() -> Parser:
     made.add_argument(
         "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
     )
+    made.add_argument("--png", action="store_true", help="with --to: figures as PNG, too")
     return made
 
 
@@ -71,11 +72,13 @@ def main(arguments: Sequence[str]) -> None:
     if given.folder and any(value is not None for value in of_paper):
         made.error("--table, --scale, --outputs and --to go with --paper")
 
+    if given.png and given.to is None:
+        made.error("--png goes with --to")
     if given.paper:
         from ptrun.ledger.paper import report
 
         outputs = given.outputs or Path("outputs")
-        show(report(given.paper, given.table, outputs, given.to, given.scale))
+        show(report(given.paper, given.table, outputs, given.to, given.scale, png=given.png))
         return
     from ptrun.ledger.report import table
 
