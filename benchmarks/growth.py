@@ -59,12 +59,17 @@ def measured(size: int, *typed: str, allowed: tuple[int, ...] = (0,)) -> Cost:
     return Cost(size, round(seconds, 2), round(mib))
 
 
-def report(folder: Path, sizes: list[int]) -> Iterator[Cost]:
-    """`ptrun report` over runs that all have another learning rate."""
+def real_result(folder: Path) -> dict:
+    """Do a run of two steps, and return its result."""
     template = folder / "template"
     subprocess.run([*PTRUN, f"outputs={template}", "train.max_steps=2"], check=True, env=ONE_THREAD)
     (one,) = template.rglob("result.json")
-    content = json.loads(one.read_text(encoding="utf-8"))
+    return json.loads(one.read_text(encoding="utf-8"))
+
+
+def report(folder: Path, sizes: list[int]) -> Iterator[Cost]:
+    """`ptrun report` over runs that all have another learning rate."""
+    content = real_result(folder)
     for size in sizes:
         outputs = folder / str(size)
         for number in range(size):
@@ -98,10 +103,7 @@ def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
     from ptrun.folder import recognition
     from ptrun.runs.plan import plan
 
-    template = folder / "template"
-    subprocess.run([*PTRUN, f"outputs={template}", "train.max_steps=2"], check=True, env=ONE_THREAD)
-    (one,) = template.rglob("result.json")
-    content = json.loads(one.read_text(encoding="utf-8"))
+    content = real_result(folder)
     for size in sizes:
         outputs = folder / str(size)
         rates = [f"{1e-3 + n * 1e-6:.6f}" for n in range(size)]

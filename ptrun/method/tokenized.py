@@ -18,6 +18,7 @@ KEPT = 5000
 
 An evaluation holds the tokens of as many.
 """
+_PART = 512  # examples that are encoded together where all are read
 
 
 class Tokenized(Sequence[Features]):
@@ -26,14 +27,18 @@ class Tokenized(Sequence[Features]):
     Args:
         method: encodes them.
         examples: read by index.
+        places: which of them, in order; None is all.
     """
 
-    def __init__(self, method: Method, examples: Sequence[Example]):
+    def __init__(
+        self, method: Method, examples: Sequence[Example], places: Sequence[int] | None = None
+    ):
         self.method, self.examples = method, examples
+        self._places = range(len(examples)) if places is None else places
 
     def __len__(self) -> int:
         """Return the number of examples."""
-        return len(self.examples)
+        return len(self._places)
 
     @overload
     def __getitem__(self, index: int) -> Features: ...
@@ -42,16 +47,21 @@ class Tokenized(Sequence[Features]):
     def __getitem__(self, index: int | slice) -> Features | list[Features]:
         """Return one encoded example, or a list of them."""
         if isinstance(index, slice):
-            return self.method.encode(self.examples[index])
+            return self.pick(range(*index.indices(len(self))))
         return self.pick([index])[0]
 
     def __iter__(self) -> Iterator[Features]:
         """Yield all; a part of them is in memory at a time."""
-        return self.method.encoded(self.examples)
+        for start in range(0, len(self), _PART):
+            yield from self[start : start + _PART]
 
     def pick(self, places: Sequence[int]) -> list[Features]:
         """Return the encoded examples at some places, tokenized together."""
-        return self.method.encode([self.examples[place] for place in places])
+        return self.method.encode([self.examples[self._places[place]] for place in places])
+
+    def part(self, places: Sequence[int]) -> "Tokenized":
+        """Return the examples at some places; they, too, are encoded when they are read."""
+        return Tokenized(self.method, self.examples, [self._places[place] for place in places])
 
 
 def picked(features: Sequence[Features], places: Sequence[int]) -> list[Features]:

@@ -376,7 +376,7 @@ def _texts_of(examples: Sequence[Example]) -> Iterator[int]:
         yield hash(tuple(text for value in values for text in _texts(value)))
 
 
-def _distinct(ordered: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _distinct(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
     new = np.append(True, ordered[1:] != ordered[:-1])
     return ordered.compress(new[: len(ordered)])
 

@@ -19,7 +19,7 @@ from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
-from ptrun.method.tokenized import picked
+from ptrun.method.tokenized import Tokenized, picked
 from ptrun.readout.base import Features
 from ptrun.training.health import Health
 from ptrun.training.optim import TorchStepper, learning_rate, make_optimizer, total_steps
@@ -247,7 +247,10 @@ class Member:
         if self.total >= self.per_epoch:
             return self.features
         first = self._batches(0)
-        return picked(self.features, [i for place in range(self.total) for i in first[place]])
+        places = [i for place in range(self.total) for i in first[place]]
+        if isinstance(self.features, Tokenized):  # steps may be many, and few methods read ahead
+            return self.features.part(places)
+        return picked(self.features, places)
 
     def _batches(self, epoch: int) -> list[list[int]] | Slices:
         size, drop_last = self.train.batch_size, self.train.drop_last
