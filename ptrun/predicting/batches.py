@@ -177,7 +177,9 @@ class Batches:
                 if not job.ready:
                     self._read(job)
                 return job
-            except UserError as error:
+            except Exception as error:  # nothing may end the thread that computes
+                if not isinstance(error, UserError):
+                    _LOG.warning("a row of %s could not be read", job.name, exc_info=True)
                 _fail(job, error)
 
     def _read(self, job: WaitingRow) -> None:

@@ -60,9 +60,8 @@ class Warm:
         return json.loads(self.process.stdout.readline())
 
     def stop(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
+        with self.process:
+            self.process.kill()
 
 
 class Started:

@@ -44,7 +44,10 @@ def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **opti
     given = {"budget": 4096, "wait": 0.005, "longest": 200, **options}
     batches = Batches(prompts, most=most, **given)
     app = made(prompts, batches, hosts=LOOPBACK, keys=keys, limits=limits or Limits())
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    config = uvicorn.Config(
+        app, port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=20
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -54,7 +57,8 @@ def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **opti
         yield f"http://127.0.0.1:{port}", prompts, batches
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive(), "the server does not end"
         batches.close()
 
 

@@ -297,6 +297,19 @@ def test_a_failed_batch_does_not_end_the_server(folder, runs, monkeypatch):
         assert threading.active_count() < 50
 
 
+def test_a_row_that_fails_in_reading_does_not_end_the_server(folder, runs, monkeypatch):
+    def fail(name):
+        raise OSError("Stale file handle")
+
+    with serving(folder) as (address, prompts, _):
+        name, get = runs["prefix"].id, prompts.get
+        monkeypatch.setattr(prompts, "get", fail)
+        found = asked(address, "completions", model=name, prompt="Frank Venn", stream=True)
+        assert found.status_code == 500 and "OSError" in found.text
+        monkeypatch.setattr(prompts, "get", get)
+        assert asked(address, "completions", model=name, prompt="Frank Venn").status_code == 200
+
+
 # Two hundred hostile requests, fifty clients that leave, and a signal.
 
 TEXTS = [

@@ -101,10 +101,8 @@ class Warm:
 
     def stop(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
+        with self.process:
+            self.process.kill()
 
 
 class Running:
