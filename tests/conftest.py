@@ -184,6 +184,14 @@ def same_logging():
     logger.handlers[:], logger.level, logger.propagate = before
 
 
+@pytest.fixture(autouse=True)
+def no_permission():
+    """Take back what a test allowed in this process: `allow_code=true` holds for all of it."""
+    yield
+    for name in ("PTRUN_ALLOW_CODE", "PTRUN_ALLOW_BIN"):
+        os.environ.pop(name, None)
+
+
 def write_data(root: Path) -> Path:
     """Write six rows of each task that has local data in the tests, in its splits.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, cast
 
@@ -44,6 +44,11 @@ class Division:
         whole: Tensor = _exchange(_gather, _part, own, axis, self)
         return whole
 
+    def read(self, whole: Tensor) -> Tensor:
+        """Return a replicated tensor for divided maps to read; backward sums over the ranks."""
+        same: Tensor = _exchange(_same, _sum, whole, 0, self)
+        return same
+
     def first(self, width: int) -> int:
         """Return where this rank's part begins if each part is `width` wide."""
         return self.rank * width
@@ -75,6 +80,16 @@ def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
     parts = [torch.empty_like(part) for _ in range(division.size)]
     torch.distributed.all_gather(parts, part, group=division.group)
     return torch.cat(parts, dim=axis)
+
+
+def _same(whole: Tensor, _: int, __: Division) -> Tensor:
+    return whole.view_as(whole)
+
+
+def _sum(partial: Tensor, _: int, division: Division) -> Tensor:
+    whole = partial.clone(memory_format=torch.contiguous_format)
+    torch.distributed.all_reduce(whole, group=division.group)
+    return whole
 
 
 Reader = Literal["text", "decoder"]
@@ -168,9 +183,14 @@ class Injection:
         self.tokens = self.packing.only(wanted)
         return tuple(state.index_select(1, wanted) for state in states)
 
+    def of(
+        self, given: BackboneInput, packing: Packing | None = None
+    ) -> AbstractContextManager[None]:
+        """Make `given` the current input for one pass, with this rank's heads of its prefixes."""
+        return self._during(given if self.division is None else _own(given, self.division), packing)
+
     @contextmanager
-    def of(self, given: BackboneInput, packing: Packing | None = None) -> Iterator[None]:
-        """Make `given` the current input for one pass."""
+    def _during(self, given: BackboneInput, packing: Packing | None) -> Iterator[None]:
         before = self.given, self.keys, self.packing, self.tokens
         self.given, self.keys, self.packing, self.tokens = given, given.keys, packing, packing
         try:
@@ -181,7 +201,7 @@ class Injection:
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts for a checkpointed forward pass and for its recomputation."""
-        again = self.of(self.given, self.packing) if self.given else nullcontext()
+        again = self._during(self.given, self.packing) if self.given else nullcontext()
         return nullcontext(), again
 
 
@@ -192,6 +212,26 @@ def dropped(
     if tokens is None or keys is None or p == 0.0:
         return drop(x, keys, site, p, origin)
     return drop_tokens(x[0], keys[tokens.rows], tokens.columns, site, p, origin)[None]
+
+
+def _own(given: BackboneInput, division: Division) -> BackboneInput:
+    """Return an input with one rank's heads of its prefixes."""
+    decoder = given.decoder
+    if decoder is not None:
+        kinds = _heads(decoder.prefixes, division), _heads(decoder.cross, division)
+        decoder = replace(decoder, prefixes=kinds[0], cross=kinds[1])
+    return replace(given, prefixes=_heads(given.prefixes, division), decoder=decoder)
+
+
+def _heads(
+    prefixes: tuple[Prefix | None, ...] | None, division: Division
+) -> tuple[Prefix | None, ...] | None:
+    """Return one rank's heads; the gradients of all layers are gathered by one message."""
+    tensors = [tensor for own in prefixes or () if own for tensor in (own.key, own.value)]
+    if prefixes is None or not tensors:
+        return prefixes
+    parts = iter(division.own(torch.stack(tensors), 1 + _HEADS).unbind())
+    return tuple(own and Prefix(next(parts), next(parts), own.mask) for own in prefixes)
 
 
 @dataclass(frozen=True)
@@ -208,11 +248,7 @@ class Link:
         kind, layer = self.site
         prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
         prefix: Prefix | None = prefixes[layer] if prefixes else None
-        division = self.injection.division
-        if prefix is None or division is None:
-            return prefix
-        key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
-        return Prefix(key, value, prefix.mask)
+        return prefix
 
     def show(self, key: Tensor, value: Tensor) -> None:
         """Put keys and values `[B, heads, T, d]` into `Injection.seen`, if somebody looks."""

@@ -233,6 +233,32 @@ def _cut(model: Any, pattern: CutPattern, division: Division) -> None:
     autotp.update_linear_policies()
     autotp._replace_module(model)
     _set_widths(model, division)
+    _sum_once(model, division)
+
+
+_READ = ("hidden_states", "key_value_states")  # what the maps of an attention or a layer read
+
+
+def _sum_once(model: nn.Module, division: Division) -> None:
+    """Sum the gradient of what several maps of a module read once, not once for each map.
+
+    AutoTP's maps into heads sum on their own: a layer would send three messages for query, key and
+    value where Megatron sends one.
+    """
+    from deepspeed.module_inject.layers import LinearLayer
+
+    def read(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        named = {
+            k: division.read(v) if k in _READ and v is not None else v for k, v in named.items()
+        }
+        return (*map(division.read, given[:1]), *given[1:]), named
+
+    for module in list(model.modules()):
+        maps = [child for child in module.children() if isinstance(child, LinearLayer)]
+        if len(maps) > 1:
+            module.register_forward_pre_hook(read, with_kwargs=True)
+            for child in maps:
+                child.mp_group = None
 
 
 def _set_widths(model: nn.Module, division: Division) -> None:

@@ -258,13 +258,13 @@ def keys_values(
     dtype = backbone.model.get_input_embeddings().weight.dtype
     slices: list[Tensor] = []
     for site, vectors in zip(sites, states.to(dtype).unbind(dim=1), strict=True):
-        for tensor in _projected(attentions[site], vectors, backbone.shape.head_size):
+        for tensor in _projected(attentions[site], vectors, backbone):
             whole = backbone.division.whole(tensor, _HEADS) if backbone.division else tensor
             slices.append(whole.to(states.dtype))
     return torch.stack(slices, dim=1)
 
 
-def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+def _projected(module: Any, states: Tensor, backbone: PretrainedBackbone) -> tuple[Tensor, Tensor]:
     """Return keys and values `[P, heads, d]` from states `[P, H]`, for the heads of this rank."""
     if hasattr(module, "in_proj") or hasattr(module, "query_proj"):
         from ptrun.backbone import masked  # it imports transformers, which planning does not need
@@ -280,6 +280,8 @@ def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Ten
                 "method.prefix_kind=hidden needs one map to keys and one to values in each layer, "
                 "which this backbone does not have. Use method.prefix_kind=kv."
             )
+        states = backbone.division.read(states) if backbone.division else states
         key, value = (getattr(module, name)(states) for name in names)
-    key, value = (tensor.unflatten(-1, (-1, head_size)) for tensor in (key, value))
+    width = backbone.shape.head_size
+    key, value = (tensor.unflatten(-1, (-1, width)) for tensor in (key, value))
     return module.k_norm(key) if hasattr(module, "k_norm") else key, value

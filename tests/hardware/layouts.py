@@ -22,6 +22,7 @@ CASES = {
     "t5-prefix": ["backbone=pocket_t5", "method=ptuning_v2", "method.length=5"],
     "t5-all": ["backbone=pocket_t5", "method=fine_tuning"],
     "bert-prompt": ["backbone=pocket_bert", "method=prompt_tuning", "method.length=5"],
+    "bert-hidden": ["method=ptuning_v2", "method.length=5", "method.prefix_kind=hidden"],
     "bert-all": ["backbone=pocket_bert", "method=fine_tuning"],
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
     "bert-int8": ["method=prompt_tuning", "method.length=5", "hardware.quantization=int8"],
@@ -42,10 +43,11 @@ CASES["bert-start"] += [
 _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
 _TINY = {name for name in CASES if name.startswith(("glm", "megatron"))}  # of two heads
 LEFT_OUT = {
-    "dp2": {"qwen3-all", *_TINY},
+    "dp2": {"bert-hidden", "qwen3-all", *_TINY},
     "tp2": {"bert-start", "bert-int8"},
     "tp2_dp2": CASES.keys() - _FEW,
-    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "bert-int8", "t5-prefix", "qwen3-all", *_TINY},
+    "tp4": _FEW - {"t5-all"}
+    | {"bert-bf16", "bert-hidden", "bert-int8", "t5-prefix", "qwen3-all", *_TINY},
 }
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 
