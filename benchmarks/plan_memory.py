@@ -1,6 +1,6 @@
 """Compare predicted and measured peak memory of training on a CPU.
 
-    python benchmarks/plan_memory.py
+    python benchmarks/plan_memory.py [WORD ...]     the cases whose names have all words
 
 Models have public shapes and random weights, in a temporary folder. A new process trains each case
 for a few steps. Its peak resident memory (VmHWM) while training counts from the memory after the
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from running import RESULTS, keep
+from running import RESULTS, keep, kept
 
 BERT = {
     "model_type": "bert",
@@ -37,6 +37,12 @@ T5 = {
     "feed_forward_proj": "gated-gelu",
     "tie_word_embeddings": False,
     "decoder_start_token_id": 0,
+}
+MINILM = {
+    **BERT,
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "intermediate_size": 1536,
 }
 SHARED = ["task=pocket_sentiment", "train.max_steps=3", "hardware.precision=fp32"]
 CASES = {
@@ -77,7 +83,19 @@ CASES = {
             "hardware.checkpointing=true",
         ],
     ),
+    "MiniLM, P-tuning v2 of 20 vectors, texts of 480 tokens": (
+        MINILM,
+        480,
+        ["method=ptuning_v2", "method.length=20", "train.batch_size=16"],
+    ),
+    "MiniLM, a population of prefixes of 100 vectors": (
+        MINILM,
+        128,
+        ["method=ptuning_v2", "method.length=100", "train.batch_size=16"],
+    ),
 }
+MEMBERS = {"MiniLM, a population of prefixes of 100 vectors": 16}
+"""Runs that share passes; the other cases have one."""
 WRITE = """
 import json, sys, torch
 from pathlib import Path
@@ -94,8 +112,6 @@ import json, sys, time
 from ptrun.hardware.environment import prepare
 prepare()
 import torch, transformers
-from ptrun.training.member import Member
-from ptrun.runs.plan import plan
 from ptrun.config.explain import composed
 from ptrun.planning.overview import _Clock
 from ptrun.readout.base import Features, TokenRow
@@ -106,26 +122,30 @@ def held(what):
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 
-length, own = int(sys.argv[1]), composed(sys.argv[2:])
+length, own = int(sys.argv[1]), composed(sys.argv[3:])
 planned = plan(own)
 planned.backbone.model
 if planned.hardware.divides:
     import deepspeed
-method = planned.method.build(planned.backbone, planned.task)
+count = int(sys.argv[2])
+methods = [planned.method.build(planned.backbone, planned.task) for _ in range(count)]
+method = methods[0]
 bare = held("VmRSS")
 engine = planned.engine
 engine.connect()
 engine.load(tuned=method.tunes_backbone)
-engine.place([method])
+engine.place(methods)
 loaded = held("VmHWM") - bare
 open("/proc/self/clear_refs", "w").write("5")  # resets VmHWM: the peak of loading is recorded apart
 decoder = [0] if planned.backbone.family == "seq2seq" else None
-rows = [Features(str(i), [Row([5] * length, None, [0], [], decoder)], [i % 2]) for i in range(64)]
+row = TokenRow([5] * length, None, [0], [], decoder)
+rows = [Features(str(i), [row], [i % 2]) for i in range(64)]
 score = lambda answers: {planned.task.metric: 0.0}
 clock = _Clock()
-member = Member(method, rows, rows[:1], score, planned.task.metric, planned.train, 1, clock)
-engine.fit([member])
-assert not member.failed, member.failed
+given = rows, rows[:1], score, planned.task.metric, planned.train, 1
+members = [Member(own, *given, clock if own is method else _Clock()) for own in methods]
+engine.fit(members)
+assert not any(member.failed for member in members), [member.failed for member in members]
 weights = sum(p.numel() * p.element_size() for p in planned.backbone.model.parameters())
 steps = [round(b - a, 1) for a, b in zip(clock.steps, clock.steps[1:])]
 found = {"weights": weights, "loaded": loaded, "peak": held("VmHWM") - bare, "seconds": steps}
@@ -133,14 +153,15 @@ print(json.dumps(found))
 """
 PREDICT = """
 import json, sys
-from ptrun.planning.costs import costs
+from ptrun.planning.costs import Texts, costs
 from ptrun.config.explain import composed
 from ptrun.planning.table import planned_on
-from ptrun.planning.memory import layout_of
-length, own = int(sys.argv[1]), composed(sys.argv[2:])
+from ptrun.planning.memory import layout_of, per_member
+length, count, own = int(sys.argv[1]), int(sys.argv[2]), composed(sys.argv[3:])
 layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
-found = costs(planned_on(own, layout), length).memory(layout)
-print(json.dumps({**vars(found), "peak": found.peak}))
+made = costs(planned_on(own, layout), Texts(length, "", length, None))
+found, more = made.memory(layout), (count - 1) * per_member(made.counts)
+print(json.dumps({**vars(found), "members": more, "peak": found.peak + more}))
 """
 
 
@@ -152,13 +173,15 @@ def python(code: str, *arguments: str) -> str:
     return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
 
 
-def case(content: dict[str, object], length: int, overrides: list[str]) -> dict[str, object]:
+def case(
+    members: int, content: dict[str, object], length: int, overrides: list[str]
+) -> dict[str, object]:
     """Return one case's figures, in MiB."""
     with tempfile.TemporaryDirectory() as folder:
         python(WRITE, json.dumps(content), folder)
         own = [*SHARED, *overrides, f"backbone.path={folder}", f"outputs={folder}/outputs"]
-        measured = json.loads(python(MEASURE, str(length), *own))
-        predicted = json.loads(python(PREDICT, str(length), *own))
+        measured = json.loads(python(MEASURE, str(length), str(members), *own))
+        predicted = json.loads(python(PREDICT, str(length), str(members), *own))
     return {
         "measured": round(measured["peak"] / 2**20),
         "measured_while_loading": round(measured["loaded"] / 2**20),
@@ -171,7 +194,9 @@ def case(content: dict[str, object], length: int, overrides: list[str]) -> dict[
 
 def main() -> None:
     """Measure, save and print."""
-    found = {name: case(*own) for name, own in CASES.items()}
+    chosen = [name for name in CASES if all(word in name for word in sys.argv[1:])]
+    found = kept(RESULTS / "plan_memory.json", {"unit": "MiB", "cases": {}})["cases"]
+    found |= {name: case(MEMBERS.get(name, 1), *CASES[name]) for name in chosen}
     keep(RESULTS / "plan_memory.json", {"unit": "MiB", "cases": found})
     print(json.dumps(found, indent=1))
 
