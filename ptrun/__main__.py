@@ -7,7 +7,11 @@ from ptrun.hardware.environment import done, importing
 def command() -> None:
     """Do the command of `sys.argv`, and end the process."""
     importing()
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        done(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
     done()
 
 

@@ -190,7 +190,8 @@ def prepare() -> None:
     _keep_memory()
 
 
-_importing, _done = False, False
+_importing = False
+_code: int | None = None  # of the process, once its work is done
 
 
 def importing() -> None:
@@ -218,17 +219,17 @@ def imported() -> None:
         gc.enable()
 
 
-def done() -> None:
-    """Note that the process has done its work: it ends with exit code 0 and without cleanup."""
-    global _done
-    _done = True
+def done(code: int = 0) -> None:
+    """Note that the process has done its work: it ends with an exit code and without cleanup."""
+    global _code
+    _code = code
 
 
 def _end() -> None:
-    if _done:
+    if _code is not None:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(_code)
     gc.unfreeze()  # some libraries report what is left at the end as leaks
 
 
