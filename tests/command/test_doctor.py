@@ -56,6 +56,7 @@ def test_a_folder_without_locks_is_bad(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_backbone_is_tried_and_the_methods_that_fit_are_named(capsys):
     doctor.main(["backbone=pocket_gpt2"])
     out = " ".join(capsys.readouterr().out.split())

@@ -3,8 +3,9 @@
 import ast
 import re
 from collections import Counter, defaultdict
+from functools import cache
 
-from tests.design.test_rooms import FILES, MODULES, ROOT
+from tests.design.test_rooms import FILES, ROOT, modules
 
 MOST = 600
 OPTIONS = {
@@ -17,10 +18,15 @@ OPTIONS = {
 }
 """Entries that no configuration file and no other module names."""
 
-IMPORTERS = defaultdict(set)
-for _one, _others in MODULES.items():
-    for _other in _others:
-        IMPORTERS[_other].add(_one)
+
+@cache
+def importers():
+    """Return the modules that import each module."""
+    found = defaultdict(set)
+    for one, others in modules().items():
+        for other in others:
+            found[other].add(one)
+    return found
 
 
 def lines(module):
@@ -39,7 +45,7 @@ def is_entry(module):
     room = module.partition(".")[0]
     if module in OPTIONS or room in ("command", "tracking") or module.startswith("scaffold.exa"):
         return True
-    return all(other.startswith("command.") for other in IMPORTERS[module] or {"?"})
+    return all(other.startswith("command.") for other in importers()[module] or {"?"})
 
 
 def test_no_file_is_long():
@@ -51,8 +57,8 @@ def test_a_file_with_one_importer_is_an_entry_or_would_make_it_too_long():
     wrong = {
         module: other
         for module in FILES
-        if len(IMPORTERS[module]) == 1 and not is_entry(module) and module not in strings
-        for other in IMPORTERS[module]
+        if len(importers()[module]) == 1 and not is_entry(module) and module not in strings
+        for other in importers()[module]
         if lines(module) + lines(other) <= MOST
     }
     assert not wrong

@@ -34,10 +34,18 @@ def room(module):
     return module.partition(".")[0]
 
 
-MODULES = {module: set(imported(module)) - {module} for module in FILES}
-ROOMS = {}
-for one, others in MODULES.items():
-    ROOMS.setdefault(room(one), set()).update({room(other) for other in others} - {room(one)})
+@cache
+def modules():
+    """Return the modules that each module imports."""
+    return {module: set(imported(module)) - {module} for module in FILES}
+
+
+def rooms():
+    """Return the rooms that each room imports from."""
+    found = {}
+    for one, others in modules().items():
+        found.setdefault(room(one), set()).update({room(other) for other in others} - {room(one)})
+    return found
 
 
 def floors(graph):
@@ -58,16 +66,16 @@ def test_no_module_imports_itself_by_way_of_others():
         assert module not in seen, f"import cycle: {' > '.join([*seen, module])}"
         if module not in done:
             seen.append(module)
-            for other in sorted(MODULES[module]):
+            for other in sorted(modules()[module]):
                 visit(other)
             done.add(seen.pop())
 
-    for module in sorted(MODULES):
+    for module in sorted(modules()):
         visit(module)
 
 
 def test_rooms_have_at_most_ten_floors_and_no_cycle():
-    assert max(floors(ROOMS).values()) <= 10
+    assert max(floors(rooms()).values()) <= 10
 
 
 def test_the_top_has_at_most_nine_modules():

@@ -137,6 +137,7 @@ def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_run_that_vllm_cannot_serve_is_refused(tmp_path, typed, reason):
     run = finished(tmp_path / "outputs", "train.max_steps=1", *typed)
     with pytest.raises(UserError, match=reason.replace("(", r"\(")):

@@ -1,0 +1,58 @@
+"""Compare the processor time of a step on two ranks with that of one process, on a CPU.
+
+    python benchmarks/ranks.py [--model NAME_OR_FOLDER ...]
+
+P-tuning v2 on pocket_sentiment, batches of 16, fp32. A step's time is the difference between a
+short and a long run, user and system time of all processes; `start` is what the short run takes.
+Adds to results/ranks.json.
+"""
+
+import argparse
+import resource
+import subprocess
+import tempfile
+from datetime import date
+from pathlib import Path
+
+from running import PTRUN, RESULTS, keep, kept
+
+FEW, MANY = 40, 140  # steps
+LAYOUTS = {
+    "one": ["hardware=cpu"],
+    "zero1_2": ["hardware=zero1", "hardware.device=cpu", "hardware.ranks=2"],
+    "model_parallel_2": ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"],
+}
+
+
+def used(model: str, layout: str, steps: int) -> float:
+    """Return the processor seconds of a run."""
+    chosen = f"backbone.path={model}" if Path(model).is_dir() else f"backbone={model}"
+    own = ["method=ptuning_v2", "task=pocket_sentiment", chosen, "train.batch_size=16"]
+    own += ["hardware.precision=fp32", f"train.max_steps={steps}", f"train.eval_every={steps}"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as out:
+        line = [*PTRUN, *own, *LAYOUTS[layout], f"outputs={out}"]
+        subprocess.run(line, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Measure each model in each layout, and add to the result."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--model", nargs="+", default=["pocket_bert", "weights/minilm_l6"])
+    file = RESULTS / "ranks.json"
+    for model in parser.parse_args().model:
+        found = {}
+        for layout in LAYOUTS:
+            start = used(model, layout, FEW)
+            step = (used(model, layout, MANY) - start) / (MANY - FEW)
+            found[layout] = {"ms_a_step": round(1000 * step, 1), "start_s": round(start, 1)}
+            found[layout]["times_one"] = round(1000 * step / found["one"]["ms_a_step"], 2)
+            print(model, layout, found[layout], flush=True)
+        own = {"date": date.today().isoformat(), "layouts": found}
+        keep(file, {**kept(file, {}), Path(model).name: own})
+
+
+if __name__ == "__main__":
+    main()
