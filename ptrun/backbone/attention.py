@@ -189,10 +189,12 @@ def _biased(
 
 
 def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return scores under a bool mask, or plus a bias."""
-    if mask is None or mask.dtype != torch.bool:
-        return scores if mask is None else scores + mask
-    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    """Put scores under a bool mask, or add a bias; nothing keeps them as they were."""
+    if mask is None:
+        return scores
+    if mask.dtype != torch.bool:
+        return scores.add_(mask) if mask.dtype == scores.dtype else scores + mask
+    return scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
 
 
 class Sight:

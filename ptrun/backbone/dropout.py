@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -80,7 +80,51 @@ def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
     flat = x.reshape(-1, x.shape[-1])
     numbers = *_numbers(p, x.dtype, x.device), origin
+    if not _active and x.requires_grad:
+        return cast(Tensor, _dropped(flat, lines.flatten(), *numbers)).view(x.shape)
     return call(_drop, flat, lines.flatten(), *numbers).view(x.shape)
+
+
+_CACHED = 2**18  # cells whose hashes fit into a core's cache
+_FEW = 2**20  # cells for which parts do not pay
+
+
+class _Dropped(torch.autograd.Function):
+    """`_drop` in parts that fit into a cache; it keeps a mask of bytes for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int
+    ) -> Tensor:
+        masks = [_kept(lines[part], x.shape[1], limit, origin) for part in _parts(x)]
+        kept = masks[0] if len(masks) == 1 else torch.cat(masks)
+        ctx.save_for_backward(kept, scale)
+        return _scaled(x, kept, scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _scaled(gradients[0], *ctx.saved_tensors), None, None, None, None
+
+
+def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
+    parts = _parts(x)
+    if len(parts) == 1:
+        return x * kept.to(x.dtype).mul_(scale)
+    out = torch.empty_like(x)
+    for part in parts:
+        torch.mul(x[part], kept[part].to(x.dtype).mul_(scale), out=out[part])
+    return out
+
+
+def _parts(x: Tensor) -> list[slice]:
+    """Return parts of the lines of `x` that fit into a cache; a GPU does all at once."""
+    if x.is_cuda or x.numel() <= _FEW:
+        return [slice(None)]
+    size = max(1, _CACHED // x.shape[1])
+    return [slice(start, start + size) for start in range(0, len(x), size)]
+
+
+_dropped: Any = _Dropped.apply
 
 
 def _drop(x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int) -> Tensor:

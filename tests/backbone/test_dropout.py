@@ -1,7 +1,9 @@
 """Keyed dropout: the right share, independent cells, and no dependence on company."""
 
+import pytest
 import torch
 
+from ptrun.backbone import dropout
 from ptrun.backbone.dropout import drop, row_keys
 
 
@@ -51,3 +53,18 @@ def test_kept_cells_are_scaled_and_evaluation_is_the_identity():
     dropped = drop(x, torch.tensor([1, 2]), 0, 0.2)
     assert set(dropped.unique().tolist()) == {0.0, 1.25}
     assert drop(x, None, 0, 0.2) is x and drop(x, torch.tensor([1, 2]), 0, 0.0) is x
+
+
+@pytest.mark.parametrize("count", [40, 3000])
+def test_a_byte_a_cell_is_kept_and_the_bits_are_those_of_the_formula(count):
+    """3000 lines are dropped in parts that fit into a cache."""
+    lines, numbers = dropout._lines(row_keys(3, 1, range(count)), 7, [], 0), (0.1, 4)
+    x, saved = torch.randn(count, 500, requires_grad=True), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        found = dropout.drop_lines(x, lines, *numbers)
+    limits = dropout._numbers(0.1, torch.float32, x.device)
+    wanted = dropout._drop(x, lines, *limits, 4)
+    ahead = torch.randn_like(x)
+    (own,), (other,) = (torch.autograd.grad(y, x, ahead) for y in (found, wanted))
+    assert torch.equal(found, wanted) and torch.equal(own, other)
+    assert sum(t.nbytes for t in saved) <= x.numel() + 4
