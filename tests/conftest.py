@@ -27,6 +27,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from ptrun.backbone import weights
 from ptrun.backbone.family import family_of, library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.components import _PERMISSIONS
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]
@@ -188,7 +189,7 @@ def same_logging():
 def no_permission():
     """Take back what a test allowed in this process: `allow_code=true` holds for all of it."""
     yield
-    for name in ("PTRUN_ALLOW_CODE", "PTRUN_ALLOW_BIN"):
+    for name in _PERMISSIONS.values():
         os.environ.pop(name, None)
 
 

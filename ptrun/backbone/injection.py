@@ -49,6 +49,12 @@ class Division:
         same: Tensor = _exchange(_same, _sum, whole, 0, self)
         return same
 
+    def summed(self, part: Tensor) -> Tensor:
+        """Return the sum over the ranks of the group."""
+        whole = part.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(whole, group=self.group)
+        return whole
+
     def first(self, width: int) -> int:
         """Return where this rank's part begins if each part is `width` wide."""
         return self.rank * width
@@ -86,10 +92,8 @@ def _same(whole: Tensor, _: int, __: Division) -> Tensor:
     return whole.view_as(whole)
 
 
-def _sum(partial: Tensor, _: int, division: Division) -> Tensor:
-    whole = partial.clone(memory_format=torch.contiguous_format)
-    torch.distributed.all_reduce(whole, group=division.group)
-    return whole
+def _sum(part: Tensor, _: int, division: Division) -> Tensor:
+    return division.summed(part)
 
 
 Reader = Literal["text", "decoder"]

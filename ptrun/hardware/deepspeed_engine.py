@@ -97,9 +97,10 @@ class DeepSpeedEngine(TorchEngine):
         """Let DeepSpeed take the member's steps."""
         if not member.learned:
             return
+        division = self.backbone.division
         for parameter in member.learned.values():
-            if self._cut_of(parameter).summed:
-                parameter.register_hook(self.world.summed)  # type: ignore[no-untyped-call]
+            if division is not None and self._cut_of(parameter).summed:
+                parameter.register_hook(division.summed)  # type: ignore[no-untyped-call]
         whole = {name: self._cut_of(p).axis is None for name, p in member.learned.items()}
         member.stepper = ZeroStepper(
             member.optimizer,

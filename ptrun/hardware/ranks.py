@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from ptrun.backbone.injection import Division
 from ptrun.errors import RunFailed, UserError
@@ -122,12 +121,6 @@ class Ranks:
         dist.all_gather(shares, own, group=self.data)
         summed: list[float] = torch.stack(shares).sum(dim=0).tolist()
         return summed
-
-    def summed(self, part: Tensor) -> Tensor:
-        """Return the sum over the ranks that hold one model together."""
-        whole = part.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(whole, group=self.tensor)
-        return whole
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
         """Return the predictions of all shares, each from the first rank of its group.
