@@ -112,11 +112,11 @@ class _OneDnn(nn.Module):
         if not types or torch.is_autocast_enabled("cpu") or x.numel() < _FEWEST * x.shape[-1]:
             return super().forward(x)  # type: ignore[misc, no-any-return]
         matrix = self.weight if isinstance(self, nn.Linear) else self.weight.T
-        product: Tensor = _Product.apply(x, matrix, self.bias)  # type: ignore[no-untyped-call]
+        product: Tensor = _OneDnnProduct.apply(x, matrix, self.bias)  # type: ignore[no-untyped-call]
         return product
 
 
-class _Product(torch.autograd.Function):
+class _OneDnnProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, matrix)
