@@ -49,6 +49,11 @@ class Division:
         same: Tensor = _exchange(_same, _sum, whole, 0, self)
         return same
 
+    def sum(self, part: Tensor) -> Tensor:
+        """Return the sum over the ranks; each keeps its whole gradient in the backward pass."""
+        whole: Tensor = _exchange(_sum, _same, part, 0, self)
+        return whole
+
     def summed(self, part: Tensor) -> Tensor:
         """Return the sum over the ranks of the group."""
         whole = part.clone(memory_format=torch.contiguous_format)

@@ -1,7 +1,7 @@
 """How a tensor-parallel group divides the tensors of a model, and loads them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.injection import Division
+from ptrun.backbone.linear import linear
 from ptrun.backbone.weights import fill, skeleton
 from ptrun.errors import UserError
 
@@ -148,12 +149,12 @@ def _widths(config: Any) -> dict[str, int]:
     return {what: int(width) for what, width in widths.items() if width}
 
 
-# Loads one rank's part of a model that a tensor-parallel group divides with DeepSpeed's AutoTP.
+# Loads one rank's part of a model that a tensor-parallel group divides.
 #
 # The model is built without weights and cut. Each rank then reads only its slices of the
-# safetensors files, so no rank ever holds the whole model; AutoTP alone would load it whole first
-# (0.19). Unlike in AutoTP, T5's relative bias is replicated and each rank uses the columns of its
-# heads. So every rank has its whole gradient, and `requires_grad` does not change.
+# safetensors files, so no rank ever holds the whole model. DeepSpeed's AutoTP would load it whole
+# first (0.19), and send a sum for each map. T5's relative bias is replicated, and each rank uses
+# the columns of its heads, so that every rank has its whole gradient.
 
 
 def load(
@@ -179,7 +180,7 @@ def load(
         name: cut_of(pattern, name, turned=name.rpartition(".")[0] in turned)
         for name, _ in model.named_parameters()
     }
-    _cut(model, pattern, division)
+    _cut(model, pattern, division, cuts)
 
     def own(name: str, whole: Any) -> Tensor:
         return cuts[name].part(whole, division.rank, division.size)
@@ -190,7 +191,7 @@ def load(
 
 
 def _turn_conv1d(model: nn.Module) -> set[str]:
-    """Replace GPT-2's transposed maps, which AutoTP does not cut; return their names."""
+    """Replace GPT-2's transposed maps, by usual ones; return their names."""
     from transformers.pytorch_utils import Conv1D
 
     transposed = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}
@@ -201,70 +202,64 @@ def _turn_conv1d(model: nn.Module) -> set[str]:
     return set(transposed)
 
 
-def _cut(model: Any, pattern: CutPattern, division: Division) -> None:
-    """Replace the maps that are cut by AutoTP's layers."""
-    from deepspeed.module_inject.auto_tp import AutoTP
-    from deepspeed.module_inject.autotp_config import AutoTPConfig
-    from deepspeed.module_inject.layers import set_autotp_mode
-
-    set_autotp_mode(training=True)
-    specs: list[dict[str, Any]] = [
-        {"patterns": [rf"({pattern.column})\.weight$"], "partition_type": "column"},
-        {"patterns": [rf"({pattern.row})\.weight$"], "partition_type": "row"},
-    ]
-    if pattern.output:
-        output = {"partition_type": "column", "gather_output": True}
-        specs.append({"patterns": [r"lm_head\.weight$"], **output})
-    if pattern.fused:
-        fused = {"partition_type": "column", "shape": [3, -1], "partition_dim": 0}
-        specs.append({"patterns": [rf"({pattern.fused})\.weight$"], **fused})
-    autotp = AutoTP(
-        module=model,
-        all_reduce_linears=(),
-        prefix="",
-        state_dict=None,
-        linear_layer_setting=(nn.Linear, nn.Embedding),
-        orig_layer_impl=None,
-        partition_config=AutoTPConfig.from_dict({"tp_size": division.size, "layer_specs": specs}),
-        model_config=model.config,
-        training_mode=True,
-    )
-    autotp.set_tensor_parallel_config(division.size, division.group)
-    autotp.update_linear_policies()
-    autotp._replace_module(model)
-    _set_widths(model, division)
-    _sum_once(model, division)
-
-
 _READ = ("hidden_states", "key_value_states")  # what the maps of an attention or a layer read
+_WIDTHS = (
+    *("n_heads", "num_heads", "num_attention_heads"),
+    *("inner_dim", "all_head_size", "embed_dim", "split_size"),
+)
+"""Attributes of a module whose maps are cut: heads and widths that become a rank's own."""
 
 
-def _sum_once(model: nn.Module, division: Division) -> None:
-    """Sum the gradient of what several maps of a module read once, not once for each map.
+def _cut(model: Any, pattern: CutPattern, division: Division, cuts: Mapping[str, Cut]) -> None:
+    """Replace the maps that are cut by this rank's part of them, which send their messages."""
+    for parent, module in list(model.named_modules()):
+        columns: list[nn.Module] = []
+        for child, whole in list(module.named_children()):
+            axis = cuts.get(f"{parent}.{child}.weight".lstrip("."), Cut()).axis
+            if axis is not None:
+                setattr(module, child, part := _part_of(whole, axis, division))
+                columns += [part] if axis == 0 else []
+        if columns:
+            _connect(module, columns, division)
+        if parent.endswith("relative_attention_bias"):
+            module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
+    if pattern.output and "lm_head.weight" in cuts:
+        model.lm_head.register_forward_hook(lambda _module, _inputs, out: division.whole(out, -1))
 
-    AutoTP's maps into heads sum on their own: a layer would send three messages for query, key and
-    value where Megatron sends one.
+
+def _connect(module: nn.Module, columns: Sequence[nn.Module], division: Division) -> None:
+    """Let the ranks sum the gradient of what a module's `columns` read, and set its widths.
+
+    What several maps read sends one sum, as in Megatron.
     """
-    from deepspeed.module_inject.layers import LinearLayer
 
     def read(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        named = {
-            k: division.read(v) if k in _READ and v is not None else v for k, v in named.items()
-        }
-        return (*map(division.read, given[:1]), *given[1:]), named
+        own = {k: division.read(v) for k, v in named.items() if k in _READ and v is not None}
+        return (*map(division.read, given[:1]), *given[1:]), named | own
 
-    for module in list(model.modules()):
-        maps = [child for child in module.children() if isinstance(child, LinearLayer)]
-        if len(maps) > 1:
-            module.register_forward_pre_hook(read, with_kwargs=True)
-            for child in maps:
-                child.mp_group = None
+    reader = module if len(columns) > 1 else columns[0]
+    reader.register_forward_pre_hook(read, with_kwargs=True)
+    for width in _WIDTHS:
+        if hasattr(module, width):
+            setattr(module, width, getattr(module, width) // division.size)
 
 
-def _set_widths(model: nn.Module, division: Division) -> None:
-    """Set the rank's widths where AutoTP does not."""
-    for name, module in model.named_modules():
-        if hasattr(module, "split_size"):  # GPT-2's width of one of query, key and value
-            module.split_size //= division.size
-        if name.endswith("relative_attention_bias"):
-            module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
+def _part_of(whole: nn.Linear, axis: int, division: Division) -> nn.Linear:
+    """Return a map without weights that is cut by its outputs (axis 0) or its inputs (axis 1)."""
+    inputs, outputs, bias = whole.in_features, whole.out_features, whole.bias is not None
+    if axis == 1:
+        return _RowMap(inputs // division.size, outputs, bias, division)
+    return nn.Linear(inputs, outputs // division.size, bias, device="meta")
+
+
+class _RowMap(nn.Linear):
+    """A map cut by its inputs: it sums over the ranks, and then adds the bias, which is whole."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, division: Division):
+        super().__init__(inputs, outputs, bias, device="meta")
+        self.division = division
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `[..., inputs / ranks] -> [..., outputs]`."""
+        whole = self.division.sum(linear(input, self.weight))
+        return whole if self.bias is None else whole + self.bias

@@ -3,12 +3,9 @@
 import gc
 import os
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
 
 from ptrun.config.schema import Precision
 from ptrun.errors import UserError, of_device
@@ -56,88 +53,6 @@ def no_tf32(precision: str) -> None:
 def faster(precision: str, device: str, dtype: str) -> str | None:
     """Return the precision in which this processor computes a backbone faster, or None."""
     return "bf16" if (precision, dtype) == ("fp32", "bf16") and has_bf16(device) else None
-
-
-# The fp32 products of linear maps on a CPU of AMD.
-#
-# torch multiplies fp32 matrices with Intel's MKL. On AMD's CPUs with AVX-512, oneDNN, which is in
-# torch too, takes less than half of the time from 64 rows on, forward and backward. Measured on two
-# cores, in GFLOP/s: 205 with MKL and 460 with oneDNN. torch has no option for it, and the operator
-# that its compiler uses has no backward pass of its own. The last bits differ from MKL's. So the
-# model of the CPU and the size of the matrix decide, not a measured time, and not the number of
-# rows: a row gives the same bits in every batch of at least four rows, as it does with MKL.
-
-_SMALLEST = 2**17
-"""Numbers of a matrix from which oneDNN is faster; each of its calls takes some 10 microseconds."""
-_FEWEST = 4
-"""Rows from which oneDNN is faster. With fewer, neither library gives the bits of many rows."""
-
-
-@cache
-def _is_amd() -> bool:
-    """Return whether this is a CPU of AMD with AVX-512, and torch has both libraries."""
-    if not (torch._C.has_mkl and torch._C._has_mkldnn):
-        return False
-    info = Path("/proc/cpuinfo")
-    amd = info.is_file() and "AuthenticAMD" in info.read_text(encoding="utf-8")
-    return amd and torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def multiply_with_onednn(model: nn.Module) -> None:
-    """Let the large fp32 linear maps of a model multiply with oneDNN if this CPU is AMD's."""
-    from transformers.pytorch_utils import Conv1D  # GPT-2's linear map, transposed
-
-    if not _is_amd():
-        return
-    for module in model.modules():
-        kind: Any = type(module)
-        if kind in (nn.Linear, Conv1D) and cast(Tensor, module.weight).numel() >= _SMALLEST:
-            module.__class__ = _with_onednn(kind)
-
-
-@cache
-def _with_onednn(kind: Any) -> Any:
-    return type(kind.__name__, (_OneDnn, kind), {})
-
-
-class _OneDnn(nn.Module):
-    """A linear map that multiplies with oneDNN where it holds and reads fp32, outside autocast."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `[..., inputs] -> [..., outputs]`."""
-        types = x.dtype is self.weight.dtype is torch.float32 and x.device.type == "cpu"
-        if not types or torch.is_autocast_enabled("cpu") or x.numel() < _FEWEST * x.shape[-1]:
-            return super().forward(x)  # type: ignore[misc, no-any-return]
-        matrix = self.weight if isinstance(self, nn.Linear) else self.weight.T
-        product: Tensor = _OneDnnProduct.apply(x, matrix, self.bias)  # type: ignore[no-untyped-call]
-        return product
-
-
-class _OneDnnProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, matrix)
-        return _multiplied(x, matrix, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        (gradient,), (x, matrix) = gradients, ctx.saved_tensors
-        rows = gradient.flatten(0, -2)
-        of_x, of_matrix, of_bias = ctx.needs_input_grad
-        return (
-            _multiplied(gradient, matrix.T, None) if of_x else None,
-            _multiplied(rows.T, x.flatten(0, -2).T, None) if of_matrix else None,
-            rows.sum(0) if of_bias else None,
-        )
-
-
-def _multiplied(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `[..., inputs] -> [..., outputs]` by a matrix `[outputs, inputs]`."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, matrix, bias, "none", [], "")
-    return product
 
 
 # The free memory of a device, and how many members of a population fit in it.

@@ -13,20 +13,12 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone import dropout
+from ptrun.backbone.linear import use_onednn
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import Quantization, check_installed
 from ptrun.backbone.seq2seq import scale_down
 from ptrun.errors import MemoryRanOut, UserError
-from ptrun.hardware.device import (
-    check_bf16,
-    forget,
-    free,
-    multiply_with_onednn,
-    no_tf32,
-    resolved,
-    together,
-    why_no_gpu,
-)
+from ptrun.hardware.device import check_bf16, forget, free, no_tf32, resolved, together, why_no_gpu
 from ptrun.hardware.environment import imported
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
@@ -179,7 +171,7 @@ class TorchEngine(Loop):
         with self._holding(self.weight_type(tuned=tuned)):
             self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         if self.device == "cpu":
-            multiply_with_onednn(self.backbone.model)
+            use_onednn(self.backbone.model)
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:

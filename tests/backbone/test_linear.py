@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from ptrun.hardware import device
+from ptrun.backbone import linear as products
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.small_runs import conll03, member
@@ -24,7 +24,7 @@ KINDS = {
 def amd(monkeypatch):
     if not torch._C._has_mkldnn:
         pytest.skip("this torch has no oneDNN")
-    monkeypatch.setattr(device, "_is_amd", lambda: True)
+    monkeypatch.setattr(products, "_is_amd", lambda: True)
 
 
 def pair(make):
@@ -32,7 +32,7 @@ def pair(make):
     torch.manual_seed(1)
     plain = make()
     other = copy.deepcopy(plain)
-    device.multiply_with_onednn(other)
+    products.use_onednn(other)
     assert type(other) is not type(plain)
     return plain, other
 
@@ -97,24 +97,24 @@ def test_small_maps_and_other_classes_stay(amd):
 
     model = nn.ModuleList([nn.Linear(128, 128), Own(INPUTS, OUTPUTS), nn.Embedding(999, INPUTS)])
     before = [type(module) for module in model]
-    device.multiply_with_onednn(model)
+    products.use_onednn(model)
     assert [type(module) for module in model] == before
 
 
 def test_another_cpu_multiplies_as_torch_does(monkeypatch):
-    monkeypatch.setattr(device, "_is_amd", lambda: False)
+    monkeypatch.setattr(products, "_is_amd", lambda: False)
     linear = nn.Linear(INPUTS, OUTPUTS)
-    device.multiply_with_onednn(linear)
+    products.use_onednn(linear)
     assert type(linear) is nn.Linear
 
 
 def test_the_vendor_decides(monkeypatch):
     capability = torch.backends.cpu.get_cpu_capability()
     for text, wanted in (("AuthenticAMD", capability == "AVX512"), ("GenuineIntel", False)):
-        monkeypatch.setattr(device.Path, "read_text", lambda *_, text=text, **__: text)
-        device._is_amd.cache_clear()
-        assert device._is_amd() == (wanted and torch._C.has_mkl and torch._C._has_mkldnn)
-    device._is_amd.cache_clear()
+        monkeypatch.setattr(products.Path, "read_text", lambda *_, text=text, **__: text)
+        products._is_amd.cache_clear()
+        assert products._is_amd() == (wanted and torch._C.has_mkl and torch._C._has_mkldnn)
+    products._is_amd.cache_clear()
 
 
 def trained(backbone, data, made):
@@ -131,9 +131,9 @@ def test_a_run_learns_the_same_with_it_alone_and_beside_others(amd, tiny, data_d
     data = conll03(data_dir)
     make = lambda *given: PTuningV2(*given, length=3)  # noqa: E731
     plain = trained(tiny(), data, [make])
-    monkeypatch.setattr(device, "_SMALLEST", 1)
+    monkeypatch.setattr(products, "_SMALLEST", 1)
     backbone = tiny()
     alone, both = trained(backbone, data, [make]), trained(tiny(), data, [make, make])
-    assert any(isinstance(module, device._OneDnn) for module in backbone.model.modules())
+    assert any(isinstance(module, products._OneDnnMap) for module in backbone.model.modules())
     torch.testing.assert_close(alone, plain, atol=1e-5, rtol=1e-5)
     assert both == [alone[0], alone[0]]
