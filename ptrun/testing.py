@@ -140,7 +140,9 @@ def _trials(
             for row in rows:
                 composed = compose_run([f"backbone={backbone}", *row, *overrides])
                 name = " ".join([*row, f"backbone={backbone}", f"task={option}"])
-                why = grid.refusal(composed, task)
+                parts, readout = composed.components(), grid.readout_of(composed, task)
+                model = parts["backbone"].build()
+                why = grid.refusal(parts["method"].target, readout, model, task)
                 try:
                     yield name, why or Trial(name, composed, task, split)
                 except UserError as error:  # known once the method is built

@@ -34,7 +34,7 @@ _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
-_Sources = tuple[Any, ...]
+Sources = tuple[Any, ...]
 _ROOT_KEYS = {one.name for one in fields(schema.RunConfig)} - {*schema.LISTED}
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
@@ -429,7 +429,7 @@ def _composed(overrides: Sequence[str]) -> _Picked:
         values, keys = [], ()  # one replaces what another is in
     lines = {one.input_line for one in values}
     picks = tuple(own for own in loose if own not in lines)
-    picked = _copied(picks, keys, _sources())
+    picked = _copied(picks, keys, sources())
     ConfigLoaderImpl._apply_overrides_to_config(values, picked.root)
     return picked
 
@@ -450,14 +450,14 @@ def _plain_value(override: str) -> Override | None:
 
 
 @lru_cache(maxsize=32)
-def _copied(picks: tuple[str, ...], keys: tuple[str, ...], sources: _Sources) -> _Picked:
+def _copied(picks: tuple[str, ...], keys: tuple[str, ...], sources: Sources) -> _Picked:
     """Return a root of its own for each set of keys, so that none keeps the value of another."""
     picked = _picked(picks, sources)
     return replace(picked, root=deepcopy(picked.root), keys=keys)
 
 
 @lru_cache(maxsize=32)
-def _picked(picks: tuple[str, ...], _sources: _Sources) -> _Picked:
+def _picked(picks: tuple[str, ...], _sources: Sources) -> _Picked:
     """Compose the root of a choice of options, once while the user's files stay as they are."""
     with _own_hydra():
         config = compose("run", list(picks), return_hydra_config=True)
@@ -470,7 +470,7 @@ def _picked(picks: tuple[str, ...], _sources: _Sources) -> _Picked:
     return _Picked(config, named, {str(key): value for key, value in hydra.items()})
 
 
-def _sources() -> _Sources:
+def sources() -> Sources:
     """Return what identifies the folders of options, with the states of the user's files."""
     folders = [*user_dirs(), *package_dirs()]
     files = [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]

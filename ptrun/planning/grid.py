@@ -1,8 +1,8 @@
 """Which method can be combined with which backbone and kind of task, for `ptrun grid`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
-from ptrun.config.compose import Composed, compose_run
+from ptrun.config.compose import Composed, compose_run, sources
 from ptrun.config.paths import options
 from ptrun.config.schema import TrainConfig
 from ptrun.errors import UserError
@@ -83,14 +83,18 @@ def cells(
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
     own = {kind: task_of([f"task={task}", *overrides]) for kind, task in tasks.items()}
     examples = {kind: cache(partial(some_examples, task)) for kind, task in own.items()}
+    composed = cache(lambda *picked: compose_run([*picked, *overrides]))
     for backbone in backbones:
+        picked = [f"backbone={backbone}"]
+        model = composed(*picked).components()["backbone"].build()
         for title, row in rows:
-            composed = compose_run([f"backbone={backbone}", *row, *overrides])
+            run = composed(*(picked if steps else []), *row)  # training reads its learning rates
+            method = run.components()["method"].target
             for kind, task in own.items():
-                refused, tried = refusal(composed, task), ""
+                refused, tried = refusal(method, readout_of(run, task), model, task), ""
                 if steps and not refused:
                     try:
-                        tried = _tried(composed, task, examples[kind], steps)
+                        tried = _tried(run, task, examples[kind], steps)
                     except Unsuitable as error:  # known once the method is built
                         refused = str(error).splitlines()[0]
                 yield Combination(
@@ -106,7 +110,7 @@ def methods() -> dict[str, Mapping[str, Any]]:
     """
     nodes = {
         option: {**own.components()["method"].node, _READOUT: own.readout}
-        for option, own in _composed()[0].items()
+        for option, own in _composed(sources())[0].items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -116,7 +120,8 @@ def methods() -> dict[str, Mapping[str, Any]]:
     return {option: node for option, node in nodes.items() if not is_preset(option)}
 
 
-def _composed() -> tuple[dict[str, Composed], dict[str, str]]:
+@lru_cache(maxsize=1)
+def _composed(_: Hashable) -> tuple[dict[str, Composed], dict[str, str]]:
     """Return the methods that can be read, and why the others cannot: a class not allowed here."""
     found, unread = {}, {}
     for option in options("method"):
@@ -148,7 +153,7 @@ def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
 
 def unread() -> dict[str, str]:
     """Return why methods of your own are no rows of the table, by option."""
-    return _composed()[1]
+    return _composed(sources())[1]
 
 
 def task_of(overrides: Sequence[str]) -> Task:
@@ -177,13 +182,15 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return [(f"{method}, {r}", [own, f"readout={r}", *_TAUGHT.get(r, [])]) for r in offered]
 
 
-def refusal(composed: Composed, task: Task) -> str | None:
-    """Return why a run is refused on a task, if it is."""
-    parts = composed.components()
+def refusal(
+    method: type[Method],
+    readout: tuple[str, Mapping[str, Any]],
+    backbone: PretrainedBackbone,
+    task: Task,
+) -> str | None:
+    """Return why a combination is refused, if it is."""
     try:
-        check_pair(
-            parts["method"].target, *readout_of(composed, task), parts["backbone"].build(), task
-        )
+        check_pair(method, *readout, backbone, task)
     except UserError as error:
         return str(error).splitlines()[0]
     return None

@@ -3,12 +3,14 @@
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets.config
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import HfFileSystem, close_session, constants
+from huggingface_hub.utils import _http
 
 from ptrun.backbone.files import SHIPPED
 from ptrun.hub import download, repository
@@ -78,6 +80,7 @@ def _connect(patch: pytest.MonkeyPatch, endpoint: str, cache: Path) -> None:
     for config in (constants, datasets.config):
         patch.setattr(config, "HF_HUB_OFFLINE", False)
     patch.setattr(repository, "_PAUSES", (0.0, 0.0))
+    patch.setattr(_http, "time", SimpleNamespace(sleep=lambda _: None))  # before it asks again
     HfFileSystem.clear_instance_cache()
     close_session()
 
