@@ -9,7 +9,8 @@ import logging
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -96,8 +97,12 @@ class _Dropped(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int
     ) -> Tensor:
-        masks = [_kept(lines[part], x.shape[1], limit, origin) for part in _parts(x)]
-        kept = masks[0] if len(masks) == 1 else torch.cat(masks)
+        if not (parts := _parts(x)):
+            kept = _kept(lines, x.shape[1], limit, origin)
+        else:
+            kept = torch.empty_like(x, dtype=torch.bool)
+            for part in parts:
+                kept[part] = _kept(lines[part], x.shape[1], limit, origin)
         ctx.save_for_backward(kept, scale)
         return _scaled(x, kept, scale)
 
@@ -107,8 +112,7 @@ class _Dropped(torch.autograd.Function):
 
 
 def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
-    parts = _parts(x)
-    if len(parts) == 1:
+    if not (parts := _parts(x)):
         return x * kept.to(x.dtype).mul_(scale)
     out = torch.empty_like(x)
     for part in parts:
@@ -117,11 +121,26 @@ def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
 
 
 def _parts(x: Tensor) -> list[slice]:
-    """Return parts of the lines of `x` that fit into a cache; a GPU does all at once."""
-    if x.is_cuda or x.numel() <= _FEW:
-        return [slice(None)]
+    """Return parts of the lines of `x` that fit into a cache; none if all are done at once."""
+    if x.is_cuda or x.numel() <= _FEW or (x.is_meta and _planned_for_gpu):
+        return []
     size = max(1, _CACHED // x.shape[1])
-    return [slice(start, start + size) for start in range(0, len(x), size)]
+    # on the meta device memory is counted, and each part needs what the first one does
+    return [slice(start, start + size) for start in range(0, 1 if x.is_meta else len(x), size)]
+
+
+_planned_for_gpu = False
+
+
+@contextmanager
+def planned_for(device: str) -> Iterator[None]:
+    """Count the memory of dropout on the meta device as a `cpu` or `cuda` needs it."""
+    global _planned_for_gpu
+    before, _planned_for_gpu = _planned_for_gpu, device == "cuda"
+    try:
+        yield
+    finally:
+        _planned_for_gpu = before
 
 
 _dropped: Any = _Dropped.apply

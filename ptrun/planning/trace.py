@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ptrun.backbone import kernel
+from ptrun.backbone import dropout, kernel
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.dropout import row_keys
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -370,7 +370,8 @@ def _follow(method: Method, case: TracedCase) -> list[float]:
     gc.disable()  # thousands of tensors; reference counts free each of them
     try:
         tensors = [*known, *(p.grad for p in known if p.grad is not None)]
-        with kernel.use(case.kernel), Live(tensors) as live:
+        device = "cuda" if case.kernel else "cpu"
+        with kernel.use(case.kernel), dropout.planned_for(device), Live(tensors) as live:
             return _step(method, batch, live, modes, cast)
     finally:
         gc.enable()

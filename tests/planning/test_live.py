@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from ptrun.backbone import dropout
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -151,3 +152,13 @@ def test_modes_are_left_after_use():
     with entered([Fused()]):
         pass
     assert meta(2).sum().shape == ()
+
+
+@pytest.mark.parametrize(("device", "most"), [("cpu", 5.5), ("cuda", 9)])
+def test_dropout_is_counted_in_parts_on_a_cpu_and_as_a_whole_on_a_gpu(device, most):
+    """The output, a mask of bytes, and the scaled mask: of a part, or of all cells."""
+    x, lines = meta(6000, 500, learned=True), torch.empty(6000, dtype=torch.int32, device="meta")
+    with dropout.planned_for(device), Live([x, lines]) as live:
+        out = dropout.drop_lines(x, lines, 0.1)
+    assert live.now == pytest.approx(5 * out.numel(), rel=0.01)
+    assert live.peak == pytest.approx(most * out.numel(), rel=0.05)
