@@ -193,6 +193,21 @@ def prepare() -> None:
     _keep_memory()
 
 
+def open_streams() -> None:
+    """Open closed standard streams on the null device. Call it before a file is opened.
+
+    A supervisor may start a process without them. The next file that is opened would take their
+    place, and what a library prints would be written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 _importing = False
 _code: int | None = None  # of the process, once its work is done
 

@@ -26,3 +26,23 @@ def test_threads_sleep_soon_and_few_kernels_are_kept():
 def test_settings_of_the_user_stay():
     typed = dict(zip(NAMES, "079", strict=True))
     assert shown(**typed) == list("079")
+
+
+def test_what_a_library_prints_into_a_closed_stream_is_in_no_file(tmp_path):
+    """Files that are opened later get numbers of their own."""
+    file = tmp_path / "kept"
+    code = (
+        "from ptrun.hardware.environment import open_streams; open_streams(); import os, sys\n"
+        f"kept = open({str(file)!r}, 'w')\n"
+        "for number in (1, 2):\n    os.write(number, b'lost')\n"
+        "print('lost'); print('lost', file=sys.stderr); assert sys.stdin.read() == ''\n"
+        "kept.write('whole')"
+    )
+    line = f'"{sys.executable}" -c "$CODE" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", line], env={**os.environ, "CODE": code}, check=False)
+    assert done.returncode == 0 and file.read_text() == "whole"
+
+
+def test_the_help_is_asked_for_without_streams():
+    line = f'"{sys.executable}" -m ptrun --help <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
