@@ -141,8 +141,8 @@ def _trials(
                 composed = compose_run([f"backbone={backbone}", *row, *overrides])
                 name = " ".join([*row, f"backbone={backbone}", f"task={option}"])
                 parts, readout = composed.components(), grid.readout_of(composed, task)
-                model = parts["backbone"].build()
-                why = grid.refusal(parts["method"].target, readout, model, task)
+                model, method = parts["backbone"].build, parts["method"].target
+                why = grid.refusal(method, readout, model, task)
                 try:
                     yield name, why or Trial(name, composed, task, split)
                 except UserError as error:  # known once the method is built

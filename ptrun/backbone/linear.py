@@ -10,12 +10,15 @@ measured time, and hardly the number of rows: a row gives the same bits in every
 four rows, as it does with MKL.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _SMALLEST = 2**16
@@ -42,6 +45,19 @@ def use_onednn(model: nn.Module) -> None:
         kind: Any = type(module)
         if kind in (nn.Linear, Conv1D) and cast(Tensor, module.weight).numel() >= _SMALLEST:
             module.__class__ = _with_onednn(kind)
+
+
+@contextmanager
+def plain(model: nn.Module) -> Iterator[None]:
+    """Give the maps of a model their own classes; PEFT's GLoRA asks for exactly `nn.Linear`."""
+    switched = [module for module in model.modules() if isinstance(module, _OneDnnMap)]
+    for module in switched:
+        module.__class__ = type(module).__mro__[2]
+    try:
+        yield
+    finally:
+        if switched:
+            use_onednn(model)
 
 
 @cache
@@ -87,6 +103,7 @@ class _LinearProduct(torch.autograd.Function):
         return _multiplied(x, matrix, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         (gradient,), (x, matrix) = gradients, ctx.saved_tensors
         rows = gradient.flatten(0, -2)

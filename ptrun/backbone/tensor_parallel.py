@@ -191,7 +191,7 @@ def load(
 
 
 def _turn_conv1d(model: nn.Module) -> set[str]:
-    """Replace GPT-2's transposed maps, by usual ones; return their names."""
+    """Replace GPT-2's transposed maps by usual ones; return their names."""
     from transformers.pytorch_utils import Conv1D
 
     transposed = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ptrun.errors import UserError, folded, readable
 
@@ -205,7 +206,9 @@ def open_streams() -> None:
             if null != number:
                 os.dup2(null, number)
                 os.close(null)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+            os.set_inheritable(number, True)  # to ranks and workers
+            how: dict[str, Any] = {"errors": "backslashreplace", "closefd": False}
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", **how))
 
 
 _importing = False

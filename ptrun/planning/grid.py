@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
+from ptrun.config.components import code_allowed
 from ptrun.config.compose import Composed, compose_run, sources
 from ptrun.config.paths import options
 from ptrun.config.schema import TrainConfig
@@ -86,7 +87,7 @@ def cells(
     composed = cache(lambda *picked: compose_run([*picked, *overrides]))
     for backbone in backbones:
         picked = [f"backbone={backbone}"]
-        model = composed(*picked).components()["backbone"].build()
+        model = cache(partial(_backbone, [*picked, *overrides]))
         for title, row in rows:
             run = composed(*(picked if steps else []), *row)  # training reads its learning rates
             method = run.components()["method"].target
@@ -110,7 +111,7 @@ def methods() -> dict[str, Mapping[str, Any]]:
     """
     nodes = {
         option: {**own.components()["method"].node, _READOUT: own.readout}
-        for option, own in _composed(sources())[0].items()
+        for option, own in _composed((code_allowed(), *sources()))[0].items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -153,7 +154,7 @@ def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
 
 def unread() -> dict[str, str]:
     """Return why methods of your own are no rows of the table, by option."""
-    return _composed(sources())[1]
+    return _composed((code_allowed(), *sources()))[1]
 
 
 def task_of(overrides: Sequence[str]) -> Task:
@@ -165,6 +166,11 @@ def task_of(overrides: Sequence[str]) -> Task:
     composed = compose_run(overrides)
     task: Task = composed.components()["task"].build(composed.data_dir, None)
     return task
+
+
+def _backbone(overrides: Sequence[str]) -> PretrainedBackbone:
+    made: PretrainedBackbone = compose_run(overrides).components()["backbone"].build()
+    return made
 
 
 def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -185,12 +191,12 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 def refusal(
     method: type[Method],
     readout: tuple[str, Mapping[str, Any]],
-    backbone: PretrainedBackbone,
+    backbone: Callable[[], PretrainedBackbone],
     task: Task,
 ) -> str | None:
-    """Return why a combination is refused, if it is."""
+    """Return why a combination is refused, if it is; a backbone that cannot be built is too."""
     try:
-        check_pair(method, *readout, backbone, task)
+        check_pair(method, *readout, backbone(), task)
     except UserError as error:
         return str(error).splitlines()[0]
     return None

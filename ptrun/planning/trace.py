@@ -261,8 +261,8 @@ class TracedCase:
     """The traced rows of `length` tokens, and their precision.
 
     `autocast`: a tuned backbone with fp32 weights computes in bf16. `narrow`: the number by which
-    model parallelism divides the heads and the feed-forward width. `kernel`: attention keeps no
-    scores, as on CUDA. `answer`: tokens of a written answer.
+    model parallelism divides the heads and the feed-forward width. `kernel`: as on CUDA, attention
+    keeps no scores, and dropout computes all cells at once. `answer`: tokens of a written answer.
     """
 
     rows: int

@@ -9,6 +9,7 @@ from transformers.pytorch_utils import Conv1D
 
 from ptrun.backbone import linear as products
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.peft import detach, peft_config, tuned_by
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.small_runs import conll03, member
 
@@ -137,3 +138,27 @@ def test_a_run_learns_the_same_with_it_alone_and_beside_others(amd, tiny, data_d
     assert any(isinstance(module, products._OneDnnMap) for module in backbone.model.modules())
     torch.testing.assert_close(alone, plain, atol=1e-5, rtol=1e-5)
     assert both == [alone[0], alone[0]]
+
+
+def test_peft_finds_the_maps_as_torch_made_them(amd, tiny, monkeypatch):
+    """GLoRA asks for exactly `nn.Linear`; the layers then hold maps that use oneDNN."""
+    monkeypatch.setattr(products, "_SMALLEST", 1)
+    backbone = tiny()
+    products.use_onednn(backbone.model)
+    kinds = [type(module) for module in backbone.model.modules()]
+    assert kinds.count(products._with_onednn(nn.Linear)) > 10
+    config = peft_config({"peft_type": "GLORA", "target_modules": ["query"]})
+    tuner = tuned_by(backbone, config, 0)
+    assert {type(layer.base_layer) for layer in tuner.layers.values()} == {
+        products._with_onednn(nn.Linear)
+    }
+    detach(backbone.model)
+    assert [type(module) for module in backbone.model.modules()] == kinds
+
+
+def test_a_second_derivative_is_refused(amd):
+    _, other = pair(KINDS["linear"])
+    x = torch.randn(8, INPUTS, requires_grad=True)
+    (first,) = torch.autograd.grad(other(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

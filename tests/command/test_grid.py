@@ -3,7 +3,8 @@
 import pytest
 
 from ptrun.config.paths import options
-from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
+from ptrun.errors import UserError
+from ptrun.planning.grid import BACKBONES, TASKS, cells, methods, refusal
 
 REFUSALS = (
     "writes no texts",
@@ -50,3 +51,10 @@ def test_presets_alone_are_left_out():
     assert {"idpg_s", "idpg_prompt_tuning_134", "ptuning_lama"} <= presets
     assert {"idpg", "ptuning", "ptuning_v2", "prompt_tuning", "ppt", "compacter"} <= kept
     assert all(any(option.startswith(f"{one}_") for one in kept) for option in presets)
+
+
+def test_a_backbone_that_cannot_be_built_is_a_refusal():
+    def broken():
+        raise UserError("backbone=mine: no such folder\nType another.")
+
+    assert refusal(None, ("head", {}), broken, None) == "backbone=mine: no such folder"

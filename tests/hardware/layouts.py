@@ -70,8 +70,7 @@ IMPORTED = (
     "deepspeed",
 )
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
-IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "deepspeed.module_inject.auto_tp")
-IMPORTED += ("transformers.models.qwen3.modeling_qwen3",)
+IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "transformers.models.qwen3.modeling_qwen3")
 
 
 def overrides(layout, case, out, table):
