@@ -12,6 +12,7 @@ import pytest
 from ptrun import files
 from ptrun.folder import lease, result
 from ptrun.folder.scan import state_of
+from tests.clock import own_clock
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_clock_that_differs_by_ten_seconds_changes_no_owner(tmp_path, monkeypa
 
     lease._write(file, other)
     with monkeypatch.context() as patched:
-        patched.setattr(lease.time, "sleep", sleep)
+        own_clock(patched, lease, sleep=sleep)
         with pytest.raises(lease.Busy, match=f"process 1 on {other.host}"), lease.held(folder):
             pass
     with lease.held(folder):

@@ -72,3 +72,12 @@ def test_a_class_name_occurs_once():
         if isinstance(node, ast.ClassDef)
     )
     assert not [name for name, count in found.items() if count > 1]
+
+
+def test_no_test_replaces_the_clock_of_all_threads():
+    """An event loop of another thread that asks a clock which stands still sleeps for hours."""
+    replaced = re.compile(r"""setattr\((\w+\.)*time, "(monotonic|sleep)"|["']time\.(mono|sleep)""")
+    own = [
+        file for file in (ROOT.parent / "tests").rglob("*.py") if replaced.search(file.read_text())
+    ]
+    assert own == [], "use tests.clock.own_clock"

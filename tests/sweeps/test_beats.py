@@ -1,17 +1,18 @@
 """Owners on other machines: taken over when silent, left alone while they beat."""
 
 import threading
-import time
 
 import pytest
 
 from ptrun.config.schema import SweepConfig
 from ptrun.folder import lease
+from ptrun.sweeps import queue
 from ptrun.sweeps import scheduler as scheduling
 from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.sweep import of_line
 from ptrun.sweeps.view import View
+from tests.clock import own_clock
 from tests.sweeps.test_scheduler import WORKER
 
 OTHER = lease.Owner("another-machine", 7, "2026-01-01T00:00:00+00:00")
@@ -24,7 +25,7 @@ def short(monkeypatch):
 
 def test_an_owner_is_silent_only_after_a_while(tmp_path, monkeypatch):
     now, file, folder = [0.0], tmp_path / ".run.owner", tmp_path / "run"
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    own_clock(monkeypatch, queue, monotonic=lambda: now[0])
     beats = Beats()
     assert beats.silent(folder) is True and not beats.unsure(folder)  # nobody
     lease._write(file, OTHER)

@@ -10,6 +10,7 @@ from ptrun.config.schema import ClusterConfig, SweepConfig
 from ptrun.errors import UserError
 from ptrun.sweeps import queue, slurm
 from ptrun.sweeps.job import Job
+from tests.clock import own_clock
 
 NEEDS = {"device": "cpu", "ranks": 1, "gib": 3.5, "each": 0.25, "seconds": 60.0}
 
@@ -100,7 +101,7 @@ def test_an_interrupt_while_waiting_asks_whether_to_cancel(monkeypatch, answer, 
     monkeypatch.setattr(slurm.sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
     monkeypatch.setattr(queue, "cancel", done.extend)
-    monkeypatch.setattr(slurm.time, "sleep", _interrupt)
+    own_clock(monkeypatch, slurm, sleep=_interrupt)
     job = Job(0, "", (), stage="elsewhere", folder=slurm.Path("nowhere"))
     waiting = slurm.Slurm([job], SweepConfig(wait=True))
     waiting.tasks, waiting.outputs = {"7_0": [job]}, slurm.Path("nowhere")

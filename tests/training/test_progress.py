@@ -5,13 +5,14 @@ import logging
 import pytest
 
 from ptrun.training import progress
+from tests.clock import own_clock
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still until it is moved."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    own_clock(monkeypatch, progress, monotonic=lambda: now[0])
     logging.getLogger("ptrun").propagate = True
     return now
 

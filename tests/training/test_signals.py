@@ -7,6 +7,7 @@ import pytest
 
 from ptrun.training import stopping
 from ptrun.training.stopping import Stopped
+from tests.clock import own_clock
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def test_in_training_the_first_waits_and_the_second_does_not(number, capsys):
 
 def test_another_signal_soon_after_the_first_is_the_same_stop(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    own_clock(monkeypatch, stopping, monotonic=lambda: now)
     with pytest.raises(Stopped), stopping.training():
         send(signal.SIGUSR1)
         now += 0.9
