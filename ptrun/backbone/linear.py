@@ -29,10 +29,7 @@ _FEWEST = 4
 
 def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `[..., inputs] -> [..., outputs]` by a matrix `[outputs, inputs]`."""
-    if not _faster(x, matrix):
-        return functional.linear(x, matrix, bias)
-    product: Tensor = _LinearProduct.apply(x, matrix, bias)  # type: ignore[no-untyped-call]
-    return product
+    return _product(x, matrix, bias) if _faster(x, matrix) else functional.linear(x, matrix, bias)
 
 
 def use_onednn(model: nn.Module) -> None:
@@ -92,7 +89,7 @@ class _OneDnnMap(nn.Module):
         """Return `[..., inputs] -> [..., outputs]`."""
         matrix = self.weight if isinstance(self, nn.Linear) else self.weight.T
         if _faster(x, matrix):
-            return linear(x, matrix, self.bias)
+            return cast(Tensor, _product(x, matrix, self.bias))
         return super().forward(x)  # type: ignore[misc, no-any-return]
 
 
@@ -113,6 +110,9 @@ class _LinearProduct(torch.autograd.Function):
             _multiplied(rows.T, x.flatten(0, -2).T, None) if of_matrix else None,
             rows.sum(0) if of_bias else None,
         )
+
+
+_product: Any = _LinearProduct.apply
 
 
 def _multiplied(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
