@@ -1,10 +1,10 @@
 """Compare the processor time of a step on two ranks with that of one process, on a CPU.
 
-    python benchmarks/ranks.py [--model NAME_OR_FOLDER ...]
+    python benchmarks/ranks.py [--model NAME_OR_FOLDER ...] [--repeats 3]
 
 P-tuning v2 on pocket_sentiment, batches of 16, fp32. A step's time is the difference between a
 short and a long run, user and system time of all processes; `start` is what the short run takes.
-Adds to results/ranks.json.
+The layouts take turns, and the median of the repeats counts. Adds to results/ranks.json.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 from datetime import date
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from running import PTRUN, RESULTS, keep, kept
 
@@ -37,21 +39,35 @@ def used(model: str, layout: str, steps: int) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def seconds(model: str, layout: str) -> tuple[float, float]:
+    """Return the processor seconds of the short run, and of a step."""
+    start = used(model, layout, FEW)
+    return start, (used(model, layout, MANY) - start) / (MANY - FEW)
+
+
+def summary(turns: list[tuple[float, float]]) -> dict[str, Any]:
+    """Return the medians of the repeats, and every step's time."""
+    starts, steps = zip(*turns, strict=True)
+    each = [round(1000 * step, 1) for step in steps]
+    return {"ms_a_step": median(each), "each": each, "start_s": round(median(starts), 1)}
+
+
 def main() -> None:
     """Measure each model in each layout, and add to the result."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--model", nargs="+", default=["pocket_bert", "weights/minilm_l6"])
-    file = RESULTS / "ranks.json"
-    for model in parser.parse_args().model:
-        found = {}
-        for layout in LAYOUTS:
-            start = used(model, layout, FEW)
-            step = (used(model, layout, MANY) - start) / (MANY - FEW)
-            found[layout] = {"ms_a_step": round(1000 * step, 1), "start_s": round(start, 1)}
-            found[layout]["times_one"] = round(1000 * step / found["one"]["ms_a_step"], 2)
-            print(model, layout, found[layout], flush=True)
-        own = {"date": date.today().isoformat(), "layouts": found}
-        keep(file, {**kept(file, {}), Path(model).name: own})
+    parser.add_argument("--repeats", type=int, default=3)
+    asked, file = parser.parse_args(), RESULTS / "ranks.json"
+    for model in asked.model:
+        turns = [
+            {layout: seconds(model, layout) for layout in LAYOUTS} for _ in range(asked.repeats)
+        ]
+        found = {layout: summary([turn[layout] for turn in turns]) for layout in LAYOUTS}
+        for layout, own in found.items():
+            own["times_one"] = round(own["ms_a_step"] / found["one"]["ms_a_step"], 2)
+            print(model, layout, own, flush=True)
+        measured = {"date": date.today().isoformat(), "layouts": found}
+        keep(file, {**kept(file, {}), Path(model).name: measured})
 
 
 if __name__ == "__main__":

@@ -7,14 +7,17 @@ Groups of neighbours divide the rows of a batch.
 import logging
 import os
 import socket
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from itertools import count
+from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -31,6 +34,8 @@ _TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at diffe
 _NAMING = 60.0  # seconds for the name of rank 0's machine to be known
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
+_SHARED = Path("/dev/shm")  # Linux
+_ALIGNED = 64  # bytes
 _blocks = count()  # of `main_first`; all ranks enter the same ones
 
 
@@ -69,8 +74,11 @@ class Ranks:
         """Return this rank's part of the model, or None if it holds the whole."""
         if self.model_parallel == 1:
             return None
-        place = self.rank % self.model_parallel
-        return Division(place, self.model_parallel, self.tensor, device)
+        place, size = self.rank % self.model_parallel, self.model_parallel
+        together = os.environ.get("LOCAL_WORLD_SIZE") == str(self.size)
+        shared = device == "cpu" and together and _SHARED.is_dir()
+        summed = SharedSum(place, size, self.tensor) if shared else partial(_summed, self.tensor)
+        return Division(place, size, self.tensor, device, summed)
 
     def broadcast(self, value: T) -> T:
         """Return rank 0's value on every rank."""
@@ -163,6 +171,70 @@ def _gathered(value: T, count: int, group: Any = None) -> list[T]:
     values: list[Any] = [None] * count
     dist.all_gather_object(values, value, group=group)
     return values
+
+
+def _summed(group: Any, part: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the ranks of a group."""
+    whole = part.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(whole, group=group)
+    return whole
+
+
+class SharedSum:
+    """Sums tensors over the ranks of one machine in memory that they share.
+
+    gloo copies through sockets, which takes three times as much of a processor. Each rank writes to
+    its place, and waits for the others by a message of one number. Two rows of places take turns,
+    so that no rank writes where another still reads.
+
+    Args:
+        place, size: index of this rank in the group, and number of ranks in it.
+        group: the process group.
+    """
+
+    def __init__(self, place: int, size: int, group: Any):
+        self.place, self.size, self.group = place, size, group
+        self._places: torch.Tensor | None = torch.empty(2, size, 0, dtype=torch.uint8)
+        self._row, self._here = 0, torch.zeros(1)
+
+    def __call__(self, part: torch.Tensor) -> torch.Tensor:
+        """Return the sum; all ranks give the same shape."""
+        needed = part.numel() * part.element_size()
+        if self._places is not None and self._places.shape[-1] < needed:
+            self._places = self._opened(needed + -needed % _ALIGNED)
+        if self._places is None:
+            return _summed(self.group, part)
+        places = self._places[self._row, :, :needed].view(part.dtype)
+        self._row = 1 - self._row
+        places[self.place].copy_(part.reshape(-1))
+        dist.all_reduce(self._here, group=self.group)
+        return places.sum(dim=0).view(part.shape)
+
+    def _opened(self, width: int) -> torch.Tensor | None:
+        """Return memory of all ranks, `[2, ranks, width]` bytes; None if there is not enough."""
+        numbers = 2 * self.size * width
+        name = [_reserved(numbers) if self.place == 0 else None]
+        dist.broadcast_object_list(name, group_src=0, group=self.group)
+        if name[0] is None:
+            return None
+        memory = torch.from_file(name[0], shared=True, size=numbers, dtype=torch.uint8)
+        dist.barrier(self.group)  # all have opened the file; nothing else needs its name
+        if self.place == 0:
+            Path(name[0]).unlink()
+        return memory.view(2, self.size, width)
+
+
+def _reserved(size: int) -> str | None:
+    """Return the name of a new file in shared memory, or None if `size` bytes are not free."""
+    number, name = tempfile.mkstemp(prefix="ptrun-", dir=_SHARED)
+    try:
+        os.posix_fallocate(number, 0, size)
+    except OSError:
+        Path(name).unlink()
+        return None
+    finally:
+        os.close(number)
+    return name
 
 
 ALONE = Ranks()
