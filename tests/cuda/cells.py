@@ -120,9 +120,12 @@ def covering(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def pairs(cell: Cell) -> set[tuple[str, str]]:
-    """Return what a combination covers: its method with the family, the read-out and the kind of
-    task, and its backbone with the read-out and the kind."""
+    """Return what a combination covers.
+
+    A method moves its tensors by the family, and a kind of task by the read-out; every method with
+    every kind is tried on the CPU (tests/command/test_grid.py).
+    """
     method, _, readout = cell.method.partition(", ")
     family, readout = _FAMILY.get(cell.backbone, "masked"), readout or "own"
-    with_method = {(method, other) for other in (family, readout, cell.kind)}
-    return with_method | {(cell.backbone, other) for other in (readout, cell.kind)}
+    with_kind = {(cell.kind, other) for other in (family, readout)}
+    return with_kind | {(method, family), (method, readout), (cell.backbone, readout)}

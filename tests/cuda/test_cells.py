@@ -8,7 +8,7 @@ from ptrun.planning.grid import BACKBONES, TASKS, methods
 from ptrun.readout.choose import READINGS
 from tests.cuda.cells import TINY, listed, share
 
-_PARTS = 6
+_PARTS = 4
 _WAITS = 1  # of the host in a step: for the losses and norms of all members at once
 
 
