@@ -2,18 +2,20 @@
 
 import ctypes
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
@@ -22,8 +24,12 @@ from ptrun.training.stopping import Stopped
 _SETTLE = 1.0  # seconds to wait for other ranks that fail for the same reason
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _STEP = 3600.0  # the same for ranks that finish a step and save
+_LOOK = 0.02  # seconds between looks at a fork
 
-Process = subprocess.Popen[bytes]
+FORKS = "--forks"
+"""The option of a rank that forks all ranks of its run, and watches them."""
+
+Process: TypeAlias = "subprocess.Popen[bytes] | Fork"
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,13 @@ class RankEnd:
 
 
 def work(
-    command: Sequence[str], environments: Sequence[Mapping[str, str]], folder: Path
+    command: Sequence[str] | Callable[[], None],
+    environments: Sequence[Mapping[str, str]],
+    folder: Path,
 ) -> list[RankEnd]:
     """Run a process for each environment; return how they ended, in order of time.
 
+    `command` is a command line, or what each process calls, which then is a fork of this one.
     After a failure the other processes are ended, and are not in the list. No process outlives
     this call. Rank 0 prints here; the others print to `folder/rank<N>.err`.
     """
@@ -48,7 +57,8 @@ def work(
     try:
         for rank, env in enumerate(environments):
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
-            threading.Thread(target=_report, args=[rank, processes[-1], ends], daemon=True).start()
+        for rank, process in enumerate(processes):  # after all forks, which have no threads
+            threading.Thread(target=_report, args=[rank, process, ends], daemon=True).start()
         return _wait(ends, len(processes))
     except Stopped:
         _end(processes, _STEP)
@@ -58,11 +68,64 @@ def work(
             _end(processes, _GRACE)
 
 
-def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
+def _start(
+    command: Sequence[str] | Callable[[], None], env: Mapping[str, str], output: Path | None
+) -> Process:
     """Start a process in its own group, so that a Ctrl-C reaches only the launcher."""
+    if callable(command):
+        return Fork(command, env, output)
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with output.open("wb") if output else nullcontext() as file:
         return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
+
+
+class Fork:
+    """A fork of this process in its own group, with the methods of `Popen` that `work` calls."""
+
+    def __init__(self, act: Callable[[], None], env: Mapping[str, str], output: Path | None):
+        self._code: int | None = None
+        self._asking = threading.Lock()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(act, env, output)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        with self._asking:
+            if self._code is None:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+                self._code = os.waitstatus_to_exitcode(status) if ended else None
+            return self._code
+
+    def wait(self, timeout: float = math.inf) -> int:
+        """Return the exit code, once it has ended."""
+        until = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("a rank", timeout)
+            time.sleep(_LOOK)
+        return code
+
+
+def _become(act: Callable[[], None], env: Mapping[str, str], output: Path | None) -> NoReturn:
+    """Act in a fork, and end it, without what its parent would do next."""
+    code = 1
+    try:
+        os.setsid()
+        with open(output or os.devnull, "wb") as file:
+            for number in (1, 2) if output else ():
+                os.dup2(file.fileno(), number)
+        os.environ.update(env)
+        act()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _report(rank: int, process: Process, ends: "SimpleQueue[RankEnd]") -> None:
@@ -170,6 +233,18 @@ def write_error(folder: Path, rank: int, error: BaseException) -> None:
     draft = folder / f".rank{rank}"
     draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
     draft.replace(folder / f"rank{rank}.json")
+
+
+def write_ends(folder: Path, ends: Sequence[RankEnd]) -> None:
+    """Write how the ranks ended that this process forked."""
+    text = json.dumps([asdict(end) for end in ends])
+    (folder / "ends.json").write_text(text, encoding="utf-8")
+
+
+def read_ends(folder: Path) -> list[RankEnd]:
+    """Return how forked ranks ended; empty if the process that forked them was killed."""
+    file = folder / "ends.json"
+    return [RankEnd(**end) for end in json.loads(file.read_text())] if file.is_file() else []
 
 
 def read_error(folder: Path, rank: int) -> RankError | None:

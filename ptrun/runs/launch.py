@@ -14,7 +14,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, recognition, result
 from ptrun.hardware.environment import environment, imported
-from ptrun.hardware.start_ranks import COMMAND, check_world, local_ranks, start
+from ptrun.hardware.start_ranks import check_world, local_ranks, on_gpus, start
 from ptrun.runs.plan import Plan, plan, with_prerequisite
 from ptrun.runs.recipe import checked_result, together
 from ptrun.runs.record import Ended, Execution
@@ -23,7 +23,7 @@ from ptrun.types import RunResult
 _LOG = logging.getLogger(__name__)
 
 
-def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
+def launch(composed: Composed) -> RunResult:
     """Do one run: alone, as the rank that a launcher made this process, or by starting ranks.
 
     Raises:
@@ -36,7 +36,7 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
-    (ended,) = launch_together([planned(composed)], command)
+    (ended,) = launch_together([planned(composed)])
     if isinstance(ended, Exception):
         raise ended
     return ended
@@ -54,7 +54,7 @@ def planned(composed: Composed) -> Execution:
     return Execution(made, composed, files)
 
 
-def launch_together(runs: Sequence[Execution], command: Sequence[str] = COMMAND) -> list[Ended]:
+def launch_together(runs: Sequence[Execution]) -> list[Ended]:
     """Do runs in shared passes, each under its lease; return a result or an error of each.
 
     Raises:
@@ -68,7 +68,7 @@ def launch_together(runs: Sequence[Execution], command: Sequence[str] = COMMAND)
             except UserError as error:
                 ends[place] = error
         left = [place for place in range(len(runs)) if place not in ends]
-        ended = _do([runs[place].planned for place in left], command) if left else []
+        ended = _do([runs[place].planned for place in left]) if left else []
     for place, end in zip(left, ended, strict=True):
         ends[place] = end
         composed, folder = runs[place].composed, runs[place].planned.folder
@@ -90,11 +90,11 @@ def _lease(own: Execution) -> AbstractContextManager[None]:
     return lease.held(own.planned.folder, wait=own.composed is not None and own.composed.sweep.wait)
 
 
-def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:
+def _do(plans: Sequence[Plan]) -> list[Ended]:
     """Do runs together; after an error that ends all of them, do each half again on its own."""
     try:
         if plans[0].hardware.divides and _rank() is None:
-            return [_start_ranks(one, command) for one in plans]
+            return [_start_ranks(one) for one in plans]
         return together(plans)
     except (UserError, RunFailed) as error:
         if len(plans) == 1:
@@ -102,22 +102,23 @@ def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:
         _LOG.warning("%s\nthe %d runs are done in two groups", error, len(plans))
     gc.collect()
     half = len(plans) // 2
-    return [*_do(plans[:half], command), *_do(plans[half:], command)]
+    return [*_do(plans[:half]), *_do(plans[half:])]
 
 
-def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
+def _start_ranks(planned: Plan) -> RunResult:
     """Do a run by ranks on this machine, unless it is finished."""
     import torch
 
-    ranks = local_ranks(planned.hardware, torch.cuda.device_count())
+    gpus = torch.cuda.device_count()
+    ranks = local_ranks(planned.hardware, gpus)
     done = None if planned.rerun else result.read(planned.folder)
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
         return checked_result(done, planned.folder)
     if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
         method = planned.method_over(planned.backbone, planned.task)
-        with_prerequisite(planned, method, lambda first: _start_ranks(first, command))
-    start(planned.request, ranks, command)
+        with_prerequisite(planned, method, _start_ranks)
+    start(planned.request, ranks, forked=not on_gpus(planned.hardware, gpus))
     done = result.read(planned.folder)
     if done is None:
         raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")

@@ -1,6 +1,5 @@
 """A run through its launcher: composed once, checked before any rank starts, done in a rank."""
 
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -19,7 +18,16 @@ HARDWARE = {
     "model_parallel": 1,
     "ranks": None,
 }
-NO_RANK = [sys.executable, "-c", "raise SystemExit('a rank was started')"]
+
+
+@pytest.fixture
+def no_rank(monkeypatch):
+    """Return a function after which no rank may be started."""
+
+    def refused(*_, **__):
+        raise AssertionError("a rank was started")
+
+    return lambda: monkeypatch.setattr("ptrun.runs.launch.start", refused)
 
 
 @pytest.fixture
@@ -36,11 +44,12 @@ def composed(tmp_path, data_dir, tiny_folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="pip install 'ptrun[deepspeed]'")
-def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path):
+def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path, no_rank):
     done = launch(composed())
     (folder,) = result.run_folders(tmp_path)
     assert done.status == "finished" and result.read(folder) == done
-    assert launch(composed(), NO_RANK) == done
+    no_rank()
+    assert launch(composed()) == done
 
 
 @pytest.mark.parametrize(
@@ -51,9 +60,12 @@ def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path):
     ],
     ids=["misspelt", "ranks"],
 )
-def test_a_mistake_is_told_before_any_rank_starts(composed, tmp_path, overrides, hardware, told):
+def test_a_mistake_is_told_before_any_rank_starts(
+    composed, tmp_path, no_rank, overrides, hardware, told
+):
+    no_rank()
     with pytest.raises(UserError, match=told):
-        launch(composed(*overrides, **hardware), NO_RANK)
+        launch(composed(*overrides, **hardware))
     assert not result.run_folders(tmp_path)
 
 
