@@ -14,6 +14,7 @@ from ptrun.predicting.together import Loaded, Together
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY = 2.0  # seconds
+_TOLD = 5  # runs by name
 
 
 class UnknownRun(UserError):
@@ -38,6 +39,8 @@ class Prompts:
     ):
         self.places, self.typed = places, list(typed)
         self.most_bytes, self.watch = most_bytes, watch
+        self._weights: str | None = None  # the fingerprint of the backbone
+        self._reasons: dict[Path, str | None] = {}
         self.folders = self._found()
         self._looked = time.monotonic()
         if not self.folders:
@@ -45,7 +48,7 @@ class Prompts:
                 f"serve {' '.join(map(str, places))}: no finished run with a {PROMPT} there."
             )
         first = ready(str(next(iter(self.folders.values()))), self.typed)
-        self.shared = Together(first)
+        self.shared, self._weights = Together(first), first.backbone.weights
         self.loaded = OrderedDict({next(iter(self.folders)): self.shared.first})
         self.unloads = 0
 
@@ -98,11 +101,37 @@ class Prompts:
             _LOG.info("unloaded %s", name)
 
     def _found(self) -> dict[str, Path]:
-        """Return the folders of finished runs that have a prompt, by id; the first of two stays."""
+        """Return the folders of finished runs over the backbone of the first, by id.
+
+        Of two with one id the first stays. What is left out is told once, with the reason.
+        """
         found: dict[str, Path] = {}
         for place in self.places:
-            files = [place / PROMPT] if (place / PROMPT).is_file() else place.rglob(PROMPT)
+            done = place / result.FINISHED
+            files = [done] if done.is_file() else place.rglob(result.FINISHED)
             for folder in sorted(file.parent for file in files):
-                if (folder / result.FINISHED).is_file():
-                    found.setdefault(folder.name, folder)
-        return found
+                found.setdefault(folder.name, folder)
+        new = [folder for folder in found.values() if folder not in self._reasons]
+        for folder in new:
+            self._reasons[folder] = self._reason(folder, alone=len(found) == 1)
+        for reason in sorted({why for folder in new if (why := self._reasons[folder])}):
+            left = [folder.name for folder in new if self._reasons[folder] == reason]
+            more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
+            _LOG.warning("not served, %s: %s%s", reason, ", ".join(left[:_TOLD]), more)
+        return {name: folder for name, folder in found.items() if not self._reasons[folder]}
+
+    def _reason(self, folder: Path, *, alone: bool) -> str | None:
+        """Return why a run cannot share the backbone, as far as its result tells, or None."""
+        if not (folder / PROMPT).is_file():
+            return f"without {PROMPT} (a run that tunes the backbone keeps it by keep=weights)"
+        try:
+            done = result.read(folder)
+        except UserError:
+            return None  # whoever asks for it is told that it is damaged
+        if done is None or alone:
+            return None
+        if done.learned_parameters["backbone"]:
+            return "their backbone was tuned (serve such a run alone)"
+        weights = done.manifest["backbone"]["weights"]
+        self._weights = self._weights or weights
+        return None if weights == self._weights else "over another backbone than the first run"

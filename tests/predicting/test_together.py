@@ -1,6 +1,7 @@
 """Several runs over one backbone answer mixed rows as each answers its own."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import ptrun
 from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
+from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.together import Together, together
 
 LABELS = {
@@ -129,6 +131,24 @@ def test_what_cannot_share_is_refused_by_name(two):
     ):
         with pytest.raises(UserError, match=said):
             ptrun.predict([first, second], [row])
+
+
+def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog):
+    """The tuned run is the first by name; a run without its tensors is left out, too."""
+    first, second, tuned, other = two
+    names = [f"{place}-{run.id}" for place, run in enumerate((tuned, first, second, other))]
+    for name, run in zip(names, (tuned, first, second, other), strict=True):
+        shutil.copytree(run.folder, tmp_path / name)
+    (tmp_path / "a-copy").mkdir()
+    shutil.copy(tuned.folder / "result.json", tmp_path / "a-copy")
+    prompts = Prompts([tmp_path], ["hardware=cpu"], most_bytes=10**9, watch=True)
+    assert prompts.ids() == names[1:3]
+    assert [prompts.get(name).id for name in names[1:3]] == [first.id, second.id]
+    told = "\n".join(caplog.messages)
+    assert all(told.count(name) == 1 for name in (names[0], names[3], "a-copy"))
+    assert "their backbone was tuned" in told and "keep=weights" in told
+    alone = Prompts([tmp_path / names[0]], ["hardware=cpu"], most_bytes=10**9, watch=False)
+    assert alone.ids() == names[:1]
 
 
 @pytest.mark.slow
