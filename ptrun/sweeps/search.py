@@ -61,6 +61,12 @@ class Space:
         """
         return {key: _values(key, range_) for key, range_ in self.ranges.items()}
 
+    @property
+    def size(self) -> float:
+        """The number of combinations."""
+        endless = any(isinstance(own, FloatDistribution) for own in self.ranges.values())
+        return math.inf if endless else math.prod(map(len, self.grid.values()))
+
 
 def space(overrides: Sequence[str]) -> Space:
     """Return what a command line searches.
@@ -342,8 +348,10 @@ def search(asked: SearchOptions) -> dict[str, Any]:
     base = composed(own.fixed)
     _check(base.sweep)
     folder = below(base.outputs, base.name)
-    total = asked.trials if asked.sampler != "grid" else _size(own)
-    study = Study(folder, own, asked.sampler, base.seed, _decisive(asked))
+    sampler, total = asked.sampler, asked.trials
+    if sampler == "grid" or own.size <= total:  # each combination once: a second run is the same
+        sampler, total = "grid", math.prod(map(len, own.grid.values()))
+    study = Study(folder, own, sampler, base.seed, _decisive(asked))
     while len(study.ended) < total:
         trials = study.round(asked.together, total)
         _do(study, trials, own, base.name)
@@ -362,10 +370,6 @@ def _check(options: SweepConfig) -> None:
         )
     if options.on is On.slurm and not options.wait:
         raise UserError("search: a round needs its trials; type sweep.wait=true too.")
-
-
-def _size(own: Space) -> int:
-    return math.prod(len(values) for values in own.grid.values())
 
 
 def _decisive(asked: SearchOptions) -> dict[str, Any]:
@@ -437,9 +441,11 @@ def _fresh(chosen: Sequence[str], own: Space, seed: int, count: int) -> list[Run
 
 def _report(study: Study, best: FrozenTrial, fresh: Sequence[RunResult]) -> dict[str, Any]:
     first = fresh[0]
-    values = [
-        t.value for t in study.trials if t.state is TrialState.COMPLETE and t.value is not None
-    ]
+    values = {  # of each combination once: the same run cannot be lucky twice
+        tuple(t.params.items()): t.value
+        for t in study.trials
+        if t.state is TrialState.COMPLETE and t.value is not None
+    }
     return {
         "metric": first.metric,
         "winner": {"trial": best.number, **best.params},
@@ -447,7 +453,7 @@ def _report(study: Study, best: FrozenTrial, fresh: Sequence[RunResult]) -> dict
         "abandoned": sum(trial.state is TrialState.PRUNED for trial in study.trials),
         "failed": sum(trial.state is TrialState.FAIL for trial in study.trials),
         "dev_of_the_winner_in_the_search": best.value,
-        "expected_selection_bias": _bias(values, first),
+        "expected_selection_bias": _bias(list(values.values()), first),
         "fresh_seeds": [one.seed for one in fresh],
         "dev": _spread([one.metrics["dev"][one.metric] for one in fresh]),
         "test": _spread([one.metrics["test"][one.metric] for one in fresh]),

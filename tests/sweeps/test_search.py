@@ -1,10 +1,14 @@
 """What a search refuses, because it would choose by what it reports or lose its trials."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.metrics import selection_bias
 from ptrun.runs.launch import launch
+from ptrun.sweeps import search as own
 from ptrun.sweeps.job import Job
 from ptrun.sweeps.search import SearchOptions, _has_ended, search
 
@@ -58,3 +62,29 @@ def test_a_trial_that_could_end_otherwise_is_not_written_off(tmp_path, stage, fi
     job = Job(0, "a trial", [])
     job.stage, job.folder = stage, folder
     assert _has_ended(job) is ended
+
+
+@pytest.mark.parametrize(("lengths", "tried"), [("5,10", 2), ("range(1,9)", 6)])
+def test_few_combinations_are_each_tried_once(tmp_path, monkeypatch, lengths, tried):
+    """A second run of a combination is the same run, and no second chance of a high score."""
+    seen = []
+
+    def do(study, trials, *_):
+        for trial in trials:
+            seen.append(tuple(trial.params.items()))
+            study.tell(trial, 50.0 + int(trial.params["method.length"]), [])
+
+    def done(*_):
+        metrics = {"dev": {"accuracy": 60.0}, "test": {"accuracy": 60.0}}
+        facts = {"answered": {"dev": 100}}
+        return [
+            SimpleNamespace(metric="accuracy", metrics=metrics, manifest=facts, seed=2, run_id="r")
+        ]
+
+    monkeypatch.setattr(own, "_do", do)
+    monkeypatch.setattr(own, "_fresh", done)
+    overrides = (f"outputs={tmp_path}", f"method.length={lengths}", "task=pocket_sentiment")
+    found = search(SearchOptions(overrides, trials=6, together=3, seeds=1, sampler="tpe"))
+    assert len(seen) == tried == found["candidates"]
+    values = [50.0 + int(length) for ((_, length),) in set(seen)]
+    assert found["expected_selection_bias"] == pytest.approx(selection_bias(values, 100))
