@@ -137,7 +137,8 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
     for work, outcome, share in zip(works, outcomes, _shares(works), strict=True):
-        manifest = facts(work, seconds * share)
+        earlier = sum(part.member.earlier for part in work.parts)
+        manifest = facts(work, earlier + seconds * share)
         manifest["warnings"] = [*work.warnings, *_findings(work)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = replace(outcome, manifest=manifest)

@@ -109,7 +109,7 @@ def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iter
     if by_accuracy and max(counts.values()) > _SKEWED * total:
         yield (
             f"{100 * max(counts.values()) / total:.0f}% of the rows have one label, so accuracy "
-            "hides the others; task.metric=macro_f1 selects by all classes, and "
+            "hides the others; task.metric=macro_f1 selects by all classes that dev has, and "
             "readout.class_weights=balanced weighs them equally in the loss"
         )
 

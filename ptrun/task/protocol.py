@@ -290,18 +290,34 @@ class Overlaps:
 
 
 def unseen(task: Task, split: Split) -> list[str]:
-    """Return a warning if dev and test have labels or tags that train has not."""
+    """Return warnings of labels or tags that train has not, and of those that no score tells of."""
     if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
+    absent = _absent(split) if task.answer == "label" else []
     learned = {one for target in targets_of(split.train) for one in _listed(target)}
     parts = map(targets_of, (split.dev, split.test))
     others = (one for part in parts for target in part for one in _listed(target))
     counts = Counter(str(one) for one in others if one not in learned)
     if not counts:
-        return []
+        return absent
     listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
     noun = "tags" if task.answer == "tags" else "labels"
-    return [f"dev and test have {noun} that train never has, so no run learns them: {listed}"]
+    warning = f"dev and test have {noun} that train never has, so no run learns them: {listed}"
+    return [warning, *absent]
+
+
+def _absent(split: Split) -> list[str]:
+    """Return a warning for each part with fewer labels than train."""
+    learned = sorted({str(target) for target in targets_of(split.train)})
+    parts = {"dev": split.dev, "test": split.test}
+    found = {name: set(map(str, targets_of(part))) for name, part in parts.items() if part}
+    lacking = {name: [one for one in learned if one not in own] for name, own in found.items()}
+    return [
+        f"{name} has no example of {names(labels)}, so its scores do not tell how well "
+        f"{'they are' if len(labels) > 1 else 'it is'} learned"
+        for name, labels in lacking.items()
+        if labels
+    ]
 
 
 def _listed(target: Any) -> Sequence[Any]:

@@ -130,7 +130,10 @@ class Loop(ABC):
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 losses, tokens = self._step(active)
-                self.speed.seconds += time.monotonic() - started
+                seconds = time.monotonic() - started
+                for member, own in zip(active, tokens, strict=True):
+                    member.seconds += seconds * own / max(1, sum(tokens))
+                self.speed.seconds += seconds
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
                 left = sum(member.total - member.step for member in members)
@@ -218,6 +221,7 @@ class Loop(ABC):
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:
             return
+        started = time.monotonic()
         losses = any(member.by_loss for member in due)
         methods, features = [m.method for m in due], [m.dev for m in due]
         texts = [member.writes for member in due]
@@ -226,6 +230,7 @@ class Loop(ABC):
         )
         for index, member in enumerate(due):
             member.judge(predictions[index], means[index] if losses else None)
+            member.seconds += (time.monotonic() - started) / len(due)
 
     def predict(
         self,

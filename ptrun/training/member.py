@@ -172,6 +172,7 @@ class Member:
         self.group: Sequence[str] = ()  # the runs that share its passes
         self.saved_at = time.monotonic()
         self._began = 0, self.saved_at  # the first step and the time of this process
+        self.seconds = self.earlier = 0.0  # of training, in all and in earlier processes
         self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
         self._read: dict[int, list[Features]] = {}  # the examples of this step and the next one
 
@@ -366,6 +367,7 @@ class Member:
             "best_value": self.best_value if self.best else None,
             "token_budget": self.token_budget,
             "group": list(self.group),
+            "seconds": self.seconds,
             "of": self.total,
             "pace": [self._began[0], time.monotonic() - self._began[1]],
             **counts,
@@ -396,6 +398,7 @@ class Member:
         for name in _COUNTS:
             setattr(self, name, plain[name])
         self.token_budget = plain.get("token_budget")
+        self.seconds = self.earlier = float(plain.get("seconds", 0.0))
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]
             row = next(r for r in self.history if r["step"] == self.best_step)

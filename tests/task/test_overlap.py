@@ -70,8 +70,12 @@ def test_labels_and_tags_that_train_lacks_are_told_with_their_counts():
 
     train = [example("a", "x"), example("b", "y")]
     split = Split(train, [example("c", "z")], [example("d", "z"), example("e", "w")], {})
-    (told,) = unseen(Labels(), split)
+    told, *_ = unseen(Labels(), split)
     assert "labels that train never has" in told and told.endswith(": z (2), w (1)")
+    (absent,) = unseen(
+        Labels(), Split([*train, example("c", "z")], train, [*train, split.dev[0]], {})
+    )
+    assert absent.startswith("dev has no example of z, so its scores do not tell how well it is")
     assert unseen(Labels(), Split(train, train, train, {})) == []
     assert unseen(Labels(), Split([], train, train, {})) == []
     Labels.answer = "tags"

@@ -41,6 +41,7 @@ def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):
     second = _run(tiny(), data_dir, make, Memory(first.journal.saved))
     assert whole.journal.losses()[stop:] == second.journal.losses()
     assert whole.history == second.history and whole.best_step == second.best_step
+    assert 0 < first.seconds == second.earlier < second.seconds
     for (name, a), (other, b) in zip(
         sorted(whole.state()[0].items()), sorted(second.state()[0].items()), strict=True
     ):
