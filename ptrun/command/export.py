@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.predicting.answering import ready
 
     dense = ["hardware.precision=fp32", "hardware.quantization=none"]
-    run = ready(given.run, [*dense, *given.overrides])
+    run = ready(given.run, [*dense, *given.overrides], "export")
     if kind == "hub":
         print(to_hub(run, given.overrides, where, push=given.push))
         return

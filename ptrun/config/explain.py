@@ -80,9 +80,10 @@ def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | N
     if not isinstance(error, OverrideParseException) or "=" not in error.override:
         return None
     key, _, value = error.override.lstrip("+").partition("=")
+    whole = "..." if {"'", '"'} & set(value) else value
     return (
-        f"{key}={value}: not readable.\nA value with braces, ~, = or quotes needs two pairs of "
-        f"quotes: '{key}=\"...\"'"
+        f"{key}={value}: not readable.\nA value with braces, parentheses, ~, = or quotes needs two "
+        f"pairs of quotes: '{key}=\"{whole}\"'"
     )
 
 

@@ -6,6 +6,7 @@ systems lock each machine on its own. So a lock whose owner is on another machin
 if its beat stands still. The clocks of the machines are not compared.
 """
 
+import errno
 import json
 import logging
 import os
@@ -124,11 +125,15 @@ def _make(folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"{folder}: the folder of runs cannot be written ({error.strerror}). Type outputs=DIR "
-            "with a folder of your own."
-        ) from error
+        raise _not_writable(folder, error) from error
     return missing
+
+
+def _not_writable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{folder}: the folder of runs cannot be written ({error.strerror}). Type outputs=DIR "
+        "with a folder of your own."
+    )
 
 
 def _acquire(lock: FileLock, folder: Path, *, wait: bool) -> None:
@@ -140,6 +145,8 @@ def _acquire(lock: FileLock, folder: Path, *, wait: bool) -> None:
             if not wait:
                 raise _busy(folder) from None
         except OSError as error:
+            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise _not_writable(folder.parent, error) from error
             raise UserError(
                 f"{lock.lock_file}: this file system cannot lock files ({error.strerror}), so two "
                 "processes could write one run. Type outputs=DIR on another one."

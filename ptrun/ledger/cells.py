@@ -1,5 +1,6 @@
 """The cells of a table of results: runs that differ only in their seed, or in one more key."""
 
+import json
 import math
 import statistics
 from collections import Counter
@@ -111,9 +112,17 @@ def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list
         for names, own in grouped(firsts, _names).items()
     }
     return [
-        " ".join(f"{k}={value}" for k, value in flat(run.config).items() if k in varied[own])
+        " ".join(
+            f"{k}={_typed(value)}" for k, value in flat(run.config).items() if k in varied[own]
+        )
         for run, own in zip(firsts, map(_names, firsts), strict=True)
     ]
+
+
+def _typed(value: object) -> str:
+    """Return a value as it is typed."""
+    plain = value is None or isinstance(value, bool)
+    return json.dumps(value) if plain else str(value)
 
 
 def _varied(flats: Iterable[Mapping[str, object]]) -> set[str]:

@@ -56,7 +56,8 @@ _LOG = logging.getLogger(__name__)
 
 _FIRST = ("task", "method", "differs in", "label")
 """The columns that name a row; the others of the left are said once if they are equal."""
-_LEFT = (*_FIRST, "backbone", "setting", "protocol", "metric", "read as")
+_UNNAMED = (*_FIRST, "backbone", "setting", "protocol", "metric")
+_LEFT = (*_UNNAMED, "read as")
 _UNLIMITED = 10_000  # columns of a terminal
 _MANY = 500  # rows above which the table is plain lines
 _FOLDED = ("best on dev", "tests by seed")
@@ -214,9 +215,10 @@ class Results:
 
         yield Text("\n".join([self.title, *_said(said)]), style="italic", overflow="fold")
         for own in self.texts:
-            left = [own[n] for n in _LEFT if n in own and n not in said and own[n]]
+            left = [own[n] for n in _UNNAMED if n in own and n not in said and own[n]]
             yield Text(" · ".join(left), style="bold", overflow="fold")
-            numbers = [f"{n} {v}" for n, v in own.items() if n not in _LEFT and v]
+            named = {n: v for n, v in own.items() if n not in (*_UNNAMED, *said) and v}
+            numbers = [f"{n} {v}" for n, v in named.items()]
             yield Padding(Text(" · ".join(numbers), overflow="fold"), (0, 0, 0, 4))
         yield Text("\n".join(self.notes), style="dim", overflow="fold")
 

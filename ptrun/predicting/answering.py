@@ -213,7 +213,7 @@ _WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set
 _INSIDE = ("backbone.path", "start", "method.glove", "readout.tree", "task.vocabulary")
 
 
-def ready(given: str, typed: Sequence[str]) -> Finished:
+def ready(given: str, typed: Sequence[str], command: str = "predict") -> Finished:
     """Return a finished run; `load` reads the backbone's weights later.
 
     Raises:
@@ -223,9 +223,9 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
     keys = {one: one.partition("=")[0] for one in typed}
     _check_keys(keys)
     outputs = [one.partition("=")[2] for one, key in keys.items() if key == "outputs"]
-    run = find(given, "predict", Path(*outputs[-1:] or ["outputs"]).expanduser())
+    run = find(given, command, Path(*outputs[-1:] or ["outputs"]).expanduser())
     if run.result.status != "finished":
-        raise UserError(f"predict {run.folder}: this run failed ({run.result.reason}).")
+        raise UserError(f"{command} {run.folder}: this run failed ({run.result.reason}).")
     config = _config(run, keys)
     reading = build.target("readout", config["readout"])
     config["readout"] = reading.recalled(config["readout"], run.result.config["readout"])

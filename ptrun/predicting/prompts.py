@@ -47,7 +47,7 @@ class Prompts:
             raise UserError(
                 f"serve {' '.join(map(str, places))}: no finished run with a {PROMPT} there."
             )
-        first = ready(str(next(iter(self.folders.values()))), self.typed)
+        first = ready(str(next(iter(self.folders.values()))), self.typed, "serve")
         self.shared, self._weights = Together(first), first.backbone.weights
         self.loaded = OrderedDict({next(iter(self.folders)): self.shared.first})
         self.unloads = 0

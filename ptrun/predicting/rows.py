@@ -98,8 +98,23 @@ def readable(file: Path) -> Iterator[Path]:
 def _asked(
     found: Iterable[Row], task: Task, parts: Collection[str], *, cells: bool
 ) -> Iterator[Question]:
-    for number, row in enumerate(found, start=1):
-        yield _question(row, number, task, parts, cells=cells)
+    rows = enumerate(found, start=1)
+    for number, row in rows:
+        try:
+            question = _question(row, number, task, parts, cells=cells)
+        except UserError as error:
+            others = sum(_is_refused(own, n, task, parts, cells=cells) for n, own in rows)
+            more = f"\n{others:,} rows below it cannot be answered either." if others else ""
+            raise UserError(f"{error}{more}") from error
+        yield question
+
+
+def _is_refused(row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool) -> bool:
+    try:
+        _question(row, number, task, parts, cells=cells)
+    except UserError:
+        return True
+    return False
 
 
 def _question(

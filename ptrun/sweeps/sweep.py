@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import indent
 from typing import TypeVar
 
 from ptrun.config.explain import composed
@@ -40,7 +41,7 @@ def options_of(overrides: Sequence[str]) -> SweepConfig:
 
 
 def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> bool:
-    """Do runs, or list them with `sweep.dry_run`; return whether all are finished.
+    """Do runs, or list them with `sweep.dry_run`; return whether all are finished, or allowed.
 
     A `brief` result is one line.
 
@@ -51,8 +52,7 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
     for place, job in enumerate(jobs):
         job.index = place
     if options.dry_run:
-        _list(jobs, options)
-        return True
+        return _list(jobs, options)
     if options.on is On.slurm:
         from ptrun.sweeps.slurm import Slurm
 
@@ -67,8 +67,8 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
     return done
 
 
-def _list(jobs: Sequence[Job], options: SweepConfig) -> None:
-    """Print each run with its state, and the group in which it would be done."""
+def _list(jobs: Sequence[Job], options: SweepConfig) -> bool:
+    """Print each run with its state, and its group or why it is refused; return if none is."""
     command = PLANNER if options.on is On.slurm else COMMAND
     scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True), command)
     scheduler.run()
@@ -77,9 +77,14 @@ def _list(jobs: Sequence[Job], options: SweepConfig) -> None:
         todo = f"to do, group {number[job.index]}" if job.index in number else job.stage
         name = job.folder.name if job.folder else ""
         print("  ".join(part for part in (f"{job.index + 1:4d}", todo, job.title, name) if part))
-    print(
+        if job.stage == "refused":
+            print(indent(job.text, " " * 6))
+    refused = sum(job.stage == "refused" for job in scheduler.jobs)
+    left = (
         f"{len(number)} of {len(scheduler.jobs)} runs are left, in {len(scheduler.listed)} groups"
     )
+    print(f"{left}; {refused} refused" if refused else left)
+    return not refused
 
 
 # `sweep.shard=I/N`: a part of a list of runs, for workers that number themselves.

@@ -220,7 +220,7 @@ class Honest:
         self, task: Task, train: Sequence[Example], data_seed: int, part: Literal["dev", "test"]
     ) -> tuple[Sequence[Example], Sequence[Example], str]:
         """Return the rest of train, the carved part, and its origin."""
-        by_class = task.stratified
+        by_class = task.stratified and bool(task.labels)  # refuses scores before it counts classes
         rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
         share = f"{len(taken) / len(train):.0%} of "
         grouped = taken[0].group is not None

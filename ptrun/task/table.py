@@ -546,7 +546,8 @@ def _check_joined(own: Table, where: str, lines: Sequence[str], width: int) -> N
         raise UserError(
             f"{where}: a quote opens here and closes {len(lines) - 1} lines below, and each of "
             f"these lines has {width} cells.\nIf quotes are plain text, type task.quoting=none "
-            "(ptrun predict: --quoting none); if one cell has these lines, task.quoting=cells."
+            "(ptrun predict: --quoting none); if one cell has these lines, task.quoting=cells "
+            "(--quoting cells)."
         )
 
 

@@ -44,7 +44,11 @@ WRONG = {
     "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
     "bare pattern": (
         ["task=csv", "task.pattern={text} is {mask}"],
-        ["task.pattern={text} is {mask}: not readable", "quotes", "'task.pattern=\"...\"'"],
+        ["task.pattern={text} is {mask}: not readable", "quotes", "{text} is {mask}\"'"],
+    ),
+    "a download": (
+        ["task=csv", "task.train=tickets (1).csv"],
+        ["parentheses", "'task.train=\"tickets (1).csv\"'"],
     ),
     "no value": (["seed"], ["seed"]),
     "several values in one run": (["seed=1,2"], ["seed=1,2: several values", "ptrun -m seed=1,2"]),

@@ -219,6 +219,7 @@ def test_other_tables_are_read_alike(form, own, tmp_path, capsys):
 FILES = {
     "id,reviews\n1,fine\n": r"no field 'review'; did you mean 'reviews'\?\n.*: review. Found: id",
     "id,review\n1,fine\n2,\n": r"new.csv:3: field 'review' is empty; fill it in",
+    "id,review\n1,\n2,fine\n3,\n4,\n": r"csv:2: .* is empty.*\n2 rows below it cannot be",
     "id,review\n": "no rows below the header",
     "": "empty; expected a table",
 }

@@ -1,5 +1,6 @@
 """Leases: one owner a run folder, also when owners die or are on another machine."""
 
+import errno
 import json
 import os
 import socket
@@ -137,3 +138,13 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         held(tmp_path / "file" / "runs" / "run-1").__enter__()
+
+
+def test_a_read_only_folder_is_told_as_one(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(lease.FileLock, "acquire", refuse)
+    said = r"runs: the folder of runs cannot be written \(Read-only"
+    with pytest.raises(UserError, match=said), held(folder):
+        pass

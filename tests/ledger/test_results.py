@@ -114,6 +114,20 @@ def test_a_row_for_each_label_has_its_scores_and_what_it_is_taken_for():
     assert found.texts[1]["read as"] == "left 2, up 2"
     assert down["read_as"] == {"up": 2, "left": 2}
     assert "66.70 ± 0.00" in printed(found, 80) and "left 2, up 2" in printed(found, 200)
+    assert "read as left 2, up 2" in printed(found, 60)  # names alone could be labels
+
+
+def test_what_runs_differ_in_is_shown_as_it_is_typed():
+    def own(value):
+        config = {"train": {"max_steps": value, "drop_last": value is None}}
+        return replace(run("idpg", 1), group=f"g{value}", run_id=f"r{value}", config=config)
+
+    found = of_runs({Path(str(value)): own(value) for value in (None, 5)}, "outputs")
+    shown = {row["differs in"] for row in found.texts}
+    assert shown == {
+        "train.max_steps=null train.drop_last=true",
+        "train.max_steps=5 train.drop_last=false",
+    }
 
 
 def test_runs_without_labels_are_told_apart():

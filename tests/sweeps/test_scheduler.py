@@ -179,6 +179,16 @@ def test_a_dry_run_starts_nothing(sweep):
     assert rows == [] and [[job.index for job in own] for own in done.listed] == [[0, 1], [2], [3]]
 
 
+def test_a_dry_run_says_what_is_refused_and_why(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweeping, "COMMAND", WORKER)
+    jobs = of_line([f"outputs={tmp_path / 'outputs'}", "seed=1,x"])
+    assert not sweeping.do(jobs, SweepConfig(dry_run=True))
+    told = capsys.readouterr().out
+    assert (
+        "expected int, got 'x'" in told and "1 of 2 runs are left, in 1 groups; 1 refused" in told
+    )
+
+
 @pytest.mark.parametrize("rerun", [False, True])
 def test_rerun_repairs_a_damaged_result(tmp_path, rerun):
     (job,) = jobs = of_line([f"outputs={tmp_path}"])

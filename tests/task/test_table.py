@@ -271,6 +271,8 @@ def test_several_labels_in_a_cell_are_refused(values):
 def test_scores_are_no_labels_and_a_regression_reads_them():
     made = [(f"t{i}", f"{i / 16:.3f}") for i in range(80)] * 3
     refused(lambda: own("a.csv", cells(made)), "80 different numbers", "task.kind=regression")
+    few = own("c.csv", cells(made[:60]))
+    refused(lambda: Honest().split(few, 1), "60 different numbers", "task.kind=regression")
     task = own("a.csv", kind="regression")
     assert (task.labels, task.metric, task.load("train")[1].target) == (
         [],
