@@ -27,7 +27,9 @@ EXAMPLES = """\
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("report", __doc__, EXAMPLES)
-    made.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of results")
+    made.add_argument(
+        "folder", nargs="?", type=Path, metavar="DIR", help="folder of results (outputs)"
+    )
     rows = made.add_mutually_exclusive_group()
     rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
     rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
@@ -63,13 +65,13 @@ def main(arguments: Sequence[str]) -> None:
     of_folder = [given.folder, given.over, given.best, given.vote or None, given.labels or None]
     of_folder += [given.csv, given.markdown or None]
     of_paper = [given.table, given.outputs, given.to, given.scale]
-    if (given.paper is None) == (given.folder is None):
-        made.error("give a folder of results or --paper NAME")
+    if given.paper and given.folder:
+        made.error("give a folder of results or --paper NAME, not both")
     if given.paper and any(value is not None for value in of_folder):
         made.error(
             "--over, --best, --labels, --vote, --csv, --markdown go with a folder of results"
         )
-    if given.folder and any(value is not None for value in of_paper):
+    if not given.paper and any(value is not None for value in of_paper):
         made.error("--table, --scale, --outputs and --to go with --paper")
 
     if given.png and given.to is None:
@@ -82,7 +84,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     from ptrun.ledger.report import table
 
-    found = table(given.folder, given.over, best=given.best, vote=given.vote, labels=given.labels)
+    folder = given.folder or Path("outputs")
+    found = table(folder, given.over, best=given.best, vote=given.vote, labels=given.labels)
     if given.csv not in (None, "-"):
         _write(Path(given.csv), found.csv(raw=given.raw))
     elif given.csv or given.markdown:

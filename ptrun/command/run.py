@@ -145,7 +145,7 @@ def _show_table(jobs: Sequence["Job"]) -> None:
         from ptrun.command.report import show
         from ptrun.ledger.report import of_runs
 
-        show(of_runs(ended, f"{len(ended)} runs"))
+        show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))
 
 
 def _unused(_: object) -> None:

@@ -105,7 +105,8 @@ def main(arguments: Sequence[str]) -> None:
     )  # fmt: skip
     listening = _listening(given.host, given.port)
     port, name = listening.getsockname()[1], prompts.shared.backbone.name
-    print(f"{len(prompts.folders)} runs on {name}: http://{given.host}:{port}", flush=True)
+    count = len(prompts.folders)
+    print(f"{count} run{'s' * (count != 1)} on {name}: http://{given.host}:{port}", flush=True)
     try:
         uvicorn.Server(config).run([listening])
     finally:

@@ -80,9 +80,9 @@ def _list(jobs: Sequence[Job], options: SweepConfig) -> bool:
         if job.stage == "refused":
             print(indent(job.text, " " * 6))
     refused = sum(job.stage == "refused" for job in scheduler.jobs)
-    left = (
-        f"{len(number)} of {len(scheduler.jobs)} runs are left, in {len(scheduler.listed)} groups"
-    )
+    groups = len(scheduler.listed)
+    plural = "" if groups == 1 else "s"
+    left = f"{len(number)} of {len(scheduler.jobs)} runs are left, in {groups} group{plural}"
     print(f"{left}; {refused} refused" if refused else left)
     return not refused
 

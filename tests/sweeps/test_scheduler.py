@@ -184,9 +184,7 @@ def test_a_dry_run_says_what_is_refused_and_why(sweep, tmp_path, monkeypatch, ca
     jobs = of_line([f"outputs={tmp_path / 'outputs'}", "seed=1,x"])
     assert not sweeping.do(jobs, SweepConfig(dry_run=True))
     told = capsys.readouterr().out
-    assert (
-        "expected int, got 'x'" in told and "1 of 2 runs are left, in 1 groups; 1 refused" in told
-    )
+    assert "expected int, got 'x'" in told and "1 of 2 runs are left, in 1 group; 1 refused" in told
 
 
 @pytest.mark.parametrize("rerun", [False, True])
