@@ -143,6 +143,8 @@ def log_to_stderr() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO if is_main_rank() else logging.WARNING)
     logger.propagate = False
+    # it warns of a kernel that it looks for on the hub
+    logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)
     # DeepSpeed 0.19 prints this on standard output when a library looks for it.
     logging.getLogger("DeepSpeed").addFilter(
         lambda record: "Setting accelerator to CPU" not in record.getMessage()

@@ -60,6 +60,7 @@ _UNNAMED = (*_FIRST, "backbone", "setting", "protocol", "metric")
 _LEFT = (*_UNNAMED, "read as")
 _UNLIMITED = 10_000  # columns of a terminal
 _MANY = 500  # rows above which the table is plain lines
+_NAMED = 3  # cells that lack a seed
 _FOLDED = ("best on dev", "tests by seed")
 
 
@@ -359,16 +360,20 @@ def _unfinished(root: Path) -> list[str]:
 
 
 def _missing_seeds(found: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield a line for each cell that lacks seeds which another one of its task has."""
+    """Yield which cells lack seeds that another one of their task has, a line for equal seeds."""
     seeds = {
         where: sorted({run.seed for cell in alike for run in cell.runs})
         for where, alike in grouped(found, _where).items()
     }
+    cells: dict[str, list[str]] = {}
     for cell in found:
         done = {run.seed for run in cell.runs if run.status == "finished"}
         if lacking := [str(seed) for seed in seeds[_where(cell)] if seed not in done]:
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
-            yield f"missing seeds: {', '.join(lacking)} of {name}"
+            cells.setdefault(", ".join(lacking), []).append(name)
+    for lacked, names in cells.items():
+        more = f"; and of {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"missing seeds: {lacked} of {'; '.join(names[:_NAMED])}{more}"
 
 
 def _where(cell: SeedGroup) -> tuple[str, ...]:

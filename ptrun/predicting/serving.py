@@ -19,6 +19,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ptrun import __version__
@@ -91,6 +92,10 @@ def made(
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
         return _error(error.status, error.message)
+
+    @app.exception_handler(HTTPException)  # no such address, or method
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
 
     @app.get("/health")
     async def health() -> dict[str, str]:

@@ -89,7 +89,8 @@ class View:
             print(folded(summary(done, job.folder.parent)), flush=True)
         elif job.stage != "finished":
             log = f"\n  log: {job.log}" if job.log else ""
-            title = f"{job.title}: " if job.title else ""
+            told = not job.title or job.text.startswith(f"{job.title}:")
+            title = "" if told else f"{job.title}: "
             print(f"ptrun: {title}{job.text}{log}", file=sys.stderr, flush=True)
 
     def finish(self, job: Job) -> None:

@@ -198,6 +198,10 @@ def test_runs_that_do_not_fit_the_route(server, runs):
         found = asked(server, "classify", model=model, input="a")
         assert found.status_code in (400, 404)
     assert httpx.get(f"{server}/v1/models/nothing").status_code == 404
+    elsewhere = httpx.get(f"{server}/v1/nothing")
+    assert (
+        elsewhere.status_code == 404 and "GET /v1/nothing" in elsewhere.json()["error"]["message"]
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"[]", b"\xff", b'{"a":' * 5000, b"NaN", b"3"])
