@@ -12,9 +12,15 @@ set -euo pipefail
 
 name=${1-}
 ptrun experiment="$name" check=true "${@:2}"
-ptrun experiment="$name" "${@:2}"
+code=0
+ptrun experiment="$name" "${@:2}" || code=$?  # runs that failed are in the report
+if ((code > 128)); then exit "$code"; fi  # a signal
 report=(--paper "${name%%/*}" --table "${name#*/}")
 for given in "${@:2}"; do
-  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
+  case $given in
+    outputs=*) report+=(--outputs "${given#outputs=}") ;;
+    +scale=*) report+=(--scale "${given#+scale=}") ;;
+  esac
 done
 ptrun report "${report[@]}"
+exit "$code"

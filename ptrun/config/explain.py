@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +25,13 @@ _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _ROOTS = [field.name for field in fields(RunConfig)]
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
+_ONE = [
+    f"{root}{name}"
+    for root, schema in (("", RunConfig), ("train.", TrainConfig))
+    for name, kind in get_type_hints(schema).items()
+    if "list" not in str(kind)
+]
+"""Keys that hold no list."""
 _BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
 
 
@@ -69,10 +76,8 @@ def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | N
         return unknown(key, key, _ROOTS)
     if Path(value).expanduser().is_file():
         return f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
-    return (
-        f"{key}={value}: several values. Type ptrun -m {key}={value} for a sweep, or "
-        f"'{key}=[{value}]' for a list."
-    )
+    listed = "" if key in (*LISTED, *_ONE) else f", or '{key}=[{value}]' for a list"
+    return f"{key}={value}: several values. Type ptrun -m {key}={value} for a sweep{listed}."
 
 
 def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:
@@ -123,9 +128,15 @@ def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
 
 def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
     """`train=x`, `seed=null`: a part has keys, and a key of the root needs a value."""
-    match = re.search(r"Error merging override '?(?:\+\+)?(\w+)=(\S*)", text)
+    match = re.search(r"Error merging override '?(?:\+\+)?([\w.]+)=(\S*)", text)
     if not match:
         return None
+    root, _, last = match[1].partition(".")
+    schema = TrainConfig if root == "train" else _BY_ROOT.get(root)
+    if last and schema is not None and last in (kinds := get_type_hints(schema)):
+        kind = getattr(kinds[last], "__name__", str(kinds[last]))
+        wanted = f"a list, such as {match[1]}=[A,B]" if "list" in kind else kind
+        return f"{match[1]}={match[2]}: expected {wanted}."
     if match[1] not in ("train", "sweep", "cluster", "pretraining"):
         return f"{match[1]}={match[2]}: a value is needed. Type {match[1]}=VALUE."
     file = f" For a file: task=csv task.train={match[2]}" if TABLE.search(match[2]) else ""

@@ -173,7 +173,7 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
     _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
-    found = {_place(name): tensor for name, tensor in adapter.tensors().items()}
+    found = _inside(adapter.tensors(), method.backbone.model)
     make: Callable[[PeftAdapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
     if isinstance(method, LoRA):
         make = _lora
@@ -291,6 +291,14 @@ def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
             f"it scales the inputs of {', '.join(given) or 'no map'}; give the same "
             "method.config.feedforward_modules."
         )
+
+
+def _inside(found: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+    """Return tensors by their names in ptrun's model, also those of a model without a head."""
+    own = {_place(name): tensor for name, tensor in found.items()}
+    base = f"{model.base_model_prefix}."
+    headless = hasattr(model, base[:-1]) and not any(name.startswith(base) for name in own)
+    return {f"{base}{n}" if headless and "." in n else n: tensor for n, tensor in own.items()}
 
 
 def _place(name: str) -> str:

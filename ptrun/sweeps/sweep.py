@@ -1,5 +1,6 @@
 """A sweep from the command line: its runs, what is done with them, and what is said at the end."""
 
+import logging
 import re
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import COMMAND, PLANNER
 
+_LOG = logging.getLogger(__name__)
 _WORDS = {
     "elsewhere": "in other processes or jobs (sweep.wait=true waits for them)",
     "left": "not started or stopped, because one failed",
@@ -23,12 +25,16 @@ _WORDS = {
 
 
 def of_line(overrides: Sequence[str]) -> list[Job]:
-    """Return the runs of `-m KEY=A,B`.
+    """Return the runs of `-m KEY=A,B`; one that is typed twice is done once.
 
     Raises:
         UserError: an override is invalid.
     """
-    return [Job(i, title, own) for i, (own, title) in enumerate(expanded(overrides))]
+    every = [(tuple(own), title) for own, title in expanded(overrides)]
+    runs = dict(every)
+    if twice := len(every) - len(runs):
+        _LOG.warning("%d of %d runs are typed twice, and done once", twice, len(every))
+    return [Job(i, title, list(own)) for i, (own, title) in enumerate(runs.items())]
 
 
 def options_of(overrides: Sequence[str]) -> SweepConfig:

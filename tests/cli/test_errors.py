@@ -51,7 +51,13 @@ WRONG = {
         ["parentheses", "'task.train=\"tickets (1).csv\"'"],
     ),
     "no value": (["seed"], ["seed"]),
-    "several values in one run": (["seed=1,2"], ["seed=1,2: several values", "ptrun -m seed=1,2"]),
+    "several values in one run": (
+        ["seed=1,2"],
+        ["seed=1,2: several values", "ptrun -m seed=1,2 for a sweep."],
+    ),
+    "several values of a list": (["task.skip=a,b"], ["ptrun -m", "'task.skip=[a,b]' for a list"]),
+    "no number": (["train.lr=null"], ["train.lr=null: expected float"]),
+    "no list": (["train.betas=1"], ["train.betas=1: expected a list, such as train.betas=[A,B]"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "report of what": (
         ["report", "outputs", "--best", "few"],

@@ -40,6 +40,21 @@ def test_it_reports_of_the_folder_it_wrote_to(told):
     ]
 
 
+def test_it_reports_the_scale_that_it_ran(told):
+    assert told("dpt/table1", "+scale=pocket")[-1] == (
+        "report --paper dpt --table table1 --scale pocket"
+    )
+
+
+@pytest.mark.parametrize(("code", "reported"), [(1, True), (130, False)])
+def test_runs_that_failed_are_reported_and_a_signal_ends_it(tmp_path, code, reported):
+    failing = f'case "$*" in report*|*check=true*) ;; *) exit {code} ;; esac\n'
+    (tmp_path / "ptrun").write_text(f'#!/bin/sh\necho "$@"\n{failing}')
+    (tmp_path / "ptrun").chmod(0o755)
+    run = done(tmp_path, "dpt/table1")
+    assert run.returncode == code and ("report --paper dpt" in run.stdout) is reported
+
+
 def test_nothing_runs_after_a_failed_check(tmp_path):
     (tmp_path / "ptrun").write_text('#!/bin/sh\necho "$@"\nexit 3\n')
     (tmp_path / "ptrun").chmod(0o755)

@@ -14,6 +14,7 @@ from peft import (
     PromptTuningConfig,
     get_peft_model,
 )
+from safetensors.torch import load_file
 
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
@@ -100,6 +101,34 @@ def test_hidden_states_are_those_of_stock_peft(tiny, tiny_folder, data_dir, tmp_
     shift = theirs.shape[1] - batch.ids.shape[1]
     at = batch.reads.rows, batch.reads.columns + shift
     torch.testing.assert_close(ours, theirs[at], atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "make"),
+    [(LoraConfig, partial(LoRA, rank=4)), (IA3Config, partial(PeftMethod, config=IA3))],
+    ids=["lora", "ia3"],
+)
+def test_an_adapter_of_a_model_without_a_head_is_read(
+    tiny, tiny_folder, data_dir, tmp_path, config, make
+):
+    """`ptrun export` writes one of AutoModel for a sentence classifier."""
+    if config is LoraConfig:
+        config = partial(LoraConfig, **LOW)
+    stock = transformers.AutoModel.from_pretrained(tiny_folder("bert"))
+    model = get_peft_model(stock, config())
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.add_(torch.randn(tensor.shape) * (("lora_" in name) or ("ia3_" in name)))
+    model.eval().save_pretrained(tmp_path / "adapter")
+    method = placed(make, tiny(), data_dir)
+    peft.begin(peft.read(tmp_path / "adapter"), method)
+    own = method.learned()
+    for name, tensor in load_file(tmp_path / "adapter" / "adapter_model.safetensors").items():
+        if "lora_A" in name or "ia3_" in name:
+            assert any(
+                p.numel() == tensor.numel() and p.view_as(tensor).equal(tensor)
+                for p in own.values()
+            )
 
 
 @pytest.mark.parametrize(

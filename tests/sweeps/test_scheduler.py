@@ -179,6 +179,11 @@ def test_a_dry_run_starts_nothing(sweep):
     assert rows == [] and [[job.index for job in own] for own in done.listed] == [[0, 1], [2], [3]]
 
 
+def test_a_run_that_is_typed_twice_is_done_once(caplog):
+    assert [job.title for job in of_line(["seed=1,2,1", "method=lora"])] == ["seed=1", "seed=2"]
+    assert "1 of 3 runs are typed twice" in caplog.text
+
+
 def test_a_dry_run_says_what_is_refused_and_why(sweep, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweeping, "COMMAND", WORKER)
     jobs = of_line([f"outputs={tmp_path / 'outputs'}", "seed=1,x"])
