@@ -45,12 +45,24 @@ class Prompts:
         self._looked = time.monotonic()
         if not self.folders:
             raise UserError(
-                f"serve {' '.join(map(str, places))}: no finished run with a {PROMPT} there."
+                f"serve {' '.join(map(str, places))}: no finished run with a {PROMPT} there that "
+                "can share its backbone."
             )
-        first = ready(str(next(iter(self.folders.values()))), self.typed, "serve")
-        self.shared, self._weights = Together(first), first.backbone.weights
+        self.shared = self._first()
+        self._weights = self.shared.backbone.weights
         self.loaded = OrderedDict({next(iter(self.folders)): self.shared.first})
         self.unloads = 0
+
+    def _first(self) -> Together:
+        """Load the first run that shares its backbone, or the last one; others are left out."""
+        while True:
+            name, folder = next(iter(self.folders.items()))
+            shared = Together(ready(str(folder), self.typed, "serve"))
+            if len(self.folders) == 1 or not shared.alone:
+                return shared
+            self._reasons[folder] = "it changes the backbone"
+            _LOG.warning("not served, since it changes the backbone (serve it alone): %s", name)
+            del self.folders[name]
 
     def ids(self) -> list[str]:
         """Return the ids of all runs."""

@@ -71,6 +71,11 @@ class Together:
         self.backbone, self.engine = first.backbone, first.engine
         self.first = Loaded(first, first.load())
 
+    @property
+    def alone(self) -> bool:
+        """Whether the first run tunes or changes the backbone."""
+        return any(self._is_alone(m, self.first.run) for m in self.first.methods.values())
+
     def load(self, run: Finished) -> Loaded:
         """Return another run over the same backbone.
 
@@ -125,7 +130,7 @@ class Together:
                 f"{run.done.run_id} has a random pooler of the seed {run.backbone.pooler_seed}, "
                 f"and {self.first.id} of {self.backbone.pooler_seed}: it is a part of the backbone."
             )
-        if any(self._is_alone(m, self.first.run) for m in self.first.methods.values()):
+        if self.alone:
             raise UserError(f"{self.first.id} {_ALONE}")
 
     def _is_alone(self, method: Method, run: Finished) -> bool:

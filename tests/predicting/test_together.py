@@ -152,6 +152,17 @@ def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog
 
 
 @pytest.mark.slow
+def test_a_server_does_not_begin_with_a_run_that_changes_the_backbone(two, tmp_path, caplog):
+    common = ["task=pocket_sentiment", ROWS, "train.max_steps=1", "backbone=pocket_gpt2"]
+    changing = ptrun.run("method=ia3", *common, f"outputs={tmp_path / 'out'}")
+    shutil.copytree(changing.folder, tmp_path / "in" / "0")
+    shutil.copytree(two[0].folder, tmp_path / "in" / "1")
+    prompts = Prompts([tmp_path / "in"], ["hardware=cpu"], most_bytes=10**9, watch=True)
+    assert prompts.ids() == ["1"] and "it changes the backbone (serve it alone): 0" in caplog.text
+    assert Prompts([tmp_path / "in" / "0"], [], most_bytes=10**9, watch=False).ids() == ["0"]
+
+
+@pytest.mark.slow
 def test_the_command_answers_rows_of_several_runs(two, tmp_path):
     first, second, *_ = two
     texts = ["a bright film", "a dull plot"]
