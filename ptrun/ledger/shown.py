@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -101,12 +101,19 @@ class Shown:
 
     @property
     def order(self) -> str:
-        """How many pairs of methods have the paper's order; empty if not at a scale."""
+        """How many pairs of methods have the paper's order; empty if not at a scale.
+
+        Cells become equal at a scale, and their rows show the same runs; that is said, too.
+        """
         if self.experiment.scale is None:
             return ""
-        pairs = list(_pairs([line.row for line in self.lines]))
+        rows = [line.row for line in self.lines]
+        pairs = list(_pairs(rows))
         same = sum(a * b > 0 for a, b in pairs)
-        return f"{same} of {len(pairs)} pairs of methods have the order that the paper prints"
+        told = f"{same} of {len(pairs)} pairs of methods have the order that the paper prints"
+        runs = [_run(row) for row in rows if row.honest or row.paper]
+        again = len(runs) - len(set(runs))
+        return f"{told}; rows with the runs of a row above: {again}" if again else told
 
     def variants(self) -> list[str]:
         """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
@@ -131,15 +138,19 @@ def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
     seen = set()
     for row in rows:
         ours, cell = row.honest or row.paper, row.cell
-        run = (row.experiment.home(cell), cell.metric)
-        if ours is None or cell.number is None or run in seen:
+        if ours is None or cell.number is None or _run(row) in seen:
             continue
-        seen.add(run)
+        seen.add(_run(row))
         place = (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
         columns.setdefault(place, {})[cell.at["method"]] = (cell.number, ours.value)
     for own in columns.values():
         for (paper_a, a), (paper_b, b) in combinations(own.values(), 2):
             yield paper_b - paper_a, b - a
+
+
+def _run(row: LedgerRow) -> tuple[Hashable, str]:
+    """Return what rows that show the same runs have in common."""
+    return row.experiment.home(row.cell), row.cell.metric
 
 
 def shown(experiment: Experiment, rows: Sequence[LedgerRow]) -> Shown:

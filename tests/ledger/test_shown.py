@@ -2,7 +2,9 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -10,11 +12,11 @@ from rich.console import Console
 from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
-from ptrun.ledger.experiment import read
+from ptrun.ledger.experiment import load, read
 from ptrun.ledger.ours import Interval
 from ptrun.ledger.paper import latex, markdown, tabular, terminal
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import MINUS, duration, gap_text, number, shown, table_name
+from ptrun.ledger.shown import MINUS, Shown, duration, gap_text, number, shown, table_name
 from tests.ledger.small import TABLE, results
 
 HERE = Path(__file__).parent
@@ -113,3 +115,16 @@ def test_a_folder_that_cannot_be_is_refused(line, tmp_path, monkeypatch):
     (tmp_path / "taken").touch()
     with pytest.raises(UserError, match=line):
         report.main(["--paper", "dpt", "--table", "table3", *line.split()])
+
+
+def test_rows_that_are_one_run_at_a_scale_are_said():
+    """ELECTRA base and large are one pocket model."""
+    scaled = load("dpt/table1").at("pocket")
+    every = rows(scaled, Path("nowhere"))
+    alike = [row for row in every if row.cell.key.endswith(".FT.low_resource_10pct.SST-2")]
+    ran = [replace(row, honest=SimpleNamespace(value=88.0)) for row in alike]
+    told = Shown(scaled, (), "", [SimpleNamespace(row=row) for row in ran], {}).order
+    homes = {scaled.home(row.cell) for row in alike}
+    assert len(homes) < len(ran) and told.endswith(f"above: {len(ran) - len(homes)}")
+    unrun = Shown(scaled, (), "", [SimpleNamespace(row=row) for row in every], {}).order
+    assert "above" not in unrun
