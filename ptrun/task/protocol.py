@@ -291,6 +291,8 @@ class Overlaps:
 
 def unseen(task: Task, split: Split) -> list[str]:
     """Return warnings of labels or tags that train has not, and of those that no score tells of."""
+    if task.answer == "number":
+        return _constant(split)
     if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
     absent = _absent(split) if task.answer == "label" else []
@@ -304,6 +306,17 @@ def unseen(task: Task, split: Split) -> list[str]:
     noun = "tags" if task.answer == "tags" else "labels"
     warning = f"dev and test have {noun} that train never has, so no run learns them: {listed}"
     return [warning, *absent]
+
+
+def _constant(split: Split) -> list[str]:
+    """Return a warning for each scored part whose scores are all equal."""
+    parts = {"dev": split.dev, "test": split.test}
+    scores = {name: set(map(float, targets_of(part))) for name, part in parts.items() if part}
+    return [
+        f"{name} has one score, {own.pop():g}, so there is no correlation, and 0 is shown"
+        for name, own in scores.items()
+        if len(own) == 1
+    ]
 
 
 def _absent(split: Split) -> list[str]:

@@ -83,5 +83,9 @@ def test_labels_and_tags_that_train_lacks_are_told_with_their_counts():
     assert unseen(Labels(), tagged)[0].endswith(
         "tags that train never has, so no run learns them: B-C (2)"
     )
+    Labels.answer = "number"
+    equal, other = [example("a", 3), example("b", 3.0)], [example("a", 3.0), example("b", 2.0)]
+    (constant,) = unseen(Labels(), Split(other, other, equal, {}))
+    assert constant.startswith("test has one score, 3, so there is no correlation")
     Labels.answer = "span"
     assert unseen(Labels(), tagged) == []
