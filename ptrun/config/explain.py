@@ -25,13 +25,6 @@ _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _ROOTS = [field.name for field in fields(RunConfig)]
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
-_ONE = [
-    f"{root}{name}"
-    for root, schema in (("", RunConfig), ("train.", TrainConfig))
-    for name, kind in get_type_hints(schema).items()
-    if "list" not in str(kind)
-]
-"""Keys that hold no list."""
 _BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
 
 
@@ -76,7 +69,7 @@ def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | N
         return unknown(key, key, _ROOTS)
     if Path(value).expanduser().is_file():
         return f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
-    listed = "" if key in (*LISTED, *_ONE) else f", or '{key}=[{value}]' for a list"
+    listed = f", or '{key}=[{value}]' for a list" if "list" in (_kind(key) or "list") else ""
     return f"{key}={value}: several values. Type ptrun -m {key}={value} for a sweep{listed}."
 
 
@@ -131,16 +124,21 @@ def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     match = re.search(r"Error merging override '?(?:\+\+)?([\w.]+)=(\S*)", text)
     if not match:
         return None
-    root, _, last = match[1].partition(".")
-    schema = TrainConfig if root == "train" else _BY_ROOT.get(root)
-    if last and schema is not None and last in (kinds := get_type_hints(schema)):
-        kind = getattr(kinds[last], "__name__", str(kinds[last]))
+    if "." in match[1] and (kind := _kind(match[1])):
         wanted = f"a list, such as {match[1]}=[A,B]" if "list" in kind else kind
         return f"{match[1]}={match[2]}: expected {wanted}."
     if match[1] not in ("train", "sweep", "cluster", "pretraining"):
         return f"{match[1]}={match[2]}: a value is needed. Type {match[1]}=VALUE."
     file = f" For a file: task=csv task.train={match[2]}" if TABLE.search(match[2]) else ""
     return f"{match[1]}={match[2]}: it has keys; type {match[1]}.KEY=VALUE.{file}"
+
+
+def _kind(key: str) -> str | None:
+    """Return the type of a key of a typed part, as text; None for other keys."""
+    root, _, last = key.rpartition(".")
+    schema = {"": RunConfig, "train": TrainConfig, **_BY_ROOT}.get(root)
+    kind = get_type_hints(schema).get(last) if schema else None
+    return None if kind is None else getattr(kind, "__name__", str(kind))
 
 
 def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:

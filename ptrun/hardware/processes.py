@@ -114,9 +114,10 @@ def _become(act: Callable[[], None], env: Mapping[str, str], output: Path | None
     code = 1
     try:
         os.setsid()
-        with open(output or os.devnull, "wb") as file:
-            for number in (1, 2) if output else ():
-                os.dup2(file.fileno(), number)
+        if output:
+            with output.open("wb") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
         os.environ.update(env)
         act()
         code = 0

@@ -1,6 +1,5 @@
 """The cells of a table of results: runs that differ only in their seed, or in one more key."""
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ptrun.config.identity import flat
+from ptrun.config.writing import value_text
 from ptrun.errors import UserError, unknown
 from ptrun.types import RunResult
 
@@ -121,8 +121,7 @@ def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list
 
 def _typed(value: object) -> str:
     """Return a value as it is typed."""
-    plain = value is None or isinstance(value, bool)
-    return json.dumps(value) if plain else str(value)
+    return value_text("", value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _varied(flats: Iterable[Mapping[str, object]]) -> set[str]:
