@@ -46,6 +46,9 @@ drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing 
 nightly: .venv/.dev  ## Run every table of every paper on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/nightly.py $(ARGS)
 
+golden: .venv/.dev  ## Write ids, prompts and answers that no change may move (ARGS="ids").
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.golden $(ARGS)
+
 fuzz: .venv/.dev  ## Try random examples on readers, metrics, identity and state (ARGS="--examples 50000").
 	$(BIN)/python -m workshop.fuzz $(ARGS)
 
@@ -81,4 +84,4 @@ INSTALL := install --disable-pip-version-check -c constraints.txt
 	$(BIN)/python -m pip $(INSTALL) -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz growth check format
+.PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill golden fuzz growth check format
