@@ -11,6 +11,7 @@ from typing import Any
 
 from ptrun.config.identity import flat
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.folder.digest import DIGEST, PROMPT, combined, is_number, unpacked
 from ptrun.folder.find import RunFolder
 from ptrun.metrics import normalise
@@ -366,6 +367,8 @@ def compare_tensors(a: RunFolder, b: RunFolder) -> Tensors | None:
     files = [run.folder / PROMPT for run in (a, b)]
     if not all(file.is_file() for file in files):
         return None
+    for run, file in zip((a, b), files, strict=True):
+        result.check_beside(run.result, file)
     own, other = map(_read, files)
     names = sorted({*own, *other})
     return Tensors(len(names), tuple(n for n in names if own.get(n) != other.get(n)))

@@ -3,7 +3,7 @@
 | file | where its digest is |
 |---|---|
 | `result.json`, `failure.json` | its key `digest`, over all other keys |
-| `run.yaml`, `metrics.jsonl`, `predictions.jsonl`, `study.jsonl` | the key `files` of the result |
+| each file beside a result | its key `files`; of tensors the digest in their header |
 | a line of `metrics.jsonl` | its key `crc`, because a run that has not ended has no result |
 | `state.safetensors`, `prompt.safetensors` | in the header, over tensors and header |
 
@@ -19,11 +19,12 @@ from typing import Any
 
 from ptrun.files import from_json, opened
 
-BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl")
+BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl", "*.safetensors")
 """The files whose digests a result holds."""
 LONGEST = 4_000_000_000
 """Bytes of a journal, or of the predictions for millions of rows."""
 _CRC = "crc"
+_HEADER = 100_000_000  # bytes of a header that safetensors reads
 
 
 def of_plain(content: Mapping[str, Any]) -> str:
@@ -42,18 +43,22 @@ def of_text(text: str) -> str:
 
 
 def of_file(file: Path) -> str:
-    """Return the digest of the bytes of a file.
+    """Return the digest of the bytes of a file; of tensors, that in their header.
 
     Raises:
         OSError: it cannot be read.
     """
     with opened(file) as source:
+        if file.suffix == ".safetensors":  # whoever reads them checks it against the tensors
+            header = from_json(source.read(min(int.from_bytes(source.read(8), "little"), _HEADER)))
+            return unpacked(header.get("__metadata__")).get(DIGEST, "")
         return hashlib.file_digest(source, "sha256").hexdigest()[:32]
 
 
 def beside(folder: Path) -> dict[str, str]:
     """Return the digests of those files of a run folder that exist."""
-    return {name: of_file(folder / name) for name in BESIDE if (folder / name).is_file()}
+    files = (file for pattern in BESIDE for file in sorted(folder.glob(pattern)))
+    return {file.name: of_file(file) for file in files if file.is_file()}
 
 
 def line(row: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 If several runs have the same id, reruns and runs that `rerun=true` set aside do not count.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ptrun.files import read_text
 from ptrun.folder import digest, result
 from ptrun.types import RunResult
 
+_LOG = logging.getLogger(__name__)
 _MAX_LISTED = 3
 _HASH = re.compile(r"[0-9a-f]{8}")
 _AGAIN = "Type the command of the run again with rerun=true."
@@ -56,10 +58,12 @@ def find(given: str, command: str, outputs: Path = Path("outputs")) -> RunFolder
     Raises:
         UserError: there is no run or more than one, it has not ended, or its result is damaged.
     """
-    folder = _folder(given, command, outputs)
-    done = result.read(folder)
+    folder, typed = _folder(given, command, outputs), Path(given).expanduser().exists()
+    done = result.read(folder) if typed else result.read_named(folder)
     if done is None:
         raise UserError(_no_run(folder, command))
+    if done.run_id != folder.resolve().name.partition("~")[0]:
+        _LOG.warning("%s holds the run %s", folder, done.run_id)
     return RunFolder(folder, done)
 
 

@@ -53,7 +53,7 @@ def finished(composed: Composed) -> RunResult | None:
             return None  # somebody else wrote it
         if composed.rerun or files != _states(files, composed.outputs):
             return None
-        return result.read(folder) if (folder / result.FINISHED).is_file() else None
+        return result.read_named(folder) if (folder / result.FINISHED).is_file() else None
     except (OSError, ValueError, TypeError, KeyError, UserError):
         return None  # planning the run reports what is wrong
 

@@ -48,6 +48,21 @@ def read(folder: Path) -> RunResult | None:
     return None
 
 
+def read_named(folder: Path) -> RunResult | None:
+    """Return the result of the run that a folder is named after, as `read`.
+
+    Raises:
+        UserError: as `read`, or the folder holds another run.
+    """
+    done = read(folder)
+    if done is not None and done.run_id != folder.name.partition("~")[0]:
+        raise UserError(
+            f"{folder}: holds the run {done.run_id}, not the one that its name says. Rename the "
+            "folder, or delete it."
+        )
+    return done
+
+
 def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     """Return the results of `run_folders` by folder, and a message for each damaged one.
 
@@ -57,7 +72,7 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     results, damaged, same = dict[Path, RunResult](), list[str](), dict[str, Any]()
     for folder in run_folders(root):
         try:
-            found = read(folder)
+            found = read_named(folder)
         except UserError as error:
             damaged.append(str(error))
         else:
@@ -86,11 +101,11 @@ def check_beside(done: RunResult, file: Path) -> None:
     Raises:
         UserError: the result has another digest for it.
     """
-    recorded = done.files.get(file.name)
+    recorded = done.files.get(file.name) if done.status == "finished" else None
     if recorded is not None and recorded != digest.of_file(file):
         raise UserError(
-            f"{file}: damaged or edited (its digest is not the one in {FINISHED}). Type the "
-            "command of the run again with rerun=true."
+            f"{file}: damaged or edited, or of another run (its digest is not the one in "
+            f"{FINISHED}). Type the command of the run again with rerun=true."
         )
 
 

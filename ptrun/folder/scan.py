@@ -52,7 +52,7 @@ class RunState:
 def state_of(folder: Path) -> RunState:
     """Return the state of a run folder, which need not exist."""
     try:
-        done = result.read(folder)
+        done = result.read_named(folder)
     except UserError as error:
         return RunState("damaged", str(error))
     if done is not None and done.status == "finished":

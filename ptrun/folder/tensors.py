@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ptrun.errors import UserError, named, system_error
 from ptrun.files import created, opened, replace
+from ptrun.folder import result
 from ptrun.folder.digest import DIGEST, combined, packed, unpacked
 
 Tensors = dict[str, Tensor]
@@ -80,10 +81,12 @@ def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
     """Open a file; yield its reader and its header with the digest.
 
     Raises:
-        UserError: it cannot be read, or is damaged.
+        UserError: it cannot be read, is damaged, or is not the one that its finished run wrote.
     """
     try:
         opened(file).close()  # a regular file, no link
+        if (done := result.read(file.parent)) is not None:
+            result.check_beside(done, file)
         with safe_open(file, "pt") as source:
             yield source, unpacked(source.metadata())
     except OSError as error:

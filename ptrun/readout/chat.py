@@ -1,112 +1,232 @@
 """Conversations in a tokenizer's own form: its chat template.
 
 Which tokens are learned, the template says itself (`{% generation %}`). If it does not, they are
-what each turn of the assistant adds to the text before it.
+what each turn of the assistant adds to the text before it. What a template writes by itself before
+an answer, such as an empty think block, is part of the prompt.
 """
 
+import hashlib
+import logging
 import re
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.readout.rendering import RENDERER, Asked, Rendered, TemplateError, Turns
 
-Turns = Sequence[dict[str, str]]
+_LOG = logging.getLogger(__name__)
+DATE = "2026-01-01"
+"""What a template gets that asks for today's date."""
 _MARKED = re.compile(r"\{%-?\s*generation\b")
 _ASSISTANT = "assistant"
+_ANSWER = "qzxanswer"  # stands for an answer that is not known
+_PROBE = [{"role": "user", "content": "a"}], _ANSWER
+
+
+def template_of(backbone: PretrainedBackbone) -> str:
+    """Return the chat template of a backbone's tokenizer; of several the one named `default`.
+
+    Raises:
+        UserError: it has none.
+    """
+    found = getattr(backbone.tokenizer(), "chat_template", None)
+    if isinstance(found, dict):
+        if "default" not in found:
+            raise UserError(
+                f"backbone={backbone.name}: its chat templates are {', '.join(found)}; ptrun uses "
+                "the one named default. Name one so in a copy of the model's folder."
+            )
+        found = found["default"]
+    if not found:
+        raise UserError(
+            f"backbone={backbone.name}: its tokenizer has no chat template, so a conversation "
+            "has no form. Use an instruction-tuned model, or rows with a text and an answer."
+        )
+    return str(found)
+
+
+def template_digest(backbone: PretrainedBackbone) -> str:
+    """Return a hash (16 hex digits) of the text of a backbone's chat template."""
+    return hashlib.sha256(template_of(backbone).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Chat:
     """Renders conversations for one backbone.
 
+    Args:
+        backbone: its tokenizer has the template.
+        date: what a template gets that asks for today's date, as YYYY-MM-DD.
+
     Raises:
-        UserError: its tokenizer has no template.
+        UserError: the tokenizer has no template, or that shows no answer, or reads no date.
     """
 
-    def __init__(self, backbone: PretrainedBackbone):
+    def __init__(self, backbone: PretrainedBackbone, date: str = DATE):
         self._name, self._tokenizer = backbone.name, backbone.tokenizer()
-        if not getattr(self._tokenizer, "chat_template", None):
+        self._template = template_of(backbone)
+        self._marks = bool(_MARKED.search(self._template))
+        self._end, self.reads_clock = "", False
+        names = self._tokenizer.special_tokens_map.items()
+        self._names = {key: str(value) for key, value in names} | {"date": date}
+        added = self._tokenizer.added_tokens_decoder.items()
+        special = {i for i, token in added if token.special} | {*self._tokenizer.all_special_ids}
+        if self._marks:  # what ends the answer may stand behind the mark
+            ((*_, (text, spans)),) = self._render([self._asked(*_PROBE)], ())
+            written = map(re.escape, self._tokenizer.convert_ids_to_tokens(sorted(special)))
+            behind = text[spans[-1][1] :] if spans else ""
+            end = re.match(rf"\s*(?:{'|'.join(written)})", behind)
+            self._end = end[0] if end else ""
+        ((_, ids, learned),) = self.rows([_PROBE])
+        self.ends = {ids[i] for i in [*learned, *range(learned[-1], len(ids))]} & special
+        """The special tokens that follow the assistant's text."""
+        self.unending = not self.ends & {ids[i] for i in learned}
+        """Whether no token that ends an answer is learned."""
+        if self.reads_clock:
+            _LOG.info("the chat template asks for today's date: it gets %s (readout.date)", date)
+        elif date != DATE:
             raise UserError(
-                f"backbone={backbone.name}: its tokenizer has no chat template, so a conversation "
-                "has no form. Use an instruction-tuned model, or rows with a text and an answer."
+                f"readout.date={date} changes nothing: the chat template of backbone={self._name} "
+                "asks for no date. Leave it out."
             )
 
     def prompt(self, turns: Turns) -> list[int]:
-        """Return the tokens after which the assistant writes."""
-        return self._ids(self._text(turns, opened=True))
-
-    def learned(self, turns: Turns) -> tuple[list[int], list[int]]:
-        """Return the tokens of a conversation, and which of them the assistant wrote.
+        """Return the tokens after which the assistant writes.
 
         Raises:
-            UserError: the template does not say, and changes earlier turns; or there are none.
+            UserError: as `rows`.
         """
-        if _MARKED.search(self._tokenizer.chat_template):
-            ids, places = self._marked(turns)
+        return self.rows([(turns, None)])[0][0]
+
+    def rows(
+        self, conversations: Sequence[tuple[Turns, str | None]], ids: Sequence[str] = ()
+    ) -> list[tuple[list[int], list[int], list[int]]]:
+        """Return the tokens of conversations.
+
+        Of each: the prompt, after which the assistant writes; the conversation with its answer,
+        and the places of all tokens there that the assistant wrote. Without an answer both are
+        empty.
+
+        Args:
+            conversations: turns, and the assistant's answer to them if it is known.
+            ids: of the examples, for errors.
+
+        Raises:
+            UserError: the template refuses a conversation or exceeds a limit, does not say what the
+                assistant wrote, or shows nothing of it.
+        """
+        texts = self._render([self._asked(*one) for one in conversations], ids)
+        prompts = [self._prompt(*one[:3]) for one in texts]
+        found = [self._spans(one) if len(one) > 3 else ("", []) for one in texts]
+        if not any(cut for _, cut in prompts):  # offsets take half of the time
+            tokens = self._tokenizer([text for text, _ in prompts], add_special_tokens=False)
+            opened = tokens["input_ids"]
         else:
-            ids, places = self._found(turns)
-        if not places:
+            opened = [
+                [i for i, (_, end) in zip(whole, offsets, strict=True) if not cut or end <= cut]
+                for (whole, offsets), (_, cut) in zip(
+                    self._encoded([text for text, _ in prompts]), prompts, strict=True
+                )
+            ]
+        encoded = self._encoded([text for text, _ in found])
+        learned = [
+            self._learned(*own, spans) for own, (_, spans) in zip(encoded, found, strict=True)
+        ]
+        return [(prompt, *own) for prompt, own in zip(opened, learned, strict=True)]
+
+    def _prompt(self, opened: Rendered, hidden: Rendered, answered: Rendered) -> tuple[str, int]:
+        """Return a text that begins with the prompt, and where that ends; 0 is the text's end."""
+        added = _added(hidden[0], answered[0])
+        if not added:
+            return opened[0], 0
+        return opened[0] + added + _ANSWER, len(opened[0] + added)
+
+    def _asked(self, turns: Turns, answer: str | None) -> Asked:
+        """Return what is rendered to find the prompt and the answers of a conversation.
+
+        The second conversation has other words for the answers, which tells what the template adds.
+        """
+        count = len(turns)
+        places = [place for place, turn in enumerate(turns) if turn["role"] == _ASSISTANT]
+        hidden = [_turn(_ANSWER) if place in places else turn for place, turn in enumerate(turns)]
+        cuts = [(0, count, True), (1, count, True), (1, count + 1, False)]
+        if answer is None:
+            return [turns, [*hidden, _turn(_ANSWER)]], cuts
+        each = [(i, p + n, n == 0) for p in places for i in (0, 1) for n in (0, 1)]
+        cuts += [*([] if self._marks else each), (0, count + 1, False)]
+        return [[*turns, _turn(answer)], [*hidden, _turn(_ANSWER)]], cuts
+
+    def _spans(self, texts: Sequence[Rendered]) -> Rendered:
+        """Return the text of a conversation, and where the answers stand, each with its end."""
+        (opened, _), (hidden, _), (answered, marked), *parts, (text, spans) = texts
+        if self._marks:
+            added = [_added("", answered[first:last]) for first, last in marked]
+        else:
+            each = [one for one, _ in parts] + [opened, text, hidden, answered]
+            spans, added = [], []
+            for before, after, *without in zip(*(iter(each),) * 4, strict=True):
+                if not (after.startswith(before) and text.startswith(after.rstrip())):
+                    raise UserError(
+                        f"backbone={self._name}: its chat template writes an earlier turn in "
+                        "another way than the last one and has no {% generation %}, so which "
+                        "tokens are answers is not known. Give rows with one answer, or use "
+                        "another model."
+                    )
+                spans.append((len(before), len(after.rstrip())))
+                added.append(_added(*without))
+        return text, [
+            (
+                first + len(more) * text.startswith(more, first),
+                last + len(self._end) * text.startswith(self._end, last),
+            )
+            for (first, last), more in zip(spans, added, strict=True)
+        ]
+
+    def _learned(
+        self, ids: list[int], offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
+    ) -> tuple[list[int], list[int]]:
+        """Return tokens, and the places of those within spans of the text."""
+        places = [
+            i
+            for i, (start, end) in enumerate(offsets)
+            if any(first <= start and end <= last and start < end for first, last in spans)
+        ]
+        if ids and not places:
             raise UserError(
                 f"backbone={self._name}: its chat template shows no token of the assistant, so a "
                 "conversation teaches nothing. Correct the template, or use another model."
             )
         return ids, places
 
-    @cached_property
-    def ends(self) -> set[int]:
-        """The special tokens that follow the assistant's text."""
-        ids, places = self.learned([_turn("user", "a"), _turn(_ASSISTANT, "b")])
-        special = set(self._tokenizer.all_special_ids)
-        return {ids[i] for i in [*places, *range(places[-1], len(ids))] if ids[i] in special}
+    def _encoded(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return the tokens of each text, and where each token stands in it."""
+        if not texts:
+            return []
+        found = self._tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+        return list(zip(found["input_ids"], found["offset_mapping"], strict=True))
 
-    def _marked(self, turns: Turns) -> tuple[list[int], list[int]]:
-        shown = self._render(
-            turns, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
-        )
-        mask = shown["assistant_masks"]
-        return list(shown["input_ids"]), [i for i, own in enumerate(mask) if own]
-
-    def _found(self, turns: Turns) -> tuple[list[int], list[int]]:
-        """Return the tokens that the text gains with each turn of the assistant."""
-        whole, spans = self._text(turns), []
-        for place, turn in enumerate(turns):
-            if turn["role"] != _ASSISTANT:
-                continue
-            before, after = self._text(turns[:place], opened=True), self._text(turns[: place + 1])
-            if not (after.startswith(before) and whole.startswith(after.rstrip())):
-                raise UserError(
-                    f"backbone={self._name}: its chat template changes earlier turns and has no "
-                    "{% generation %}, so the assistant's tokens are not known. Use another model, "
-                    "or rows with a text and an answer."
-                )
-            spans.append((len(before), len(after.rstrip())))
-        encoded = self._tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
-        offsets = encoded["offset_mapping"]
-        places = [
-            i
-            for i, (start, end) in enumerate(offsets)
-            if any(first <= start and end <= last and start < end for first, last in spans)
-        ]
-        return list(encoded["input_ids"]), places
-
-    def _text(self, turns: Turns, *, opened: bool = False) -> str:
-        text: str = self._render(turns, tokenize=False, add_generation_prompt=opened)
-        return text
-
-    def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def _render(self, turns: Turns, **options: Any) -> Any:
+    def _render(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[list[Rendered]]:
         try:
-            return self._tokenizer.apply_chat_template(list(turns), **options)
-        except Exception as error:  # a template raises what its author wrote
-            roles = ", ".join(turn["role"] for turn in turns)
+            texts, clock = RENDERER.render(self._template, self._names, asked)
+        except TemplateError as error:
+            roles = ", ".join(turn["role"] for turn in asked[error.place][0][0])
+            row = f"{ids[error.place]}: " if ids else ""
             raise UserError(
-                f"backbone={self._name}: its chat template refuses a conversation of {roles}: "
-                f"{' '.join(str(error).split())[:160]}."
+                f"{row}the chat template of backbone={self._name} refuses a conversation of "
+                f"{roles}: {error}."
             ) from error
+        self.reads_clock = self.reads_clock or clock
+        return texts
 
 
-def _turn(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+def _turn(content: str) -> dict[str, str]:
+    return {"role": _ASSISTANT, "content": content}
+
+
+def _added(before: str, after: str) -> str:
+    """Return what a template writes by itself before an answer that is hidden.
+
+    White space belongs to the answer, as that between `[/INST]` and its first word.
+    """
+    written = after[len(before) :] if after.startswith(before) else ""
+    added, found, _ = written.partition(_ANSWER)
+    return added if found and added.strip() else ""

@@ -377,10 +377,13 @@ class Distillation(Writing):
     def _line(self, tokens: Sequence[int]) -> str:
         return self.text(tokens)[0].split("\n")[0].strip()
 
-    def _features(self, example: Example, room: int) -> Features:
-        found = super()._features(example, room)
-        span = example.fields.get(_SPAN)
-        return found if span is None else replace(found, facts={**found.facts, _SPAN: span})
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return the features of each example, with the part of the document that it is about."""
+        spans = [example.fields.get(_SPAN) for example in examples]
+        return [
+            found if span is None else replace(found, facts={**found.facts, _SPAN: span})
+            for found, span in zip(super().encode(examples, room), spans, strict=True)
+        ]
 
 
 def _kept(file: Path) -> list[Example]:

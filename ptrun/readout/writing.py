@@ -8,6 +8,7 @@ encoder-decoder reads the text, and its decoder the answer. What is written in e
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from typing import Literal
 
@@ -17,10 +18,10 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.generation import Decoding, writes
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
+from ptrun.errors import UserError, shown
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
-from ptrun.readout.chat import Chat
+from ptrun.readout.chat import DATE, Chat
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import decoder_start, row_limit
 from ptrun.readout.reading import Reading, choose
@@ -46,6 +47,7 @@ class WritingReading(Reading):
         beams, temperature, top_k, top_p, repetition_penalty, length_penalty, stop: see
             `ptrun.backbone.generation.Decoding`.
         draw: the seed of sampling.
+        date: what a chat template gets that asks for today's date, as YYYY-MM-DD.
     """
 
     name = "writing"
@@ -64,6 +66,7 @@ class WritingReading(Reading):
     length_penalty: float = 1.0
     stop: list[str] | None = None
     draw: int = 0
+    date: str = DATE
 
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone that cannot write, and values out of range."""
@@ -82,6 +85,12 @@ class WritingReading(Reading):
         for key, low in (("beams", 1), ("max_new_tokens", 1), ("write_every", 1), ("top_k", 1)):
             if (value := getattr(self, key)) is not None and value < low:
                 raise UserError(f"readout.{key} is {value}; use {low} or more.")
+        try:
+            date.fromisoformat(self.date)
+        except ValueError as error:
+            raise UserError(
+                f"readout.date is {shown(self.date)}; expected a date, such as {DATE}."
+            ) from error
         if self.temperature < 0:
             raise UserError(f"readout.temperature is {self.temperature}; use 0 or more.")
         if self.temperature and self.beams > 1:
@@ -92,7 +101,7 @@ class WritingReading(Reading):
         keys = {"loss_on", "max_new_tokens", "write_every", "beams", "repetition_penalty", "stop"}
         keys |= {"temperature", *(("top_k", "top_p", "draw") if self.temperature else ())}
         keys |= {"length_penalty"} if self.beams > 1 else set()
-        keys |= set() if MESSAGES in task.fields else {"pattern"}
+        keys |= {"date"} if MESSAGES in task.fields else {"pattern"}
         return keys - ({"loss_on"} if backbone.architecture.writes_apart else set())
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
@@ -140,7 +149,7 @@ class Writing(Cloze):
     @cached_property
     def chat(self) -> Chat:
         """The tokenizer's form of a conversation."""
-        return Chat(self.backbone)
+        return Chat(self.backbone, self.asked.date)
 
     @property
     def _chats(self) -> bool:
@@ -214,10 +223,17 @@ class Writing(Cloze):
             text, ended = before, ended or bool(found)
         return text.strip(), ended
 
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return the features of each example; conversations are rendered together."""
+        if not self._chats:
+            return super().encode(examples, room)
+        asked = [(e.fields[MESSAGES], e.target[0] if e.target else None) for e in examples]
+        rows = self.chat.rows(asked, [example.id for example in examples])
+        limit = row_limit(self.task, room)
+        return [self._conversation(e, *row, limit) for e, row in zip(examples, rows, strict=True)]
+
     def _features(self, example: Example, room: int) -> Features:
         limit = row_limit(self.task, room)
-        if self._chats:
-            return self._conversation(example, limit)
         apart = self.decodes and not self.infills  # else text and answer share the positions
         row = self.row(self.pieces(example), limit if apart else limit - self.longest)
         tokens, cut = self._answer(example.target[0]) if example.target else ([], False)
@@ -232,14 +248,13 @@ class Writing(Cloze):
         features = _read(example, whole, learned, len(prompt), row.softs)
         return replace(features, facts={**features.facts, "cut": cut})
 
-    def _conversation(self, example: Example, limit: int) -> Features:
+    def _conversation(
+        self, example: Example, prompt: list[int], ids: list[int], learned: list[int], limit: int
+    ) -> Features:
         """Return the whole conversation, and where its last answer begins; a long one is cut."""
-        turns = example.fields[MESSAGES]
-        prompt = self.chat.prompt(turns)[-(limit - self.longest) :]
+        prompt = prompt[-(limit - self.longest) :]
         if not example.target:
             return _read(example, prompt, [], len(prompt))
-        answer = {"role": "assistant", "content": example.target[0]}
-        ids, learned = self.chat.learned([*turns, answer])
         learned = list(range(1, len(ids))) if self.asked.loss_on == "all" else learned
         cut = [i for i in learned if 0 < i < limit]
         if not cut:

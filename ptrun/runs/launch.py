@@ -111,7 +111,7 @@ def _start_ranks(planned: Plan) -> RunResult:
 
     gpus = torch.cuda.device_count()
     ranks = local_ranks(planned.hardware, gpus)
-    done = None if planned.rerun else result.read(planned.folder)
+    done = None if planned.rerun else result.read_named(planned.folder)
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
         return checked_result(done, planned.folder)

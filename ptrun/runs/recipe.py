@@ -177,7 +177,7 @@ def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
 def _find(work: Execution) -> None:
     """Read the result of a run that has ended."""
     planned, world = work.planned, work.planned.engine.world
-    done = world.broadcast(None if planned.rerun else result.read(planned.folder))
+    done = world.broadcast(None if planned.rerun else result.read_named(planned.folder))
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
         work.ended = _checked(done, planned.folder)

@@ -36,9 +36,11 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
         UserError: no run, or more than one, has a prompt file.
     """
     path = Path(given).expanduser()
-    for folder in (path, outputs / name / given):
-        if (folder / PROMPT).is_file():
-            return folder
+    if (path / PROMPT).is_file():
+        return path
+    if (outputs / name / given / PROMPT).is_file():
+        result.read_named(outputs / name / given)
+        return outputs / name / given
     own = f"*-{given}" if is_hash(given) else path.name
     folders = sorted(file.parent for file in outputs.glob(f"*/{own}/{PROMPT}"))
     folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
@@ -51,6 +53,7 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
         raise UserError(
             f"{key}=run:{given}: several runs match. Give one of {', '.join(map(str, folders))}"
         )
+    result.read_named(folders[0])
     return folders[0]
 
 

@@ -141,6 +141,7 @@ WITNESSES = {
         "length_penalty": ([], "tests/readout/test_writing.py"),
         "stop": (TOLD, "[a,e,i,o,s]"),
         "draw": (DRAWN, "1"),
+        "date": ([], "tests/readout/test_chat.py"),
     },
     "DistillationReading": {
         "document": (TAUGHT, "a film"),
@@ -159,6 +160,7 @@ WITNESSES = {
         "length_penalty": ([], "tests/readout/test_writing.py"),
         "stop": (TAUGHT, "[a,e,i,o,s]"),
         "draw": (STUDIED, "1"),
+        "date": ([], "tests/readout/test_chat.py"),
     },
     "Adapter": {
         "layout": (SST2, "pfeiffer"),

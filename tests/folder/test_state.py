@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from ptrun.folder.lease import held
 from ptrun.folder.scan import state_of
 
-TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
+TOLD = {"run_id": "run", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
 TOLD |= {"learned_parameters": {"total": 1}, "config": {}, "metrics": {"test": {"accuracy": 1.0}}}
 
 

@@ -1,0 +1,226 @@
+"""Renders chat templates in a process of its own, with limits on time, memory and output.
+
+A template is a program that a stranger wrote. `Renderer` starts this file as a program, which
+imports nothing of ptrun: it reads a request a line from standard input and writes an answer a line.
+Templates see what transformers gives them (5.23), but for the clock, which stands still, and for
+what draws random values.
+"""
+
+import atexit
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
+from functools import cache
+from typing import Any
+
+SECONDS = 2
+"""Of the processor, for one conversation."""
+BYTES = 2**30
+"""Of memory, for the process."""
+LETTERS = 2**23
+"""Of a rendered conversation."""
+_PATIENCE = 60.0  # seconds on the clock, of a machine that does other things too
+_CLOCK = "strftime_now"
+_IMPORTING = "{{ 'a' | wordwrap | tojson | pprint | urlize }}{{ strftime_now('%d %b') }}"
+"""Makes jinja2 import all it needs; afterwards the process can open no file."""
+
+Turns = Sequence[dict[str, str]]
+Rendered = tuple[str, list[tuple[int, int]]]
+"""A text, and where `{% generation %}` stands in it: first character and the one behind it."""
+
+
+Asked = tuple[Sequence[Turns], Sequence[tuple[int, int, bool]]]
+"""Conversations; and of each text the place of its conversation, the number of turns, and whether
+the assistant's next turn is opened."""
+
+
+class TemplateError(Exception):
+    """A template cannot be rendered, or asks for too much; `place` is that of the request."""
+
+    def __init__(self, message: str, place: int):
+        super().__init__(message)
+        self.place = place
+
+
+class Renderer:
+    """The process that renders, started again after one that a template ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        atexit.register(self.close)
+
+    def render(
+        self, template: str, names: dict[str, str], asked: Sequence[Asked]
+    ) -> tuple[list[list[Rendered]], bool]:
+        """Return the texts of each request, and whether the template reads the clock.
+
+        Args:
+            template: its text.
+            names: what it reads beside the turns: special tokens, and `date`, as YYYY-MM-DD.
+            asked: conversations, and what is rendered of them.
+
+        Raises:
+            TemplateError: it raises, or exceeds a limit; `place` is that of the request.
+        """
+        lines = [json.dumps([template, names, *one]).encode() for one in asked]
+        with self._lock:
+            answers = self._answered(b"\n".join(lines) + b"\n", len(lines))
+        for place, answer in enumerate(answers):
+            if "error" in answer:
+                raise TemplateError(answer["error"], place)
+        texts = [[(text, spans) for text, spans in one["texts"]] for one in answers]
+        return texts, any(one["clock"] for one in answers)
+
+    def close(self) -> None:
+        """End the process, if this one started it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if self._owner != os.getpid():
+            process.returncode = 0  # another process waits for it
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def _answered(self, asked: bytes, count: int) -> list[dict[str, Any]]:
+        """Return the answer to each line; the last one may be why there are no more."""
+        if self._process is None or self._owner != os.getpid():
+            self.close()
+            self._owner = os.getpid()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                env={**os.environ, "TZ": "UTC"},
+            )  # fmt: skip
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)
+        process, left, parts, lines = self._process, memoryview(asked), list[bytes](), 0
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            while lines < count:
+                waits = [process.stdin] if left else []
+                readable, writable, _ = select.select([process.stdout], waits, [], _PATIENCE)
+                if not (readable or writable):
+                    process.kill()
+                if writable:
+                    with suppress(BrokenPipeError):  # what it answered before is read first
+                        left = left[process.stdin.write(left) or 0 :]
+                if readable:
+                    parts.append(process.stdout.read(2**20))
+                    lines += parts[-1].count(b"\n")
+                    if not parts[-1]:
+                        break
+        except BaseException:  # an answer that nobody reads may not be the next one's
+            self.close()
+            raise
+        answers = [json.loads(line) for line in b"".join(parts).split(b"\n")[:lines]]
+        if lines < count:
+            code = process.wait()
+            self.close()
+            limit = {-signal.SIGVTALRM: f"it takes more than {SECONDS} s of the processor"}
+            answers.append({"error": limit.get(code, f"its process ended ({code})")})
+        return answers
+
+
+RENDERER = Renderer()
+
+
+# The process that renders.
+
+
+def _main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whoever asks ends this process
+        signal.signal(number, signal.SIG_IGN)
+    _rendered(_IMPORTING, {"date": "2000-01-01"}, [[]], [(0, 0, False)])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    for line in sys.stdin.buffer:
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            answer = _rendered(*json.loads(line))
+        except MemoryError:
+            answer = {"error": f"it takes more than {BYTES >> 20:,} MiB of memory"}
+        except Exception as error:  # a template raises what its author wrote
+            answer = {"error": " ".join(str(error).split())[:160] or type(error).__name__}
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _rendered(
+    template: str, names: dict[str, str], conversations: Any, cuts: Any
+) -> dict[str, Any]:
+    compiled, clock = _compiled(template, names.pop("date"))
+    tracker, texts, letters = compiled.environment.tracker, [], 0
+    for place, count, opened in cuts:
+        tracker.pieces, tracker.spans = [], []
+        given = {"messages": conversations[place][:count], "add_generation_prompt": opened}
+        for piece in compiled.generate({**names, **given, "tools": None, "documents": None}):
+            tracker.pieces.append(piece)
+            letters += len(piece)
+            if letters > LETTERS:
+                raise ValueError(f"it writes more than {LETTERS:,} letters")
+        texts.append(["".join(tracker.pieces), tracker.spans])
+    return {"texts": texts, "clock": clock}
+
+
+@cache
+def _compiled(template: str, today: str) -> tuple[Any, bool]:
+    """Return a template, and whether it reads the clock."""
+    import jinja2.debug  # which it would import at the first error
+    from jinja2 import ext, meta, nodes, sandbox
+
+    class Tracker(ext.Extension):
+        """Notes where the text within `{% generation %}` stands."""
+
+        tags = {"generation"}  # noqa: RUF012
+
+        def __init__(self, environment: Any):
+            super().__init__(environment)
+            self.pieces: list[str] = []
+            self.spans: list[tuple[int, int]] = []
+            environment.extend(tracker=self)
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return nodes.CallBlock(self.call_method("_noted"), [], [], body).set_lineno(line)
+
+        def _noted(self, caller: Any) -> str:
+            text, first = str(caller()), sum(map(len, self.pieces))
+            self.spans.append((first, first + len(text)))
+            return text
+
+    def refuse(message: Any) -> None:
+        raise jinja2.TemplateError(message)
+
+    def as_json(value: Any, ensure_ascii: bool = False, **form: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, **form)
+
+    environment = sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Tracker, ext.loopcontrols]
+    )
+    environment.filters["tojson"] = as_json
+    del environment.filters["random"], environment.globals["lipsum"]
+    environment.globals["raise_exception"] = refuse
+    clock = _CLOCK in meta.find_undeclared_variables(environment.parse(template))
+    environment.globals[_CLOCK] = date.fromisoformat(today).strftime
+    return environment.from_string(template), clock
+
+
+if __name__ == "__main__":
+    _main()
