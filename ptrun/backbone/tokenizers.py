@@ -15,6 +15,8 @@ _OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not 
 _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*.jinja")
+"""In no fingerprint: the ids of runs that render conversations have the template's text."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
@@ -103,9 +105,11 @@ def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> N
 
 def copy(folder: Path, there: Path) -> None:
     """Copy the files of a tokenizer; if saved again, T5's would lack `</s>`."""
-    for file in (folder / name for name in (*FILES, *BESIDE)):
-        if file.is_file():
-            (there / file.name).write_bytes(read_bytes(file, _LARGEST, links=True))
+    for name in (*FILES, *BESIDE, *TEMPLATES):
+        for file in folder.glob(name):
+            copied = there / file.relative_to(folder)
+            copied.parent.mkdir(exist_ok=True)
+            copied.write_bytes(read_bytes(file, _LARGEST, links=True))
 
 
 def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:

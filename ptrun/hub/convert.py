@@ -395,7 +395,7 @@ def _entry_of_target(shards: Shards, target: Target, dtype: Dtype | None) -> Ent
 # Conversion of a model in pickled files as it is: the same names, tensor by tensor.
 
 _LARGEST = 250_000_000  # bytes
-_BESIDE = ("*.json", "*.txt", "*.model", "1_Pooling/config.json")
+_BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", "*/*.jinja", "1_Pooling/config.json")
 
 
 def convert_folder(

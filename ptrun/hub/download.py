@@ -20,7 +20,7 @@ from ptrun.hub.repository import NO_HUB, Repository, failure
 _LOG = logging.getLogger(__name__)
 
 
-_SMALL = ("*.json", "*.txt", "*.model")
+_SMALL = ("*.json", "*.txt", "*.model", "*.jinja")
 _MOST_NAMED = 5
 _FORMATS = (("model", "safetensors"), ("pytorch_model", "bin"))
 _LOCAL = "For a local copy type backbone.path=FOLDER."

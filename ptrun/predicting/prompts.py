@@ -84,7 +84,8 @@ class Prompts:
         fit = [name] if name in self.folders else fit
         if len(fit) != 1:
             raise UnknownRun(
-                f"model={name!r}: no such run. GET /v1/models lists {len(self.folders)}."
+                f"model={name!r}: {len(fit) or 'no such'} run{'s' * (len(fit) > 1)}. GET "
+                f"/v1/models lists {len(self.folders)}."
             )
         if fit[0] not in self.loaded:
             self.loaded[fit[0]] = self._load(fit[0])
@@ -140,6 +141,8 @@ class Prompts:
             done = result.read(folder)
         except UserError:
             return None  # whoever asks for it is told that it is damaged
+        if done is not None and done.run_id != folder.name and folder not in self.places:
+            return f"holding another run than its name says ({done.run_id})"
         if done is None or alone:
             return None
         if done.learned_parameters["backbone"]:

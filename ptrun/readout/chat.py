@@ -8,11 +8,12 @@ an answer, such as an empty think block, is part of the prompt.
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.readout.rendering import RENDERER, Asked, Rendered, TemplateError, Turns
+from ptrun.readout.rendering import CLOCK, RENDERER, Asked, Rendered, TemplateError, Turns
 
 _LOG = logging.getLogger(__name__)
 DATE = "2026-01-01"
@@ -45,9 +46,14 @@ def template_of(backbone: PretrainedBackbone) -> str:
     return str(found)
 
 
-def template_digest(backbone: PretrainedBackbone) -> str:
-    """Return a hash (16 hex digits) of the text of a backbone's chat template."""
-    return hashlib.sha256(template_of(backbone).encode("utf-8", "replace")).hexdigest()[:16]
+def template_digest(backbone: PretrainedBackbone, readout: Mapping[str, Any]) -> str:
+    """Return a hash (16 hex digits) of a chat template's text, and the date if it asks for one.
+
+    `readout` is the configuration of a run's read-out.
+    """
+    text = template_of(backbone)
+    today = f" {readout.get('date', DATE)}" if CLOCK in text else ""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16] + today
 
 
 class Chat:

@@ -28,7 +28,7 @@ BYTES = 2**30
 LETTERS = 2**23
 """Of a rendered conversation."""
 _PATIENCE = 60.0  # seconds on the clock, of a machine that does other things too
-_CLOCK = "strftime_now"
+CLOCK = "strftime_now"
 _IMPORTING = "{{ 'a' | wordwrap | tojson | pprint | urlize }}{{ strftime_now('%d %b') }}"
 """Makes jinja2 import all it needs; afterwards the process can open no file."""
 
@@ -217,8 +217,8 @@ def _compiled(template: str, today: str) -> tuple[Any, bool]:
     environment.filters["tojson"] = as_json
     del environment.filters["random"], environment.globals["lipsum"]
     environment.globals["raise_exception"] = refuse
-    clock = _CLOCK in meta.find_undeclared_variables(environment.parse(template))
-    environment.globals[_CLOCK] = date.fromisoformat(today).strftime
+    clock = CLOCK in meta.find_undeclared_variables(environment.parse(template))
+    environment.globals[CLOCK] = date.fromisoformat(today).strftime
     return environment.from_string(template), clock
 
 

@@ -24,6 +24,7 @@ from ptrun.folder.digest import PROMPT
 from ptrun.folder.store import bound_to, read_tensors
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
+from ptrun.readout.chat import template_digest
 from ptrun.start import saved_prompt
 from ptrun.start.saved_prompt import Tensors
 from ptrun.task.classification import Classification
@@ -84,8 +85,16 @@ class Finished:
         """Return the selected methods by part, over a backbone that is loaded.
 
         Raises:
-            UserError: a learned tensor is missing.
+            UserError: a learned tensor is missing, or the chat template is another.
         """
+        recorded = self.done.manifest.get("template")
+        here = recorded and template_digest(self.backbone, self.readout)
+        if recorded != here:
+            raise UserError(
+                f"{self.done.run_id}: trained with the chat template {recorded}, and that of "
+                f"backbone={self.backbone.name} is {here}. Restore the template in "
+                f"{self.backbone.folder}, or train again."
+            )
         methods = {part: self._build_method() for part in self.parts}
         self.engine.place(list(methods.values()))
         for part, method in methods.items():

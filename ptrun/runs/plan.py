@@ -27,6 +27,7 @@ from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
 from ptrun.method.tokenized import TOKENS
 from ptrun.pattern.pattern import check_pvps
+from ptrun.readout.chat import template_digest
 from ptrun.runs.finished import Labelling, label, labelling_of
 from ptrun.start.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.start.saved_prompt import check_fits, fingerprint, prompt_of
@@ -34,6 +35,7 @@ from ptrun.start.spec import Start
 from ptrun.start.start import plan_start
 from ptrun.task.columns import part_of
 from ptrun.task.dataset import Task
+from ptrun.task.generation import MESSAGES
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
 from ptrun.task.source import Source
@@ -171,6 +173,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     own["method"] = method.fingerprint_config(config["method"])
     own["readout"] = reading.fingerprint_config(config["readout"])
     own |= {"own_code": code} if code else {}
+    if MESSAGES in task.fields and not backbone.repository:  # a hub model's is in its result
+        own["template"] = template_digest(backbone, config["readout"])
     content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
     run_id = identity.run_id(names, essence)

@@ -27,10 +27,12 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import loaded
 from ptrun.method.base import Method
 from ptrun.metrics import selection_bias
+from ptrun.readout.chat import template_digest
 from ptrun.runs.parts import Part
 from ptrun.runs.plan import Plan
 from ptrun.start.saved_prompt import fingerprint_of
 from ptrun.task.columns import ids_of
+from ptrun.task.generation import MESSAGES
 from ptrun.task.protocol import Overlaps
 from ptrun.types import Example, Prediction, RunResult, Split
 
@@ -202,6 +204,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "backbone": weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
+        **_template(planned),
         "data": {
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
@@ -225,6 +228,13 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **_signatures(planned.task),
         **_document(parts[0].method),
     }
+
+
+def _template(planned: Plan) -> dict[str, Any]:
+    """Return the digest of the chat template, if the run renders conversations."""
+    if MESSAGES not in planned.task.fields:
+        return {}
+    return {"template": template_digest(planned.backbone, planned.readout.node)}
 
 
 def _document(method: Any) -> dict[str, Any]:

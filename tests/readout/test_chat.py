@@ -136,7 +136,7 @@ def test_the_digest_is_that_of_the_text_however_it_is_stored(tiny_folder, tmp_pa
         file = folder / "tokenizer_config.json"
         text = [{"name": "default", "template": PLAIN}] if stored == "named" else PLAIN
         file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": text}))
-    assert template_digest(PretrainedBackbone(name="a", path=str(folder))) == "f38e8bbf20a8584e"
+    assert template_digest(PretrainedBackbone(name="a", path=str(folder)), {}) == "f38e8bbf20a8584e"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ GREEDY = {
     "indented": ("{{ [1] | tojson(indent=10 ** 9) }}", "1,024 MiB|2 s"),
     "centred": ("{{ 'a'.center(3 * 10 ** 9) }}", "1,024 MiB"),
     "padded": ("{{ '%999999999d' % 1 }}", "1,024 MiB|2 s"),
-    "written": ("{% for i in range(99999) %}{% for j in range(99) %}aaaaaaaa{% endfor %}{% endfor %}",
+    "written": ("{% for i in range(99999) %}{% for j in range(99) %}aaaaaaaa{% endfor %}"
+                "{% endfor %}",
                 "8,388,608 letters"),
 }  # fmt: skip
 DRAWN = ["{{ [1, 2] | random }}", "{{ lipsum() }}"]
@@ -79,7 +80,7 @@ def test_time_memory_and_output_have_limits(case):
 
 @pytest.mark.parametrize("template", DRAWN)
 def test_what_draws_random_values_is_refused(template):
-    with pytest.raises(TemplateError, match="random|lipsum"):
+    with pytest.raises(TemplateError, match=r"random|lipsum"):
         rendered(template)
 
 
