@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import logging
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from reprlib import Repr
 from typing import Any, TextIO
@@ -482,6 +484,12 @@ _LONGEST = 120  # characters of a value
 _NAMES = 20
 _SHORT = Repr()  # fast on large and deep values
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 3, 60, 40, 60
+
+
+@cache
+def warn_once(line: str) -> None:
+    """Log a warning unless this process did: what reads the same data again says it once."""
+    logging.getLogger("ptrun").warning("%s", line)
 
 
 def shown(value: Any) -> str:

@@ -47,6 +47,12 @@ class Decoding:
     ends: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Make whole numbers floats, as transformers wants them."""
+        for key in ("temperature", "top_p", "repetition_penalty", "length_penalty"):
+            if (value := getattr(self, key)) is not None:
+                object.__setattr__(self, key, float(value))
+
 
 Dice = torch.Generator
 """Draws the noise of a row's samples, step by step."""

@@ -6,16 +6,14 @@ an answer, such as an empty think block, is part of the prompt.
 """
 
 import hashlib
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
+from ptrun.errors import UserError, warn_once
 from ptrun.readout.rendering import CLOCK, RENDERER, Asked, Rendered, TemplateError, Turns
 
-_LOG = logging.getLogger(__name__)
 DATE = "2026-01-01"
 """What a template gets that asks for today's date."""
 _MARKED = re.compile(r"\{%-?\s*generation\b")
@@ -87,8 +85,13 @@ class Chat:
         """The special tokens that follow the assistant's text."""
         self.unending = not self.ends & {ids[i] for i in learned}
         """Whether no token that ends an answer is learned."""
+        if self.unending:
+            warn_once(
+                f"the chat template of backbone={self._name} writes no special token after an "
+                "answer: none is learned, so texts may not end before readout.max_new_tokens"
+            )
         if self.reads_clock:
-            _LOG.info("the chat template asks for today's date: it gets %s (readout.date)", date)
+            warn_once(f"the chat template asks for today's date: it gets {date} (readout.date)")
         elif date != DATE:
             raise UserError(
                 f"readout.date={date} changes nothing: the chat template of backbone={self._name} "

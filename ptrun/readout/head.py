@@ -129,12 +129,21 @@ def tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:
     return ids, (rows["token_type_ids"][i] or [0]) if "token_type_ids" in rows else None
 
 
+_MULTILINGUAL = ("mbart", "m2m_100", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
+
+
 def decoder_start(backbone: PretrainedBackbone) -> int:
     """Return the first token of the decoder, or of the text written in a blank.
 
     Raises:
-        UserError: a blank infiller's configuration lacks it; the T5 family starts with 0.
+        UserError: a blank infiller's configuration lacks it, or the model wants a language there;
+            the T5 family starts with 0.
     """
+    if (kind := backbone.config["model_type"]) in _MULTILINGUAL:
+        raise UserError(
+            f"backbone={backbone.name}: a model of type {kind} reads the language's token before "
+            "text and answer, which ptrun does not give it. Use an mT5, or a causal model."
+        )
     start = backbone.config.get("decoder_start_token_id")
     if start is None and backbone.architecture.has_blank:
         raise UserError(

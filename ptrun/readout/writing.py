@@ -6,6 +6,7 @@ encoder-decoder reads the text, and its decoder the answer. What is written in e
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -82,9 +83,13 @@ class WritingReading(Reading):
             raise UserError(f"task={task.name} holds conversations, which need {who}.")
         if not chats:
             self._pvp(backbone, task, soft)
-        for key, low in (("beams", 1), ("max_new_tokens", 1), ("write_every", 1), ("top_k", 1)):
-            if (value := getattr(self, key)) is not None and value < low:
-                raise UserError(f"readout.{key} is {value}; use {low} or more.")
+        for key in ("beams", "max_new_tokens", "write_every", "top_k"):
+            if (value := getattr(self, key)) is not None and value < 1:
+                raise UserError(f"readout.{key} is {value}; use 1 or more.")
+        for key, most in (("top_p", 1.0), ("repetition_penalty", math.inf)):
+            if (value := getattr(self, key)) is not None and not 0 < value <= most:
+                limit = f" and at most {most:g}" * math.isfinite(most)
+                raise UserError(f"readout.{key} is {value}; use more than 0{limit}.")
         try:
             date.fromisoformat(self.date)
         except ValueError as error:

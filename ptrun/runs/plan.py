@@ -39,6 +39,7 @@ from ptrun.task.generation import MESSAGES
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
 from ptrun.task.source import Source
+from ptrun.task.text_metrics import check_references
 from ptrun.training.optim import check_train, unused_keys
 from ptrun.types import RunResult, Split
 
@@ -302,7 +303,8 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
 
     Raises:
-        UserError: dev and test are the same, or the user's own pattern does not fit the examples.
+        UserError: dev and test are the same, or the user's own pattern or metric does not fit the
+            examples.
     """
     task, data_seed = planned.task, planned.data_seed
     if planned.labelling:
@@ -314,6 +316,9 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     split = _bounded(planned.setting.choose(split, data_seed), planned.train.eval_rows, data_seed)
     if task.pvps_from:
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
+    if task.answer == "text":
+        metrics = dict.fromkeys([task.metric, *getattr(task, "metrics", ())])
+        check_references([*metrics], (example.target for example in (*split.dev, *split.test)))
     shared = overlaps(split)
     _compare(planned, shared)
     _compare_start(planned)

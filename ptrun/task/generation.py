@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, ClassVar, Unpack
 
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError, names, shown
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
 from ptrun.task.reasoning import checked
 from ptrun.task.source import Row
@@ -15,6 +15,14 @@ from ptrun.types import Example, Prediction
 MESSAGES = "messages"
 """The field of an example that holds a conversation."""
 _ROLES = ("system", "user", "assistant", "tool")
+_READ = ("role", "content")
+SAYS_LEARNED = (
+    "tools", "functions", "weight", "train", "loss", "loss_mask", "trainable",
+    "chat_template_kwargs",
+)  # fmt: skip
+"""Columns beside a conversation that say what is learned of it, or how it is rendered."""
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+"""Values of a key that says nothing."""
 PVPS: Mapping[str, Any] = {"plain": "{%s} {mask}", "soft": "{soft:8} {%s} {mask}"}
 
 
@@ -159,8 +167,16 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
     """Return the turns of a conversation before the answer, and the answer: the last turn.
 
     Raises:
-        UserError: it is no list of `{"role", "content"}` with texts, or has no answer.
+        UserError: it is no list of `{"role", "content"}` with texts, or the row says more of what
+            is learned.
     """
+    for key in SAYS_LEARNED:
+        if row.data.get(key) not in EMPTY:
+            raise UserError(
+                f"{row.where}: {key} is {shown(row.data[key])}, which ptrun does not read: all "
+                f"turns of the assistant are learned, without tools.\nDelete {key} if it changes "
+                "nothing, or the row."
+            )
     raw = row.value(column)
     turns = raw if isinstance(raw, list) else []
     wrong = next((own for own in turns if not _is_turn(own)), None if turns else raw)
@@ -169,6 +185,12 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
             f"{row.where}: {column} has {shown(wrong)}; expected a list of "
             '{"role": ROLE, "content": TEXT}, ROLE one of ' + f"{', '.join(_ROLES)}."
         )
+    for number, turn in enumerate(turns, 1):
+        if more := [key for key, value in turn.items() if key not in _READ and value not in EMPTY]:
+            raise UserError(
+                f"{row.where}: turn {number} of {column} has {names(more)}, which ptrun does not "
+                f"read. Delete it from the turn if it changes nothing, or the row."
+            )
     plain = [{"role": own["role"], "content": own["content"]} for own in turns]
     if plain[-1]["role"] != "assistant":
         return plain, []
@@ -176,4 +198,7 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
 
 
 def _is_turn(own: Any) -> bool:
-    return isinstance(own, dict) and own.get("role") in _ROLES and is_texts([own.get("content")])
+    if not isinstance(own, dict):
+        return False
+    empty_call = own.get("content") is None and own.get("tool_calls")  # is told by that key
+    return own.get("role") in _ROLES and (empty_call or is_texts([own.get("content")]))

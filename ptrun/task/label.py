@@ -177,9 +177,13 @@ def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping
         UserError: names the column, what it holds, and what to type.
     """
     total = sum(counts.values())
-    problem, advice = None, ""
+    problem, advice, texts = None, "", ""
     if len(counts) < 2:
         problem = f"only one value, {shown(next(iter(counts)))}."
+    elif 2 * len(counts) > total and _long(counts):
+        problem = f"{len(counts)} different values in {total} rows, too many to be labels."
+        advice = "If these are texts that a model is to write, type "
+        advice += f"task.answer={column} instead of task.label."
     elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
         problem = f"numbers with a comma, as {next(iter(counts))}."
         advice = "If they are decimals, write them with a point and type task.kind=regression. "
@@ -191,14 +195,12 @@ def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping
     elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
         problem = f"{len(counts)} different numbers, from {_range(counts)}."
         advice = "For scores type task.kind=regression."
-    elif 2 * len(counts) > total and (len(counts) > _MOST_LABELS or _long(counts)):
+    elif 2 * len(counts) > total and len(counts) > _MOST_LABELS:
         problem = f"{len(counts)} different values in {total} rows, too many to be labels."
-        if _long(counts):
-            advice = "If these are texts that a model is to write, type "
-            advice += f"task.answer={column} instead of task.label."
+        texts = f" Texts that a model is to write are task.answer={column}."
     if problem:
         usual = "Classification needs a few labels with many rows each. Name another column: "
-        usual += f"task.label=COLUMN, of {names(columns)}"
+        usual += f"task.label=COLUMN, of {names(columns)}.{texts}"
         raise UserError(f"{file}: column {shown(column)} has {problem}\n{advice or usual}")
 
 

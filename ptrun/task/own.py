@@ -22,7 +22,14 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
 from ptrun.task.columns import gathered, targets_of
 from ptrun.task.dataset import PARTS, Account, Part, Scores
-from ptrun.task.generation import MESSAGES, answered, conversation, references, written_pvps
+from ptrun.task.generation import (
+    MESSAGES,
+    SAYS_LEARNED,
+    answered,
+    conversation,
+    references,
+    written_pvps,
+)
 from ptrun.task.label import (
     NO_LABEL,
     bare,
@@ -324,13 +331,14 @@ class Own:
         """
         columns = [*self.reads, self._label, *self._each]
         own, wanted = self._table(part), [*dict.fromkeys(columns)]
-        also = {_ID, self._verdict(own)} - {*wanted}
+        also = {_ID, self._verdict(own), *(SAYS_LEARNED if self._chats else ())} - {*wanted}
         more = [column for column in own.columns if column in also]
         account = self.accounts[part] = Account()
-        empty: list[str] = []
+        empty, columns_found = list[tuple[str, str]](), {*own.columns}
         strange: list[tuple[str, str]] = []
         for i, row in enumerate(own.rows([*wanted, *more])):
             account.read += 1
+            columns_found |= row.data.keys()
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
                 continue
@@ -338,7 +346,8 @@ class Own:
             if label is not None and (label in self._skip or label.lower() in self._no_label):
                 account.leave_out(f"{self._label} is {label}")
             elif label is None or not all(map(_is_filled, texts)):
-                empty.append(row.where)
+                blank = (f for f, t in zip(self.fields, texts, strict=False) if not _is_filled(t))
+                empty.append((row.where, self._label if label is None else next(blank)))
                 account.leave_out("an empty cell")
             elif part != "train" and (other := self._unknown(row, label)):
                 strange.append((row.where, other))
@@ -351,10 +360,13 @@ class Own:
                 own_id = str(name) if known else f"{part}-{i}"
                 yield Example(own_id, fields, self._gold(row, label))
         if empty and self._empty == "refuse":
-            raise self._empties(empty, wanted)
+            raise self._empties(empty, account.read)
         if strange:
             raise self._strange(strange)
         _LOG.info("%s: %s; %s", own.file, own.found, account)
+        unread = columns_found - {*wanted, *more}
+        if unread and self.kind == "generation" and part == "train":
+            _LOG.info("%s: not read: %s", own.file, names(sorted(unread)))
 
     def _unknown(self, row: Row, label: str) -> str | None:
         """Return a label of a row that the training file does not have."""
@@ -420,12 +432,18 @@ class Own:
             f"leave them out{' (and so on)' * (len(counts) > _SHOWN)}."
         )
 
-    def _empties(self, places: Sequence[str], cells: Sequence[str]) -> UserError:
-        first = ", ".join(place.rpartition("/")[2] for place in places[:_SHOWN])
+    def _empties(self, places: Sequence[tuple[str, str]], rows: int) -> UserError:
+        """Return the error about empty cells: the place and the column of each."""
+        first = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        columns = sorted({column for _, column in places})
+        advice = "Fill them in, or type task.empty=skip to leave these rows out."
+        if len(self.fields) > 1 and len(columns) == 1 and columns[0] in self.fields:
+            advice = f"If rows need no {columns[0]}, write both texts into one column; "
+            advice += f"task.empty=skip would leave out {len(places)} of {rows} rows."
         return UserError(
-            f"{places[0]}: an empty cell ({names(cells)}), in {len(places)} rows: {first}{more}."
-            "\nFill them in, or type task.empty=skip to leave these rows out."
+            f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
+            f"{first}{more}.\n{advice}"
         )
 
 

@@ -7,13 +7,14 @@ SQuAD's (`ptrun.metrics`).
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from statistics import fmean
 from typing import Any, Literal
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, warn_once
 from ptrun.metrics import best, exact_match, token_f1
 from ptrun.types import Prediction
 
@@ -22,6 +23,9 @@ TextMetric = Literal[
 ]
 _EXTRAS = {"math_verify": "reasoning"}  # of packages; that of others is `text`
 _LOSSES = ("loss", "answer_loss")
+_RARE = 0.02  # of the letters: foreign names in a text
+_BLEU_WORDS = 4
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _References = Sequence[Sequence[str]]
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _MARKS = (
@@ -38,8 +42,9 @@ def text_scores(
     with `readout=distillation` it is the divergence from the teacher, which is `kl` too.
 
     Raises:
-        UserError: a package is not installed.
+        UserError: a package is not installed, or a metric does not fit the references.
     """
+    check_references(metrics, references)
     found: dict[str, float] = {}
     if all(own.value is not None for own in predictions):
         texts = [str(own.value) for own in predictions]
@@ -55,6 +60,39 @@ def text_scores(
         found |= {} if answers is None else {"perplexity": math.exp(min(answers, 700.0))}
         found |= {"kl": means["loss"]} if len(means) == len(_LOSSES) else {}
     return found
+
+
+def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]) -> None:
+    """Refuse a metric whose words are not those of the references; warn if that is rare.
+
+    rouge-score reads a-z and 0-9 alone. BLEU divides words at spaces and counts four in a row.
+
+    Raises:
+        UserError: names the metric, and one that fits.
+    """
+    texts = [text for several in references for text in several]
+    letters = [letter for text in texts for letter in text if letter.isalnum()]
+    for kind, first, seen in (("ROUGE", "rouge", str.isascii), ("BLEU", "bleu", _is_spaced)):
+        chosen = [name for name in metrics if name.startswith(first)]
+        unseen = sum(not seen(letter) for letter in letters)
+        if chosen and unseen > _RARE * len(letters):
+            raise UserError(
+                f"task.metric={chosen[0]}: {kind} does not divide these texts into words, and "
+                "equal ones could have 0. Type task.metric=chrf, which compares letters."
+            )
+        if chosen and unseen:
+            cut = sum(not all(map(seen, filter(str.isalnum, text))) for text in texts)
+            warn_once(f"{kind} cuts words with other letters, in {cut} of {len(texts)} references")
+    if "bleu" in metrics and texts and max(len(text.split()) for text in texts) < _BLEU_WORDS:
+        raise UserError(
+            f"task.metric=bleu: no reference has {_BLEU_WORDS} words, so BLEU is 0 for all texts. "
+            "Type task.metric=chrf."
+        )
+
+
+def _is_spaced(letter: str) -> bool:
+    """Return whether a letter's script has spaces between words."""
+    return letter.isascii() or not unicodedata.name(letter, "").startswith(_UNSPACED)
 
 
 def signatures(metrics: Sequence[str]) -> dict[str, str]:

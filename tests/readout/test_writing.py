@@ -1,6 +1,7 @@
 """`readout=writing`: what is learned, what is written, and that stock PEFT writes the same."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.readout.head import decoder_start
 from tests.backbone.test_generation import asked
 from tests.exporting.runs import compared, moved, shipped
 from tests.readings import reading
@@ -195,6 +197,11 @@ def test_stock_peft_writes_the_same_tokens(name, tmp_path):
             "samples, readout.beams does not",
         ),
         (["backbone=pocket_gpt2", "readout=head"], "readout=head cannot answer"),
+        (["backbone=pocket_gpt2", "readout.top_p=2"], "top_p is 2; use more than 0 and at most 1"),
+        (["backbone=pocket_gpt2", "readout.repetition_penalty=0"], "_penalty is 0; use more than"),
+        (["backbone=pocket_gpt2", "readout.date=soon"], "date is 'soon'; expected a date"),
+        (["backbone=pocket_gpt2", "readout.date=2026-02-30"], "date is '2026-02-30'; expected"),
+        (["backbone=pocket_gpt2", "readout.date=2027-01-01"], "readout.date=.* changes nothing"),
     ],
 )
 def test_what_cannot_be_is_refused(overrides, told_):
@@ -216,3 +223,21 @@ def test_runs_that_decode_in_other_ways_write_what_they_write_alone():
     alone = [texts(method, examples) for method in methods]
     assert [[one.value for one in own] for own in together] == alone
     assert len({tuple(own) for own in alone}) == 4
+
+
+def test_whole_numbers_are_floats_as_the_library_wants_them():
+    own = Decoding(temperature=1, top_p=1, repetition_penalty=2, length_penalty=1)
+    values = (own.temperature, own.top_p, own.repetition_penalty, own.length_penalty)
+    assert all(type(value) is float for value in values)
+    assert own == Decoding(temperature=1.0, top_p=1.0, repetition_penalty=2.0, length_penalty=1.0)
+
+
+@pytest.mark.parametrize("kind", ["mbart", "m2m_100", "nllb-moe"])
+def test_a_model_that_wants_a_language_is_refused(kind):
+    backbone = SimpleNamespace(
+        name="many", config={"model_type": kind, "decoder_start_token_id": 2}
+    )
+    with pytest.raises(
+        UserError, match=f"backbone=many: a model of type {kind} reads the language"
+    ):
+        decoder_start(backbone)

@@ -3,15 +3,16 @@
 import json
 import math
 
+import pandas as pd
 import pytest
 
 from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.predicting.rows import given
-from ptrun.task.generation import Generation, conversation
+from ptrun.task.generation import SAYS_LEARNED, Generation, conversation
 from ptrun.task.own import Own
 from ptrun.task.source import Row
-from ptrun.task.text_metrics import last_number, signatures, text_scores
+from ptrun.task.text_metrics import check_references, last_number, signatures, text_scores
 from ptrun.types import Example, Prediction
 from tests.composing import task_node
 
@@ -81,8 +82,70 @@ def test_keys_that_exclude_each_other_are_named(tmp_path, keys, told):
         own(tmp_path, [{"a": "x", "b": "y"}], **keys)
 
 
-def test_a_label_column_of_sentences_is_told_of_answer(tmp_path):
-    rows = [{"a": f"x {i}", "b": f"This is the long sentence number {i}."} for i in range(8)]
+CALL = {"tool_calls": [{"id": "a", "type": "function"}]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"weight": 0}, {"weight": 1}, {"train": False}, CALL, {"tool_call_id": "a"},
+        {"name": "Ann"}, {"reasoning_content": "so"}, {"images": ["a.png"]}, {"content": None, **CALL},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_key_of_a_turn_that_is_not_read_is_refused_by_name(tmp_path, more, place):
+    turns = [{**turn, **(more if place == i else {})} for i, turn in enumerate(TALK)]
+    key = next(key for key in more if key != "content")
+    with pytest.raises(
+        UserError, match=rf"rows.jsonl:2: turn {place + 1} of talk has {key}, which"
+    ):
+        own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
+
+
+def test_a_key_that_says_nothing_is_absent(tmp_path):
+    turns = [{**turn, "tool_calls": None, "name": "", "images": []} for turn in TALK]
+    rows = [{"talk": turns, "tools": None, "weight": None}]
+    assert own(tmp_path, rows, messages="talk").load("train")[0].target == ["good day"]
+
+
+@pytest.mark.parametrize("column", SAYS_LEARNED)
+def test_a_column_that_says_what_is_learned_is_refused_by_name(tmp_path, column):
+    rows = [{"talk": TALK}] * 120 + [{"talk": TALK, column: 0}]
+    with pytest.raises(UserError, match=rf"rows.jsonl:121: {column} is 0, which ptrun does not re"):
+        own(tmp_path, rows, messages="talk").load("train")
+    with pytest.raises(UserError, match=f"{column} is 0"):
+        task = own(tmp_path, rows[:1], messages="talk")
+        list(given([{"talk": TALK[:1], column: 0}], task, {""}))
+
+
+def test_columns_of_a_table_that_say_what_is_learned_are_read(tmp_path):
+    file = tmp_path / "rows.parquet"
+    pd.DataFrame([{"talk": TALK, "loss_mask": [0, 1]}]).to_parquet(file)
+    with pytest.raises(UserError, match=r"loss_mask is \[0, 1\]"):
+        Own(None, train=str(file), messages="talk").load("train")
+
+
+def test_other_columns_are_listed_once(tmp_path, caplog):
+    caplog.set_level("INFO")
+    rows = [{"talk": TALK, "id": 1, "source": "x", "date": 3}]
+    own(tmp_path, rows, messages="talk").load("train")
+    assert caplog.text.count("not read: date, source") == 1
+    rows = [{"instruction": "a", "input": "b", "output": "c"}]
+    own(tmp_path, rows, text="instruction", answer="output").load("train")
+    assert "not read: input" in caplog.text
+
+
+def test_an_optional_text_that_is_empty_is_no_reason_to_drop_the_row(tmp_path):
+    rows = [{"a": "x", "b": "" if i else "y", "c": "z"} for i in range(5)]
+    with pytest.raises(UserError, match=r"empty cell \(b\).*\n.*no b, write both.*4 of 5 rows"):
+        own(tmp_path, rows, text=["a", "b"], answer="c").load("train")
+
+
+@pytest.mark.parametrize(
+    "sentence", ["This is the long sentence number {}.", "{}, yes; it is so, or I am wrong, {}"]
+)
+def test_a_label_column_of_sentences_is_told_of_answer(tmp_path, sentence):
+    rows = [{"a": f"x {i}", "b": sentence.format(i, i)} for i in range(8)]
     with pytest.raises(UserError, match=r"type task\.answer=b instead of task\.label"):
         _ = own(tmp_path, rows, text="a", label="b").labels
 
@@ -201,3 +264,44 @@ def test_formulas_are_compared_as_math_verify_reads_them():
     predictions = [Prediction(f"{i}", text) for i, text in enumerate(texts)]
     assert text_scores(["math"], predictions, references) == {"math": 60.0}
     assert signatures(["math"])["math"].startswith("math-verify ")
+
+
+SCRIPTS = {
+    "Chinese": "今天天气很好",
+    "Japanese": "今日はいい天気です",
+    "Thai": "วันนี้อากาศดี",
+    "Hindi": "आज मौसम अच्छा है",
+    "Russian": "сегодня хорошая погода",
+    "Arabic": "الطقس جميل اليوم",
+    "Greek": "ο καιρός είναι καλός",
+    "Korean": "오늘 날씨가 좋네요",
+    "Spanish": "Cristóbal está aquí",
+}
+UNSPACED = ("Chinese", "Japanese", "Thai")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_metric_that_cannot_see_a_script_is_refused(script):
+    text = f"{SCRIPTS[script]} " * 5
+    for metric in ("rouge1", "rouge2", "rougeL"):
+        with pytest.raises(UserError, match=rf"task\.metric={metric}: ROUGE does not divide"):
+            text_scores([metric], [Prediction("a", text)], [[text]])
+    if script in UNSPACED:
+        with pytest.raises(UserError, match=r"BLEU does not divide.*task\.metric=chrf"):
+            text_scores(["bleu"], [Prediction("a", text)], [[text]])
+    else:
+        assert text_scores(["bleu"], [Prediction("a", text)], [[text]])["bleu"] == pytest.approx(
+            100
+        )
+    assert text_scores(["chrf"], [Prediction("a", text)], [[text]])["chrf"] == pytest.approx(100)
+
+
+def test_a_rare_foreign_letter_is_told(caplog):
+    check_references(
+        ["rougeL"],
+        [["a plain English text with one café in it, and with many more words beside it"] * 3],
+    )
+    assert "ROUGE cuts words with other letters, in 3 of 3 references" in caplog.text
+    check_references(["rougeL", "bleu"], [["a plain English text"]])
+    with pytest.raises(UserError, match=r"no reference has 4 words, so BLEU is 0"):
+        check_references(["bleu"], [["three short words"], ["two words"]])

@@ -84,7 +84,8 @@ def test_pairs_quotes_and_line_breaks_are_kept(folder):
     assert task.load("train")[0].fields["premise"] == 'He said "no",\nthen left'
     Path("pairs.csv").write_text(text + "z,,1\n")
     told = refused("pairs.csv", text=["premise", "hypothesis"], label="y")
-    assert "pairs.csv:5: an empty cell (premise, hypothesis, y), in 1 rows" in told
+    assert "pairs.csv:5: an empty cell (hypothesis), in 1 rows" in told
+    assert "write both texts into one column" in told and "leave out 1 of 3 rows" in told
 
 
 def test_quotes_are_plain_text_if_the_user_says_so(folder):
