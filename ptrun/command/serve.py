@@ -4,6 +4,7 @@ Rows of all runs share passes. Serves this machine alone unless --host says othe
 """
 
 import logging
+import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         import uvicorn
 
         from ptrun.predicting import serving
+        from ptrun.predicting.connections import TimedProtocol
     except ImportError as error:
         raise UserError("serve needs FastAPI: pip install 'ptrun[serve]'.") from error
     from ptrun.predicting.batches import Batches
@@ -100,13 +102,16 @@ def main(arguments: Sequence[str]) -> None:
     limits = serving.Limits(seconds=given.timeout)
     made = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
     config = uvicorn.Config(
-        made, host=given.host, port=given.port, log_level="warning", access_log=False,
+        made, http=TimedProtocol, ws="none", host=given.host, port=given.port,
+        log_level="warning", access_log=False,
         timeout_graceful_shutdown=round(given.timeout), server_header=False,
     )  # fmt: skip
     listening = _listening(given.host, given.port)
     port, name = listening.getsockname()[1], prompts.shared.backbone.name
     count = len(prompts.folders)
     print(f"{count} run{'s' * (count != 1)} on {name}: http://{given.host}:{port}", flush=True)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a terminal that was closed
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         uvicorn.Server(config).run([listening])
     finally:
@@ -139,8 +144,10 @@ def _keys(file: Path | None) -> list[str]:
     """
     if file is None:
         return []
+    if file.exists() and not file.is_file():
+        raise UserError(f"--key-file {file}: no regular file.")
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--key-file {file}: cannot be read ({type(error).__name__}).") from error
     found = [line.strip() for line in lines if line.strip()]

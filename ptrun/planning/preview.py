@@ -3,7 +3,6 @@
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -17,7 +16,7 @@ from ptrun.method.base import Method
 from ptrun.method.stock_form import afterwards
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP, read_pvps
-from ptrun.readout.base import Features, Readout, TokenRow
+from ptrun.readout.base import Features, Readout, TokenRow, unlimited
 from ptrun.readout.reading import worded
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
@@ -62,11 +61,9 @@ def preview(planned: Plan) -> Group:
     check_select(planned.train, method)
     whole, shared = split_of(planned)
     split = usable(method, whole)
-    free = copy(planned.task)
-    free.max_tokens = None
-    unlimited = planned.method_over(planned.backbone, free).readout
+    free = unlimited(method.readout)
     parts = [
-        _part(name, split.origin.get(name, ""), getattr(split, name), method, unlimited)
+        _part(name, split.origin.get(name, ""), getattr(split, name), method, free)
         for name in ("train", "dev", "test")
     ]
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
@@ -85,13 +82,13 @@ def _read(task: Task) -> list[str]:
 
 
 def _part(
-    name: str, origin: str, examples: Sequence[Example], method: Method, unlimited: Readout
+    name: str, origin: str, examples: Sequence[Example], method: Method, free: Readout
 ) -> PreviewPart:
-    """Return a part; `unlimited` reads without a limit on length. Few examples are held at once."""
+    """Return a part; `free` reads without a limit on length. Few examples are held at once."""
     lengths, answers, cut = array("i"), array("i"), 0
     first = method.encode(examples[:_SHOWN]) if examples else []
     for some in in_parts(examples):
-        features, whole = method.encode(some), unlimited.encode(some, 10**6)
+        features, whole = method.encode(some), free.encode(some, 10**6)
         lengths.extend(len(row.ids) for f in features for row in f.rows)
         pairs = zip(features, whole, strict=True)
         cut += sum(f.tokens < all_.tokens or f.facts.get("cut", False) for f, all_ in pairs)

@@ -15,22 +15,27 @@ from typing import Any
 
 from ptrun.backbone.generation import Decoding, Dice, dice_of, generate
 from ptrun.backbone.joining import join
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
 from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
-from ptrun.readout.base import Features, collate
+from ptrun.readout.base import Features, collate, unlimited
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
 SLICE = 64
 """Tokens of a text before batches are formed again."""
 _LATER = "too many rows wait; try again later."
+_FAR = 10**6  # tokens: no limit on a row
 
 
 class QueueFull(Exception):
     """Too many rows wait."""
+
+
+class TooLong(UserError):
+    """A prompt and a first token do not fit the positions of the model."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,14 @@ class WaitingRow:
         name: the id of its run.
         row: the fields of the run's task; for a chat or a prompt, its turns or text.
         wish: how a text is written.
+        whole: whether a prompt that does not fit is refused, not cut as in training.
         told: receives the text so far, in the thread that computes.
     """
 
     name: str
     row: Mapping[str, Any]
     wish: Wish = Wish()
+    whole: bool = False
     told: Callable[[str], None] | None = None
     done: "Future[RowAnswer]" = field(default_factory=Future)
     own: Loaded = field(init=False)
@@ -69,6 +76,7 @@ class WaitingRow:
     tokens: list[int] = field(default_factory=list)
     ready: bool = False
     since: float = field(default_factory=time.monotonic)
+    shortened: bool = False
 
     @property
     def left(self) -> int:
@@ -83,7 +91,10 @@ class WaitingRow:
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """An answer: its run, row and prediction; of a text its tokens, and whether it has its end."""
+    """An answer: its run, row and prediction; of a text its tokens, and whether it has its end.
+
+    `shortened` says that the row was too long and was cut, as in training.
+    """
 
     own: Loaded
     question: Question
@@ -91,6 +102,7 @@ class RowAnswer:
     prompt_tokens: int
     tokens: int = 0
     ended: bool = True
+    shortened: bool = False
 
 
 class Batches:
@@ -143,13 +155,7 @@ class Batches:
                 left = 0.0 if first.ready else first.since + self.wait - time.monotonic()
             if left > 0:
                 time.sleep(left)  # others may come
-            jobs = self._taken()
-            try:
-                self._compute(jobs)
-            except Exception as error:
-                _LOG.warning("a batch of %d rows failed", len(jobs), exc_info=True)
-                for job in jobs:
-                    _fail(job, error)
+            self._compute(self._taken())
 
     def _taken(self) -> list[WaitingRow]:
         """Return the rows of a batch, first come first served; those that are gone are dropped."""
@@ -179,7 +185,8 @@ class Batches:
                 return job
             except Exception as error:  # nothing may end the thread that computes
                 if not isinstance(error, UserError):
-                    _LOG.warning("a row of %s could not be read", job.name, exc_info=True)
+                    name = visible(job.name)
+                    _LOG.warning("a row of %s could not be read", name, exc_info=True)
                 _fail(job, error)
 
     def _read(self, job: WaitingRow) -> None:
@@ -192,17 +199,26 @@ class Batches:
         (job.question,) = job.own.asked([_fields(job.own, job.row)])
         job.method, job.features = job.own.encoded(job.question.example)
         readout: Any = job.method.readout
+        (whole,) = unlimited(readout).encode([job.question.example], _FAR)
+        job.shortened = job.features.tokens < whole.tokens
         if readout.writes:
-            job.decoding = self._decoding(readout.decoding, job.wish)
+            prompt = readout.prompt(whole if job.whole else job.features)
+            left = _left(job.method, prompt)
+            if left < 1:
+                raise TooLong(
+                    f"the prompt has {prompt.tokens:,} tokens, and with one more they exceed the "
+                    f"{job.method.room():,} that {job.own.id} reads."
+                )
             seed = job.wish.seed
             job.dice = dice_of(readout.seeds([job.features])[0] if seed is None else seed)
-            job.features = readout.prompt(job.features)
+            job.decoding = self._decoding(readout.decoding, job.wish, left)
+            job.features = prompt
         job.ready = True
 
-    def _decoding(self, own: Decoding, wish: Wish) -> Decoding:
+    def _decoding(self, own: Decoding, wish: Wish, left: int) -> Decoding:
         """Return how a text is written: the run's own way, but for what is wished."""
         changes: dict[str, Any] = {
-            "max_new_tokens": min(wish.max_tokens or own.max_new_tokens, self.longest),
+            "max_new_tokens": min(wish.max_tokens or own.max_new_tokens, self.longest, left),
             "stop": (*own.stop, *wish.stop),
         }
         if wish.temperature is not None:
@@ -211,22 +227,42 @@ class Batches:
         return replace(own, **changes)
 
     def _compute(self, jobs: Sequence[WaitingRow]) -> None:
+        """Compute a batch; where that fails each row is tried alone, so that one fails alone."""
         if not jobs:
             return
         self.rows, self.batches = self.rows + len(jobs), self.batches + 1
-        plain = [job for job in jobs if job.decoding is None]
-        if plain:
-            rows = [(job.method, job.features) for job in plain]
-            for job, found in zip(plain, self.prompts.shared.answers(rows), strict=True):
-                _give(job, found)
-        alike: dict[Decoding, list[WaitingRow]] = {}
+        groups: dict[Decoding | None, list[WaitingRow]] = {}
         for job in jobs:
-            if job.decoding is not None:
-                # each row looks for its own stop texts
-                key = replace(job.decoding, max_new_tokens=0, stop=())
-                alike.setdefault(key, []).append(job)
-        for decoding, own in alike.items():
-            self._write(decoding, own)
+            # each row looks for its own stop texts
+            key = job.decoding and replace(job.decoding, max_new_tokens=0, stop=())
+            groups.setdefault(key, []).append(job)
+        for decoding, own in groups.items():
+            states = [(len(job.tokens), job.dice.get_state() if job.dice else None) for job in own]
+            try:
+                self._step(decoding, own)
+                continue
+            except Exception as error:
+                _LOG.warning("a batch of %d rows failed", len(own), exc_info=True)
+                if len(own) == 1:
+                    _fail(own[0], error)
+                    continue
+            for job, (count, state) in zip(own, states, strict=True):
+                del job.tokens[count:]
+                if job.dice and state is not None:
+                    job.dice.set_state(state)
+                try:
+                    self._step(decoding, [job])
+                except Exception as error:
+                    _fail(job, error)
+
+    def _step(self, decoding: Decoding | None, jobs: Sequence[WaitingRow]) -> None:
+        """Answer rows without texts, or write a slice of each text."""
+        if decoding is not None:
+            self._write(decoding, jobs)
+            return
+        answers = self.prompts.shared.answers([(job.method, job.features) for job in jobs])
+        for job, answer in zip(jobs, answers, strict=True):
+            _give(job, answer)
 
     def _write(self, decoding: Decoding, jobs: Sequence[WaitingRow]) -> None:
         """Write a slice of each text; those that have no end wait again."""
@@ -247,7 +283,10 @@ class Batches:
         for job, row in zip(ordered, written, strict=True):
             job.tokens = job.tokens if told else row[: job.left]
             self.written += len(row)
-            self._wait_or_end(job)
+            try:
+                self._wait_or_end(job)
+            except Exception as error:
+                _fail(job, error)
 
     def _wait_or_end(self, job: WaitingRow) -> None:
         text, ended = _text(job)
@@ -271,10 +310,13 @@ class _Told:
             if self.done[place]:
                 continue
             job.tokens.append(token)
-            text, ended = _text(job)
-            if job.told is not None and not job.done.cancelled():
-                job.told(text)
-            self.done[place] = ended or job.done.cancelled() or job.left <= 0
+            try:
+                text, ended = _text(job)
+                if job.told is not None and not job.done.cancelled():
+                    job.told(_sure(text, job.decoding))
+            except Exception as error:
+                _fail(job, error)
+            self.done[place] = job.done.done() or ended or job.left <= 0
         return self.done
 
 
@@ -284,12 +326,17 @@ def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     if "prompt" not in row and "messages" not in row:
         return row
     wanted = list(task.reads)
+    talks = not task.pvps and own.run.task.answer == "text"
+    if not talks and (others := [turn["role"] for turn in row.get("messages", [])][:-1]):
+        raise UserError(
+            f"{own.id} was not trained on conversations and reads one text, so the turns before "
+            f"the last one ({', '.join(others[:5])}) would have no effect. Leave them out."
+        )
     if len(wanted) != 1:
         raise UserError(
             f"{own.id} reads the fields {', '.join(wanted)}, so a prompt is not enough. Use "
             "/v1/predict with these fields."
         )
-    talks = not task.pvps and own.run.task.answer == "text"
     turns = row.get("messages") or [{"role": "user", "content": row.get("prompt", "")}]
     if talks:
         return {wanted[0]: turns}
@@ -327,11 +374,27 @@ def _text(job: WaitingRow) -> tuple[str, bool]:
     return text.strip(), ended
 
 
+def _sure(text: str, decoding: Decoding | None) -> str:
+    """Return a text without an end that may be the beginning of a stop text."""
+    stops = decoding.stop if decoding else ()
+    held = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
+    return text[: len(text) - max(held, default=0)]
+
+
+def _left(method: Method, prompt: Features) -> int:
+    """Return how many tokens may be written after a prompt."""
+    (row,), room = prompt.rows, method.room()
+    if method.backbone.architecture.has_decoder and not method.backbone.architecture.has_blank:
+        return room if len(row.ids) <= room else 0
+    return room - len(row.ids)
+
+
 def _give(job: WaitingRow, found: Prediction) -> None:
     if job.done.set_running_or_notify_cancel():
         ended = not found.figures.get("unfinished", 0.0)
         counts = (job.features.tokens, len(job.tokens))
-        job.done.set_result(RowAnswer(job.own, job.question, found, *counts, ended))
+        answer = RowAnswer(job.own, job.question, found, *counts, ended, job.shortened)
+        job.done.set_result(answer)
 
 
 def _fail(job: WaitingRow, error: Exception) -> None:

@@ -1,12 +1,13 @@
 """The runs that a server offers: found in folders, loaded on demand, unloaded least used first."""
 
 import logging
+import os
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible, warn_once
 from ptrun.folder import result
 from ptrun.folder.digest import PROMPT
 from ptrun.predicting.answering import ready
@@ -15,6 +16,7 @@ from ptrun.predicting.together import Loaded, Together
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY = 2.0  # seconds
 _TOLD = 5  # runs by name
+_DEEPEST, _MOST = 16, 100_000  # folders below a place, and entries that are looked at
 
 
 class UnknownRun(UserError):
@@ -68,8 +70,6 @@ class Prompts:
         """Return the ids of all runs."""
         if self.watch and time.monotonic() - self._looked > _LOOK_EVERY:
             self._looked, self.folders = time.monotonic(), self._found()
-            for name in [own for own in self.loaded if own not in self.folders]:
-                del self.loaded[name]
         return list(self.folders)
 
     def get(self, name: str) -> Loaded:
@@ -79,19 +79,29 @@ class Prompts:
             UnknownRun: there is none, or several.
             UserError: it has another backbone, changes it, or is damaged.
         """
-        ids = self.ids()
-        fit = [own for own in ids if name and own.endswith(f"-{name}")]
+        name = self.named(name)
+        for gone in self.loaded.keys() - self.folders.keys():  # by the one thread that loads
+            del self.loaded[gone]
+        if name not in self.loaded:
+            self.loaded[name] = self._load(name)
+            self._unload()
+        self.loaded.move_to_end(name)
+        return self.loaded[name]
+
+    def named(self, name: str) -> str:
+        """Return the id of a run, given as its id or the 8 digits at its end.
+
+        Raises:
+            UnknownRun: there is none, or several.
+        """
+        fit = [own for own in self.ids() if name and own.endswith(f"-{name}")]
         fit = [name] if name in self.folders else fit
         if len(fit) != 1:
             raise UnknownRun(
                 f"model={name!r}: {len(fit) or 'no such'} run{'s' * (len(fit) > 1)}. GET "
                 f"/v1/models lists {len(self.folders)}."
             )
-        if fit[0] not in self.loaded:
-            self.loaded[fit[0]] = self._load(fit[0])
-            self._unload()
-        self.loaded.move_to_end(fit[0])
-        return self.loaded[fit[0]]
+        return fit[0]
 
     @property
     def size(self) -> int:
@@ -103,9 +113,9 @@ class Prompts:
         folder = self.folders[name]
         try:
             return self.shared.load(ready(str(folder), self.typed))
-        except UserError as error:
-            _LOG.warning("%s is not served: %s", name, error)
-            raise UserError(str(error).replace(f"{folder.parent}/", "")) from error
+        except UserError as error:  # it names places of this machine
+            _LOG.warning("%s is not served: %s", visible(name), error)
+            raise UserError(f"{name} cannot be loaded; the log of the server says why.") from error
 
     def _unload(self) -> None:
         while len(self.loaded) > 1 and self.size > self.most_bytes:
@@ -120,21 +130,27 @@ class Prompts:
         """
         found: dict[str, Path] = {}
         for place in self.places:
-            done = place / result.FINISHED
-            files = [done] if done.is_file() else place.rglob(result.FINISHED)
-            for folder in sorted(file.parent for file in files):
+            for folder in sorted(_finished(place)):
                 found.setdefault(folder.name, folder)
         new = [folder for folder in found.values() if folder not in self._reasons]
         for folder in new:
             self._reasons[folder] = self._reason(folder, alone=len(found) == 1)
         for reason in sorted({why for folder in new if (why := self._reasons[folder])}):
-            left = [folder.name for folder in new if self._reasons[folder] == reason]
+            left = [visible(folder.name) for folder in new if self._reasons[folder] == reason]
             more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
             _LOG.warning("not served, %s: %s%s", reason, ", ".join(left[:_TOLD]), more)
         return {name: folder for name, folder in found.items() if not self._reasons[folder]}
 
     def _reason(self, folder: Path, *, alone: bool) -> str | None:
         """Return why a run cannot share the backbone, as far as its result tells, or None."""
+        try:
+            return self._reason_of(folder, alone=alone)
+        except Exception as error:  # a folder of somebody else may hold anything
+            return f"unreadable ({type(error).__name__})"
+
+    def _reason_of(self, folder: Path, *, alone: bool) -> str | None:
+        if not (folder.name.isascii() and folder.name.isprintable()):
+            return "with a name that no run has"
         if not (folder / PROMPT).is_file():
             return f"without {PROMPT} (a run that tunes the backbone keeps it by keep=weights)"
         try:
@@ -150,3 +166,23 @@ class Prompts:
         weights = done.manifest["backbone"]["weights"]
         self._weights = self._weights or weights
         return None if weights == self._weights else "over another backbone than the first run"
+
+
+def _finished(place: Path) -> Iterator[Path]:
+    """Yield the folders of finished runs at or below a place, without following links."""
+    waiting, seen = [(place, 0)], 0
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                inner = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError as error:
+            _LOG.warning("%s: not looked at (%s)", visible(folder.name[:80]), error.strerror)
+            continue
+        seen += len(inner)
+        if any(name == result.FINISHED for name, _ in inner):
+            yield folder
+        elif depth < _DEEPEST and seen < _MOST:
+            waiting += [(folder / name, depth + 1) for name, is_folder in inner if is_folder]
+        else:
+            warn_once(f"{visible(str(place))}: too many folders; not all are looked at")

@@ -10,7 +10,7 @@ import hmac
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,19 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ptrun import __version__
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError, visible
 from ptrun.files import from_json
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.predicting.batches import Batches, QueueFull, RowAnswer, WaitingRow, Wish
+from ptrun.predicting.batches import Batches, QueueFull, RowAnswer, TooLong, WaitingRow
 from ptrun.predicting.prompts import Prompts, UnknownRun
+from ptrun.predicting.requests import (
+    ChatRequest,
+    CompletionRequest,
+    InvalidRequest,
+    Model,
+    RowsRequest,
+    parsed,
+)
 
 _PAGE = Path(__file__).with_name("page.html")
 _SAFE = {
@@ -37,8 +45,6 @@ _SAFE = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
-_LONGEST_STOP = 200  # characters
-_MOST_STOPS = 8
 
 
 @dataclass(frozen=True)
@@ -57,11 +63,13 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request that is refused, with its HTTP status."""
+    """A request that is refused, with its HTTP status, and the code or key that clients look at."""
 
-    def __init__(self, status: int, message: str):
+    def __init__(
+        self, status: int, message: str, *, code: str | None = None, key: str | None = None
+    ):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message, self.code, self.key = status, message, code, key
 
 
 def made(
@@ -91,11 +99,12 @@ def made(
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
-        return _error(error.status, error.message)
+        return _error(error)
 
     @app.exception_handler(HTTPException)  # no such address, or method
     async def unknown(request: Request, error: HTTPException) -> Response:
-        return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+        path = visible(request.url.path)
+        return _error(Refused(error.status_code, f"{request.method} {path}: {error.detail}"))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -116,9 +125,10 @@ def made(
 
     @app.get("/v1/models/{name}")
     async def model(name: str) -> dict[str, Any]:
-        if name not in prompts.ids():
-            raise Refused(404, f"model={name!r}: no such run.")
-        return {"id": name, "object": "model", "owned_by": "ptrun"}
+        try:
+            return {"id": prompts.named(name), "object": "model", "owned_by": "ptrun"}
+        except UnknownRun as error:
+            raise Refused(404, str(error), code="model_not_found") from error
 
     @app.post("/v1/classify")
     async def classify(request: Request) -> dict[str, Any]:
@@ -168,7 +178,7 @@ class _Checked:
             if path != "/health":
                 _check_key(request, self.keys)
         except Refused as error:
-            await _error(error.status, error.message)(scope, receive, sent)
+            await _error(error)(scope, receive, sent)
             return
         await self.app(scope, receive, sent)
 
@@ -178,7 +188,9 @@ def _check_host(request: Request, hosts: Sequence[str]) -> None:
     given = request.headers.get("host", "")
     name = given.rpartition("]")[0] + "]" if given.startswith("[") else given.partition(":")[0]
     if name.lower() not in hosts:
-        raise Refused(421, f"Host {given[:80]!r} is not this server's; start it with --host NAME.")
+        raise Refused(
+            421, f"Host {given[:80]!r} is not this server's; start it with --name {name[:80]!r}."
+        )
 
 
 def _check_key(request: Request, keys: Sequence[str]) -> None:
@@ -218,59 +230,66 @@ class _Asking:
                     "index": index,
                     "label": own["prediction"],
                     "probabilities": own["probabilities"],
+                    **_cut(answer),
                 }
-                for index, own in enumerate(data)
+                for index, (own, answer) in enumerate(zip(data, answers, strict=True))
             ],
         }
 
     async def predict(self, request: Request) -> dict[str, Any]:
         """Return the lines of `ptrun predict`."""
         answers = await self._of_rows(request)
-        data = [answer_of(a.own.run, a.question, a.prediction, Detail()) for a in answers]
+        data = [
+            {**answer_of(a.own.run, a.question, a.prediction, Detail()), **_cut(a)} for a in answers
+        ]
         return {"object": "list", "model": answers[0].own.id, "data": data}
 
     async def write(self, request: Request, *, chat: bool) -> Response:
         """Return a text as OpenAI's API does, or stream it."""
-        body = await self._body(request)
-        name, wish = _text_of(body, "model"), _wish(body)
-        rows = [{"messages": _turns(body)}] if chat else [{"prompt": p} for p in _prompts(body)]
+        kind: type[ChatRequest | CompletionRequest] = ChatRequest if chat else CompletionRequest
+        asked = await self._asked(request, kind)
+        rows, usage = asked.rows, asked.stream_options.include_usage
         if len(rows) > self.limits.rows:
-            raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.")
-        form = _Form(chat=chat, model=name)
-        if body.get("stream"):
+            raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.", key="prompt")
+        form = _Form(chat=chat, model=asked.model, usage=usage)
+        waiting = [WaitingRow(asked.model, row, asked.wish, whole=True) for row in rows]
+        if asked.stream:
             if len(rows) > 1:
-                raise Refused(400, "stream takes one prompt.")
-            return await self._streamed(request, WaitingRow(name, rows[0], wish), form)
-        answers = await self._answers(request, [WaitingRow(name, row, wish) for row in rows])
+                raise Refused(400, "stream takes one prompt.", key="stream")
+            return await self._streamed(request, waiting[0], form)
+        answers = await self._answers(request, waiting)
         for answer in answers:
             if answer.own.run.task.answer != "text":
                 raise Refused(400, f"{answer.own.id} writes no texts; use /v1/classify.")
         return JSONResponse(form.whole(answers))
 
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
-        body = await self._body(request)
-        name, given = _text_of(body, "model"), body.get("input")
-        rows = given if isinstance(given, list) else [given]
-        if not rows or len(rows) > self.limits.rows:
-            raise Refused(400, f"input has {len(rows)} rows; expected 1 to {self.limits.rows}.")
-        jobs = [WaitingRow(name, _row(row)) for row in rows]
-        return await self._answers(request, jobs)
+        asked = await self._asked(request, RowsRequest)
+        if not 1 <= len(asked.rows) <= self.limits.rows:
+            count = f"input has {len(asked.rows)} rows"
+            raise Refused(400, f"{count}; expected 1 to {self.limits.rows}.", key="input")
+        return await self._answers(request, [WaitingRow(asked.model, row) for row in asked.rows])
 
-    async def _body(self, request: Request) -> Mapping[str, Any]:
-        """Return the JSON object of a request, of at most `Limits.body` bytes."""
+    async def _asked(self, request: Request, kind: type[Model]) -> Model:
+        """Return the typed request of a body, which has at most `Limits.body` bytes."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return parsed(kind, from_json(await self._body(request)))
+        except TimeoutError as error:
+            raise Refused(408, f"no whole body within {self.limits.seconds:g} s.") from error
+        except InvalidRequest as error:
+            raise Refused(400, str(error), key=error.key) from error
+        except (ValueError, RecursionError) as error:
+            raise Refused(400, "the body is no JSON.") from error
+
+    async def _body(self, request: Request) -> bytes:
         parts, size = [], 0
         async for part in request.stream():
             size += len(part)
             if size > self.limits.body:
                 raise Refused(413, f"the body has more than {self.limits.body:,} bytes.")
             parts.append(part)
-        try:
-            found = from_json(b"".join(parts))
-        except (ValueError, RecursionError) as error:
-            raise Refused(400, "the body is no JSON.") from error
-        if not isinstance(found, dict):
-            raise Refused(400, "the body is no JSON object.")
-        return found
+        return b"".join(parts)
 
     def _add(self, jobs: Sequence[WaitingRow]) -> None:
         try:
@@ -292,14 +311,8 @@ class _Asking:
                     raise Refused(499, "the client left.")
                 if time.monotonic() > until:
                     raise Refused(504, f"no answer within {self.limits.seconds:g} s.")
-        except UnknownRun as error:
-            raise Refused(404, str(error)) from error
-        except UserError as error:
-            raise Refused(400, str(error)) from error
-        except Refused:
-            raise
         except Exception as error:
-            raise Refused(500, f"the batch failed ({type(error).__name__}).") from error
+            raise _refusal(error) from error
         finally:
             for job in jobs:
                 job.done.cancel()
@@ -315,23 +328,17 @@ class _Asking:
         job.done.add_done_callback(lambda _: loop.call_soon_threadsafe(texts.put_nowait, None))
         self._add([job])
         first = await texts.get()
+        form.model = job.own.id if job.ready else form.model
         if first is None:  # it has failed, or is a label
-            (answer,) = await self._answers_of(job)
+            try:
+                answer = job.done.result(timeout=0)
+            except Exception as error:
+                raise _refusal(error) from error
             if answer.own.run.task.answer != "text":
                 raise Refused(400, f"{answer.own.id} writes no texts; use /v1/classify.")
         return StreamingResponse(
             self._events(job, form, texts, first), media_type="text/event-stream"
         )
-
-    async def _answers_of(self, job: WaitingRow) -> list[RowAnswer]:
-        try:
-            return [job.done.result(timeout=0)]
-        except UnknownRun as error:
-            raise Refused(404, str(error)) from error
-        except UserError as error:
-            raise Refused(400, str(error)) from error
-        except Exception as error:
-            raise Refused(500, f"the batch failed ({type(error).__name__}).") from error
 
     async def _events(
         self, job: WaitingRow, form: "_Form", texts: "asyncio.Queue[str | None]", text: str | None
@@ -342,7 +349,7 @@ class _Asking:
             yield form.event("", None, first=True)
             until = time.monotonic() + self.limits.seconds
             while text is not None and time.monotonic() < until:
-                whole = text.removesuffix("\ufffd")  # a letter whose bytes are not all there
+                whole = text.rstrip("\ufffd")  # a letter whose bytes are not all there
                 if whole.startswith(sent) and whole != sent:
                     yield form.event(whole[len(sent) :], None)
                     sent = whole
@@ -352,10 +359,11 @@ class _Asking:
             if rest.startswith(sent) and rest != sent:
                 yield form.event(rest[len(sent) :], None)
             yield form.event("", "stop" if answer.ended else "length")
+            if form.usage:
+                yield form.counts(answer)
             yield "data: [DONE]\n\n"
         except Exception as error:  # the status is sent: the stream says what is wrong
-            text_ = f"the batch failed ({type(error).__name__})."
-            yield f"data: {json.dumps({'error': {'message': text_}})}\n\n"
+            yield f"data: {json.dumps({'error': {'message': _refusal(error).message}})}\n\n"
         finally:
             job.done.cancel()
 
@@ -363,14 +371,12 @@ class _Asking:
 class _Form:
     """The responses of one request in OpenAI's form."""
 
-    def __init__(self, *, chat: bool, model: str):
-        self.chat, self.model, self.made = chat, model, int(time.time())
+    def __init__(self, *, chat: bool, model: str, usage: bool = False):
+        self.chat, self.model, self.usage, self.made = chat, model, usage, int(time.time())
         self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
-        prompt, own = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
-        usage = {"prompt_tokens": prompt, "completion_tokens": own, "total_tokens": prompt + own}
         choices = [
             {
                 "index": index,
@@ -381,7 +387,7 @@ class _Form:
             for index, a in enumerate(answers)
         ]
         kind = "chat.completion" if self.chat else "text_completion"
-        return {**self._head(kind, answers[0].own.id), "choices": choices, "usage": usage}
+        return {**self._head(kind, answers[0].own.id), "choices": choices, "usage": _usage(answers)}
 
     def event(self, text: str, ended: str | None, *, first: bool = False) -> str:
         """Return a piece of a stream."""
@@ -393,6 +399,12 @@ class _Form:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
         return f"data: {json.dumps({**self._head(kind, self.model), 'choices': [choice]})}\n\n"
 
+    def counts(self, answer: RowAnswer) -> str:
+        """Return the piece of a stream that has the counts of tokens."""
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        piece = {**self._head(kind, self.model), "choices": [], "usage": _usage([answer])}
+        return f"data: {json.dumps(piece)}\n\n"
+
     def _text(self, text: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
 
@@ -400,93 +412,37 @@ class _Form:
         return {"id": self.id, "object": kind, "created": self.made, "model": model}
 
 
-def _text_of(body: Mapping[str, Any], key: str) -> str:
-    value = body.get(key)
-    if not isinstance(value, str) or not value:
-        raise Refused(400, f"{key} is {shown(value)}; expected a text.")
-    return value
+def _cut(answer: RowAnswer) -> dict[str, bool]:
+    """Return what is said of a row that was too long."""
+    return {"shortened": True} if answer.shortened else {}
 
 
-def _row(given: Any) -> Mapping[str, Any]:
-    """Return a text or fields as a row."""
-    if isinstance(given, str):
-        return {"prompt": given}
-    if not isinstance(given, dict):
-        raise Refused(400, f"input has {shown(given)}; expected a text or its fields.")
-    return given
+def _usage(answers: Sequence[RowAnswer]) -> dict[str, int]:
+    prompt, own = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
+    return {"prompt_tokens": prompt, "completion_tokens": own, "total_tokens": prompt + own}
 
 
-def _prompts(body: Mapping[str, Any]) -> list[str]:
-    given = body.get("prompt")
-    every = given if isinstance(given, list) else [given]
-    found = [one for one in every if isinstance(one, str) and one]
-    if not found or len(found) < len(every):
-        raise Refused(400, f"prompt is {shown(given)}; expected a text, or a list of texts.")
-    return found
+def _refusal(error: Exception) -> Refused:
+    """Return what a client is told of an error; only a run's or a row's own fault is in words."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, UnknownRun):
+        return Refused(404, str(error), code="model_not_found", key="model")
+    if isinstance(error, TooLong):
+        return Refused(400, str(error), code="context_length_exceeded")
+    if isinstance(error, UserError):
+        return Refused(400, str(error))
+    return Refused(500, f"the row failed ({type(error).__name__}).")
 
 
-def _turns(body: Mapping[str, Any]) -> list[dict[str, str]]:
-    given = body.get("messages")
-    turns = given if isinstance(given, list) else []
-    found = []
-    for turn in turns:
-        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
-            raise Refused(400, f"messages has {shown(turn)}; expected role and content.")
-        content = turn.get("content")
-        if isinstance(content, list):  # parts, of which texts are read
-            texts = [part.get("text") for part in content if isinstance(part, dict)]
-            parts = [one for one in texts if isinstance(one, str)]
-            content = "".join(parts) if parts and len(parts) == len(content) else None
-        if not isinstance(content, str):
-            raise Refused(400, f"messages has the content {shown(content)}; expected a text.")
-        found.append({"role": turn["role"], "content": content})
-    if not found or found[-1]["role"] == "assistant":
-        raise Refused(400, "messages is empty, or ends with a turn of the assistant.")
-    return found
-
-
-def _wish(body: Mapping[str, Any]) -> Wish:
-    """Return how a text is to be written.
-
-    Raises:
-        Refused: a value is out of range, or asks for what is not offered.
-    """
-    for key, plain in (("n", 1), ("best_of", 1), ("logprobs", False), ("echo", False)):
-        if body.get(key) not in (None, plain, 0):
-            raise Refused(400, f"{key} is {shown(body[key])}; this server offers {plain} alone.")
-    stop = body.get("stop") or []
-    stops = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, list) else None
-    if (
-        stops is None
-        or len(stops) > _MOST_STOPS
-        or not all(isinstance(one, str) and 0 < len(one) <= _LONGEST_STOP for one in stops)
-    ):
-        raise Refused(400, f"stop is {shown(stop)}; expected up to {_MOST_STOPS} short texts.")
-    most = body.get("max_completion_tokens", body.get("max_tokens"))
-    return Wish(
-        max_tokens=_number(most, "max_tokens", 1, 1_000_000, whole=True),
-        temperature=_number(body.get("temperature"), "temperature", 0, 100),
-        top_p=_number(body.get("top_p"), "top_p", 1e-6, 1),
-        stop=stops,
-        seed=_number(body.get("seed"), "seed", -(2**63), 2**63, whole=True),
-    )
-
-
-def _number(value: Any, key: str, low: float, high: float, *, whole: bool = False) -> Any:
-    if value is None:
-        return None
-    kinds = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        raise Refused(400, f"{key} is {shown(value)}; expected a number from {low:g} to {high:g}.")
-    return value
-
-
-def _error(status: int, message: str) -> JSONResponse:
+def _error(error: Refused) -> JSONResponse:
     kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
-    headers = {"WWW-Authenticate": 'Basic realm="ptrun"'} if status == 401 else None
-    content = {"error": {"message": message, "type": kind, "code": status}}
-    return JSONResponse(content, status, headers)
+    kind = kinds.get(
+        error.status, "invalid_request_error" if error.status < 500 else "server_error"
+    )
+    headers = {"WWW-Authenticate": 'Basic realm="ptrun"'} if error.status == 401 else None
+    facts = {"message": error.message, "type": kind, "param": error.key, "code": error.code}
+    return JSONResponse({"error": facts}, error.status, headers)
 
 
 class _Counted:

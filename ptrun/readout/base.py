@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -267,6 +268,14 @@ class Readout(ABC):
     @abstractmethod
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return a prediction for each example, or features to read first."""
+
+
+def unlimited(readout: Readout) -> Readout:
+    """Return a read-out of the same modules whose task has no limit on tokens."""
+    free: Any = copy(readout)
+    free.task = copy(free.task)
+    free.task.max_tokens = None
+    return cast(Readout, free)
 
 
 class WordReader(Readout):

@@ -4,12 +4,15 @@ import shutil
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import uvicorn
 
 import ptrun
+from ptrun.folder import result
 from ptrun.predicting.batches import Batches
+from ptrun.predicting.connections import TimedProtocol
 from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.serving import Limits, made
 
@@ -45,7 +48,13 @@ def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **opti
     batches = Batches(prompts, most=most, **given)
     app = made(prompts, batches, hosts=LOOPBACK, keys=keys, limits=limits or Limits())
     config = uvicorn.Config(
-        app, port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=20
+        app,
+        port=0,
+        http=TimedProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=20,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -73,6 +82,14 @@ def server(folder):
     """Yield the address of a server over all runs."""
     with serving(folder) as (address, *_):
         yield address
+
+
+def renamed(folder, there, copy_function=shutil.copy2):
+    """Copy a run to a folder of another name, and give it that id."""
+    shutil.copytree(folder, there, copy_function=copy_function)
+    done = result.read(there)
+    (there / "result.json").unlink()
+    result.write(there, replace(done, run_id=there.name))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import httpx
 import openai
@@ -23,7 +24,7 @@ from ptrun.errors import UserError
 from ptrun.predicting import batches as serving_batches
 from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.serving import Limits
-from tests.predicting.conftest import serving
+from tests.predicting.conftest import renamed, serving
 from tests.predicting.test_together import rows_of
 
 KEY = "a-secret-of-many-letters"
@@ -94,7 +95,7 @@ def test_the_openai_client_lists_completes_chats_and_streams(server, runs):
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
     pieces = own.completions.create(model=name, prompt=prompt, stream=True)
     assert "".join(piece.choices[0].text for piece in pieces) == whole.choices[0].text
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}]
+    turns = [{"role": "user", "content": prompt}]
     chat = own.chat.completions.create(model=name, messages=turns)
     assert chat.choices[0].message.content == whole.choices[0].text
     events = list(own.chat.completions.create(model=name, messages=turns, stream=True))
@@ -164,18 +165,18 @@ BAD = [
     ("completions", {"prompt": 3}, "prompt is 3; expected a text"),
     ("completions", {"prompt": []}, "expected a text"),
     ("completions", {**GOOD, "n": 2}, "n is 2; this server offers 1 alone"),
-    ("completions", {**GOOD, "temperature": -1}, "temperature is -1; expected a number"),
+    ("completions", {**GOOD, "temperature": -1}, "temperature is -1; input should be greater"),
     ("completions", {**GOOD, "temperature": True}, "temperature is True"),
     ("completions", {**GOOD, "top_p": 2}, "top_p is 2"),
     ("completions", {**GOOD, "max_tokens": 0}, "max_tokens is 0"),
     ("completions", {**GOOD, "max_tokens": 1.5}, "max_tokens is 1.5"),
-    ("completions", {**GOOD, "stop": [1]}, "expected up to 8 short texts"),
+    ("completions", {**GOOD, "stop": [1]}, "stop[0] is 1; expected a text"),
     ("completions", {"prompt": ["a", "b"], "stream": True}, "stream takes one prompt"),
-    ("chat/completions", {"messages": []}, "messages is empty"),
-    ("chat/completions", {"messages": [{"role": "user"}]}, "expected a text"),
-    ("chat/completions", {"messages": [3]}, "expected role and content"),
+    ("chat/completions", {"messages": []}, "messages is []; expected one or more"),
+    ("chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content: missing"),
+    ("chat/completions", {"messages": [3]}, "messages[0] is 3; expected an object"),
     ("classify", {"input": []}, "input has 0 rows"),
-    ("classify", {"input": [["a"]]}, "expected a text or its fields"),
+    ("classify", {"input": [["a"]]}, "input[0] is ['a']; expected a text"),
     ("classify", {"input": ["a"] * 300}, "input has 300 rows"),
     ("predict", {"input": [{"x": "a"}]}, "no field 'sentence'"),
 ]
@@ -314,6 +315,256 @@ def test_a_row_that_fails_in_reading_does_not_end_the_server(folder, runs, monke
         assert asked(address, "completions", model=name, prompt="Frank Venn").status_code == 200
 
 
+# One row's fault is that row's alone.
+
+
+def poisoned(monkeypatch, stage, batches, prompts):
+    """Make a stage fail for the rows whose text has the word poison."""
+
+    def is_bad(job):
+        return "poison" in str(job.row)
+
+    def fails(call, rows_of_call):
+        def wrapped(*given, **more):
+            if any(map(is_bad, rows_of_call(given))):
+                raise RuntimeError("poison")
+            return call(*given, **more)
+
+        return wrapped
+
+    of_job, of_jobs = (lambda given: given[:1]), (lambda given: given[0])
+    places = {
+        "read": (serving_batches, "_fields", lambda given: [SimpleNamespace(row=given[1])]),
+        "inputs": (serving_batches, "_inputs", of_jobs),
+        "text": (serving_batches, "_text", of_job),
+        "give": (serving_batches, "_give", of_job),
+    }
+    if stage == "compute":
+        bad = []
+        step = batches._step
+
+        def tried(decoding, jobs):
+            if any(map(is_bad, jobs)):
+                bad.append(len(jobs))
+                raise RuntimeError("poison")
+            return step(decoding, jobs)
+
+        monkeypatch.setattr(batches, "_step", tried)
+        return
+    if stage == "told":
+        call = serving_batches._Told.__call__
+
+        def told(self, tokens):
+            for job in filter(is_bad, self.jobs):
+                job.told = lambda _: 1 / 0
+            return call(self, tokens)
+
+        monkeypatch.setattr(serving_batches._Told, "__call__", told)
+        return
+    module, name, rows_of_call = places[stage]
+    monkeypatch.setattr(module, name, fails(getattr(module, name), rows_of_call))
+
+
+@pytest.mark.parametrize("stage", ["read", "inputs", "text", "give", "told", "compute"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_one_of_eight_rows_that_fails_fails_alone(folder, runs, monkeypatch, stage, temperature):
+    name, prompts_of = runs["lora"].id, [row["facts"] for row in rows_of(runs["lora"])][:7]
+    common = {"model": name, "max_tokens": 5, "temperature": temperature, "seed": 3}
+    with serving(folder, wait=0.3) as (address, prompts, batches):
+        alone = [asked(address, "completions", prompt=p, **common).json() for p in prompts_of]
+        poisoned(monkeypatch, stage, batches, prompts)
+        with ThreadPoolExecutor(8) as pool:
+            waits = [pool.submit(asked, address, "completions", prompt=p, **common)
+                     for p in [*prompts_of[:3], "poison", *prompts_of[3:]]]  # fmt: skip
+            found = [wait.result() for wait in waits]
+        monkeypatch.undo()
+        assert found.pop(3).status_code == 500
+        texts = [one.json()["choices"][0]["text"] for one in found]
+        assert texts == [one["choices"][0]["text"] for one in alone]
+        assert asked(address, "completions", prompt="a", **common).status_code == 200
+
+
+@pytest.mark.parametrize("stage", ["read", "compute", "give"])
+def test_one_of_eight_labels_that_fails_fails_alone(folder, runs, monkeypatch, stage):
+    name, texts = runs["labels"].id, [row["sentence"] for row in rows_of(runs["labels"])][:7]
+    with serving(folder, wait=0.3) as (address, prompts, batches):
+        alone = [asked(address, "classify", model=name, input=text).json() for text in texts]
+        poisoned(monkeypatch, stage, batches, prompts)
+        with ThreadPoolExecutor(8) as pool:
+            waits = [pool.submit(asked, address, "classify", model=name, input=text)
+                     for text in [*texts, "poison"]]  # fmt: skip
+            found = [wait.result() for wait in waits]
+        assert found.pop().status_code == 500
+        assert [one.json()["data"] for one in found] == [one["data"] for one in alone]
+
+
+# Long texts, and stop texts that span tokens.
+
+
+def test_a_prompt_that_does_not_fit_is_refused_and_a_text_ends_at_the_last_position(server, runs):
+    name = runs["lora"].id
+    for body in (
+        {"prompt": "the old boat " * 2000},
+        {"messages": [{"role": "user", "content": "the old boat " * 2000}]},
+    ):
+        route = "chat/completions" if "messages" in body else "completions"
+        for stream in (False, True):
+            found = asked(server, route, model=name, stream=stream, **body)
+            error = found.json()["error"]
+            assert found.status_code == 400 and error["code"] == "context_length_exceeded"
+            assert "256" in error["message"]
+    prompt = "the old boat " * 40
+    found = asked(
+        server, "completions", model=name, prompt=prompt, max_tokens=1000, temperature=0.0
+    )
+    usage = found.json()["usage"]
+    assert found.status_code == 200 and usage["total_tokens"] <= 256
+    if found.json()["choices"][0]["finish_reason"] == "length":
+        assert usage["total_tokens"] == 256
+
+
+def test_a_row_that_is_too_long_is_shortened_as_in_training_and_says_so(server, runs):
+    name, long = runs["labels"].id, "a bright film " * 900
+    short, cut = asked(server, "classify", model=name, input=["a bright film", long]).json()["data"]
+    assert "shortened" not in short and cut["shortened"] is True
+    (wanted,) = runs["labels"].predict([{"sentence": long}], probabilities=True)
+    assert cut["label"] == wanted["prediction"]
+    rows = asked(server, "predict", model=name, input=[long]).json()["data"]
+    assert rows[0]["shortened"] is True
+
+
+def test_a_stream_holds_back_what_may_be_a_stop_text(server, runs):
+    own, name = client(server), runs["lora"].id
+    prompt = rows_of(runs["lora"])[2]["facts"]
+    common = {"model": name, "prompt": prompt, "max_tokens": 30}
+    whole = own.completions.create(**common).choices[0].text
+    for start in range(1, max(2, len(whole) - 8), 3):
+        stop = whole[start : start + 7]
+        if not stop.strip() or stop != stop.strip():
+            continue
+        at_once = own.completions.create(**common, stop=[stop]).choices[0].text
+        pieces = own.completions.create(**common, stop=[stop], stream=True)
+        assert "".join(piece.choices[0].text for piece in pieces) == at_once
+        assert stop not in at_once
+
+
+def test_a_stream_has_its_counts_where_a_client_asks_for_them(server, runs):
+    own, name = client(server), runs["lora"].id
+    asked_for = {"model": name[-8:], "prompt": "Frank Venn", "max_tokens": 4}
+    whole = own.completions.create(**asked_for)
+    *pieces, last = own.completions.create(
+        **asked_for, stream=True, stream_options={"include_usage": True}
+    )
+    assert last.choices == [] and last.usage == whole.usage
+    assert {piece.model for piece in [*pieces, last]} == {name} and pieces[-1].usage is None
+    assert own.models.retrieve(name[-8:]).id == name
+
+
+def test_turns_that_have_no_effect_are_refused(server, runs):
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Frank Venn"}]
+    found = asked(server, "chat/completions", model=runs["lora"].id, messages=turns)
+    assert found.status_code == 400 and "(system) would have no effect" in found.text
+    assert asked(server, "chat/completions", model=runs["lora"].id, messages=turns[1:]).is_success
+
+
+# Folders of others, connections that do not end, and signals.
+
+
+def test_what_is_strange_in_a_watched_folder_costs_a_warning(copied, runs, monkeypatch, caplog):
+    monkeypatch.setattr("ptrun.predicting.prompts._LOOK_EVERY", 0.0)
+    name = runs["labels"].id
+    with serving(copied) as (address, *_):
+        for strange in ("a\nb", "\x1b[31mred", "é" * 40, "x" * 250, os.fsdecode(b"\xff\xfe")):
+            (copied / strange).mkdir()
+            shutil.copy(copied / name / "result.json", copied / strange)
+            shutil.copy(copied / name / "prompt.safetensors", copied / strange)
+        for content in (b"", b"[" * 10**5, b'{"run_id": 3}', b"\xff" * 100):
+            place = copied / f"c{len(content)}-{content[:1].hex()}"
+            place.mkdir()
+            (place / "result.json").write_bytes(content)
+            (place / "prompt.safetensors").write_bytes(content)
+        (copied / "loop").symlink_to(copied)
+        deep = copied
+        for _ in range(30):
+            deep = deep / "d"
+        deep.mkdir(parents=True)
+        os.mkfifo(copied / "d" / "result.json")
+        (copied / "huge").mkdir()
+        with (copied / "huge" / "result.json").open("wb") as file:
+            file.truncate(5 * 10**9)
+        found = asked(address, "classify", model=name, input="a")
+        assert found.status_code == 200
+        listed = httpx.get(f"{address}/v1/models").json()["data"]
+        assert {own.id for own in runs.values()} <= {one["id"] for one in listed}
+        assert all(one["id"].isprintable() and one["id"].isascii() for one in listed)
+    assert not any("\x1b" in line or "\na" in line for line in caplog.messages)
+
+
+def test_a_folder_that_holds_another_run_is_left_out(copied, runs, caplog):
+    labels, topics = (copied / runs[name].id for name in ("labels", "topics"))
+    shutil.rmtree(labels)
+    shutil.copytree(topics, labels)
+    with serving(copied) as (address, *_):
+        found = asked(address, "predict", model=labels.name, input="a")
+        assert found.status_code == 404
+        assert "holding another run than its name says" in caplog.text
+
+
+def test_what_a_run_cannot_be_loaded_for_names_no_place(copied, runs, caplog):
+    name = runs["topics"].id
+    (copied / name / "run.yaml").write_text("names: [")
+    with serving(copied) as (address, *_):
+        found = asked(address, "predict", model=name, input="a")
+        assert found.status_code == 400 and name in found.text and str(copied) not in found.text
+    assert str(copied / name) in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"GET", b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1"])
+def test_a_half_sent_request_ends_its_connection(folder, monkeypatch, content):
+    monkeypatch.setattr("ptrun.predicting.connections.SECONDS", 0.3)
+    with serving(folder) as (address, *_):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as own:
+            own.sendall(content)
+            assert own.recv(1000) == b""
+        with socket.create_connection((host, int(port)), timeout=10) as own:  # kept alive
+            own.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert b"200 OK" in own.recv(10_000)
+            own.sendall(content or b"G")
+            while own.recv(1000):
+                pass
+
+
+def test_a_half_sent_body_gets_an_answer(folder, runs):
+    with serving(folder, limits=Limits(seconds=0.5)) as (address, *_):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as own:
+            head = b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"
+            own.sendall(head)
+            assert b"408" in own.recv(10_000)
+
+
+def test_connections_beyond_the_descriptors_are_closed(folder, runs, monkeypatch):
+    monkeypatch.setattr("ptrun.predicting.connections.resource.getrlimit", lambda _: (50, 50))
+    with serving(folder) as (address, *_):
+        host, port = address.removeprefix("http://").split(":")
+        held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(10)]
+        assert asked(address, "classify", model=runs["labels"].id, input="a").is_success
+        more = [socket.create_connection((host, int(port)), timeout=10) for _ in range(4)]
+        ended = 0
+        for own in more:
+            own.settimeout(1)
+            try:
+                ended += own.recv(10) == b""
+            except ConnectionResetError:
+                ended += 1
+            except TimeoutError:
+                ended += 0
+        assert ended >= 3
+        for own in (*held, *more):
+            own.close()
+
+
 # Two hundred hostile requests, fifty clients that leave, and a signal.
 
 TEXTS = [
@@ -404,7 +655,8 @@ def test_no_answer_waits_for_an_acknowledgement():
 
 
 @pytest.mark.slow
-def test_a_signal_lets_what_was_accepted_end(folder, runs, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_lets_what_was_accepted_end(folder, runs, number):
     line = [sys.executable, "-m", "ptrun", "serve", str(folder), "--port", "0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as own:
         address = own.stdout.readline().split()[-1]
@@ -413,7 +665,7 @@ def test_a_signal_lets_what_was_accepted_end(folder, runs, tmp_path):
         with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as response:
             lines = response.iter_lines()
             next(lines)
-            own.send_signal(signal.SIGTERM)
+            own.send_signal(number)
             rest = [text for text in lines if text]
         assert rest[-1] == "data: [DONE]"
         assert own.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
@@ -423,7 +675,7 @@ def test_a_signal_lets_what_was_accepted_end(folder, runs, tmp_path):
 def test_a_thousand_runs_stay_on_disk(folder, runs, tmp_path):
     for number in range(1000):
         place = tmp_path / f"run-{number:08}"
-        shutil.copytree(runs["labels"].folder, place, copy_function=os.link)
+        renamed(runs["labels"].folder, place, os.link)
     prompts = Prompts([tmp_path], [], most_bytes=1, watch=False)
     assert len(prompts.ids()) == 1000 and len(prompts.loaded) == 1
     for number in range(0, 1000, 50):

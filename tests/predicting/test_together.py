@@ -12,6 +12,7 @@ from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
 from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.together import Together, together
+from tests.predicting.conftest import renamed
 
 LABELS = {
     "prompt_tuning": ["method=prompt_tuning", "method.length=3", "task=pocket_sentiment"],
@@ -138,12 +139,12 @@ def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog
     first, second, tuned, other = two
     names = [f"{place}-{run.id}" for place, run in enumerate((tuned, first, second, other))]
     for name, run in zip(names, (tuned, first, second, other), strict=True):
-        shutil.copytree(run.folder, tmp_path / name)
+        renamed(run.folder, tmp_path / name)
     (tmp_path / "a-copy").mkdir()
     shutil.copy(tuned.folder / "result.json", tmp_path / "a-copy")
     prompts = Prompts([tmp_path], ["hardware=cpu"], most_bytes=10**9, watch=True)
     assert prompts.ids() == names[1:3]
-    assert [prompts.get(name).id for name in names[1:3]] == [first.id, second.id]
+    assert [prompts.get(name).id for name in names[1:3]] == names[1:3]
     told = "\n".join(caplog.messages)
     assert all(told.count(name) == 1 for name in (names[0], names[3], "a-copy"))
     assert "their backbone was tuned" in told and "keep=weights" in told
@@ -155,8 +156,8 @@ def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog
 def test_a_server_does_not_begin_with_a_run_that_changes_the_backbone(two, tmp_path, caplog):
     common = ["task=pocket_sentiment", ROWS, "train.max_steps=1", "backbone=pocket_gpt2"]
     changing = ptrun.run("method=ia3", *common, f"outputs={tmp_path / 'out'}")
-    shutil.copytree(changing.folder, tmp_path / "in" / "0")
-    shutil.copytree(two[0].folder, tmp_path / "in" / "1")
+    renamed(changing.folder, tmp_path / "in" / "0")
+    renamed(two[0].folder, tmp_path / "in" / "1")
     prompts = Prompts([tmp_path / "in"], ["hardware=cpu"], most_bytes=10**9, watch=True)
     assert prompts.ids() == ["1"] and "it changes the backbone (serve it alone): 0" in caplog.text
     assert Prompts([tmp_path / "in" / "0"], [], most_bytes=10**9, watch=False).ids() == ["0"]

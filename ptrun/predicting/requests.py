@@ -1,0 +1,211 @@
+"""What a client may ask of `ptrun serve`: one typed model for each route.
+
+A key that is not obeyed is an error with its name. `HARMLESS` keys change no answer, and `NEUTRAL`
+values ask for what every answer is. A null is an absent key, and 2.0 is 2.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ptrun.errors import shown
+from ptrun.predicting.batches import Wish
+
+HARMLESS = (
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "parallel_tool_calls",
+)  # fmt: skip
+NEUTRAL: Mapping[str, Any] = {
+    "n": 1, "best_of": 1, "logprobs": False, "echo": False, "suffix": "", "tools": [],
+    "functions": [], "tool_choice": "none", "function_call": "none", "logit_bias": {},
+    "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0,
+    "response_format": {"type": "text"}, "modalities": ["text"],
+}  # fmt: skip
+_IN_A_TURN: Mapping[str, Any] = {"tool_calls": [], "annotations": [], "name": ""}
+_EXPECTED = {
+    "string_type": "expected a text", "int_type": "expected a whole number",
+    "float_type": "expected a number", "bool_type": "expected true or false",
+    "model_type": "expected an object", "dict_type": "expected an object",
+    "model_attributes_type": "expected an object", "too_short": "expected one or more",
+    "string_too_short": "expected a text", "finite_number": "expected a number",
+}  # fmt: skip
+Model = TypeVar("Model", bound=BaseModel)
+_COLD = 1e-3  # a temperature below it takes the likeliest token
+
+
+class InvalidRequest(ValueError):
+    """A request that is not as the API describes it; `key` is what is wrong."""
+
+    def __init__(self, message: str, key: str | None = None):
+        super().__init__(message)
+        self.key = key
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
+Stop = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Typed(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, given: Any) -> Any:
+        """Leave out nulls, and keys whose value asks for nothing."""
+        if not isinstance(given, dict):
+            return given
+        return {key: value for key, value in given.items() if not _is_plain(cls, key, value)}
+
+
+def _is_plain(model: type[BaseModel], key: str, value: Any) -> bool:
+    if value is None:
+        return True
+    if key in model.model_fields:
+        return False
+    neutral = NEUTRAL if issubclass(model, TextRequest) else _IN_A_TURN
+    same = key in neutral and neutral[key] == value
+    same = same and isinstance(neutral[key], bool) == isinstance(value, bool)
+    return same or (key in HARMLESS and issubclass(model, TextRequest))
+
+
+class TextPart(_Typed):
+    """A part of a turn's content."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Turn(_Typed):
+    """A turn of a conversation; `developer` is another word for `system`."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart]
+
+    def plain(self) -> dict[str, str]:
+        """Return role and text."""
+        parts = [self.content] if isinstance(self.content, str) else [p.text for p in self.content]
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": "".join(parts)}
+
+
+class StreamOptions(_Typed):
+    """Whether the last piece of a stream has the counts of tokens."""
+
+    include_usage: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+class TextRequest(_Typed):
+    """What completions and chats have in common."""
+
+    model: Annotated[str, Field(min_length=1, max_length=500)]
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=8)] = []
+    seed: Annotated[Whole, Field(ge=-(2**63), lt=2**63)] | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """How the text is written."""
+        cold = self.temperature is not None and self.temperature < _COLD
+        return Wish(
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            temperature=0.0 if cold else self.temperature,
+            top_p=self.top_p,
+            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+            seed=self.seed,
+        )
+
+
+class CompletionRequest(TextRequest):
+    """`POST /v1/completions`."""
+
+    prompt: (
+        Annotated[str, Field(min_length=1)]
+        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    )
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each prompt."""
+        every = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        return [{"prompt": text} for text in every]
+
+
+class ChatRequest(TextRequest):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Turn], Field(min_length=1)]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row with the turns."""
+        if self.messages[-1].role == "assistant":
+            raise InvalidRequest("messages ends with a turn of the assistant.", "messages")
+        return [{"messages": [turn.plain() for turn in self.messages]}]
+
+
+class RowsRequest(_Typed):
+    """`POST /v1/classify` and `/v1/predict`."""
+
+    model: Annotated[str, Field(min_length=1, max_length=500)]
+    input: str | dict[str, Any] | list[str | dict[str, Any]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The fields of each row."""
+        every = self.input if isinstance(self.input, list) else [self.input]
+        return [{"prompt": row} if isinstance(row, str) else row for row in every]
+
+
+def parsed(kind: type[Model], content: Any) -> Model:
+    """Return a request as its model.
+
+    Raises:
+        InvalidRequest: names the key, its value, and what is expected.
+    """
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            "the body has an unpaired surrogate, \\ud8.. without \\udc.."
+        ) from error
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise _told(error.errors(include_url=False)) from None
+
+
+def _told(errors: Sequence[Any]) -> InvalidRequest:
+    """Return the first error in words; of the forms that a value may have, the deepest one's."""
+    first = max((e for e in errors if e["loc"][:1] == errors[0]["loc"][:1]), key=_depth)
+    place = [p for p in first["loc"] if isinstance(p, int) or (p.isidentifier() and p != "str")]
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
+    if first["type"] == "extra_forbidden" and key in NEUTRAL:
+        if not isinstance(NEUTRAL[key], int):
+            return InvalidRequest(f"{key}: not offered by this server; leave it out.", key)
+        given = f"{key} is {shown(first['input'])}"
+        return InvalidRequest(f"{given}; this server offers {NEUTRAL[key]} alone.", key)
+    if first["type"] == "extra_forbidden":
+        return InvalidRequest(f"{key}: not read by this server; leave it out.", key)
+    if first["type"] == "missing":
+        return InvalidRequest(f"{key}: missing.", key)
+    said = _EXPECTED.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
+    if not key:
+        return InvalidRequest("the body is no JSON object.")
+    return InvalidRequest(f"{key} is {shown(first['input'])}; {said}.", key)
+
+
+def _depth(error: Mapping[str, Any]) -> tuple[bool, int]:
+    return error["type"] == "extra_forbidden", len(error["loc"])

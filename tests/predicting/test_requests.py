@@ -1,0 +1,152 @@
+"""Requests of real clients: each key is obeyed, or refused by its name.
+
+`client_calls.json` has what six clients send, recorded with RUN and DIGITS in place of a run.
+"""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ptrun.predicting.requests import (
+    HARMLESS,
+    NEUTRAL,
+    ChatRequest,
+    CompletionRequest,
+    InvalidRequest,
+    RowsRequest,
+    parsed,
+)
+
+CALLS = json.loads(Path(__file__).with_name("client_calls.json").read_text(encoding="utf-8"))
+KINDS = {
+    "/v1/chat/completions": ChatRequest,
+    "/v1/completions": CompletionRequest,
+    "/v1/classify": RowsRequest,
+}
+POSTS = [call for call in CALLS["calls"] if call["method"] == "POST" and call["path"] in KINDS]
+CHAT = {"model": "a", "messages": [{"role": "user", "content": "b"}]}
+WRITE = {"model": "a", "prompt": "b"}
+
+
+def unread(kind, body):
+    """Return the keys of a body that no answer depends on, and that are no listed ones."""
+    return [
+        key
+        for key, value in body.items()
+        if key not in kind.model_fields
+        and key not in HARMLESS
+        and value is not None
+        and (key not in NEUTRAL or repr(NEUTRAL[key]).rstrip(".0") != repr(value).rstrip(".0"))
+    ]
+
+
+@pytest.mark.parametrize("call", POSTS, ids=lambda call: f"{call['client']}: {call['what']}")
+def test_a_clients_key_is_obeyed_or_refused_by_name(call):
+    kind, body = KINDS[call["path"]], call["body"]
+    keys = unread(kind, body)
+    try:
+        parsed(kind, body)
+    except InvalidRequest as error:
+        assert error.key, str(error)
+        top = error.key.partition("[")[0].partition(".")[0]
+        assert top in body and (top in keys or top in ("messages", "prompt", "stop", "input"))
+        assert error.key in str(error)
+    else:
+        assert keys == []
+
+
+def test_all_six_clients_are_there():
+    names = {call["client"].split()[0] for call in CALLS["calls"]}
+    assert names == {
+        "openai", "langchain-openai", "instructor", "litellm", "llm", "pydantic-ai",
+    }  # fmt: skip
+    assert len(POSTS) > 100
+
+
+@pytest.mark.parametrize("key", ["top_k", "reasoning_effort", "verbosity", "guided_json", "stopp"])
+def test_a_key_that_is_not_read_is_refused(key):
+    for kind, body in ((ChatRequest, CHAT), (CompletionRequest, WRITE)):
+        with pytest.raises(InvalidRequest, match=rf"^{key}: not read by this server"):
+            parsed(kind, {**body, key: 1})
+
+
+@pytest.mark.parametrize("key", NEUTRAL)
+def test_what_asks_for_what_every_answer_is_passes_and_more_does_not(key):
+    parsed(ChatRequest, {**CHAT, key: NEUTRAL[key]})
+    for other in (True, 2, 0.5, "required", [{"type": "function"}], {"type": "json_object"}):
+        with pytest.raises(InvalidRequest, match=f"^{key}"):
+            parsed(ChatRequest, {**CHAT, key: other})
+
+
+@pytest.mark.parametrize("key", [*NEUTRAL, *HARMLESS, "temperature", "max_tokens", "stop", "seed"])
+def test_a_null_is_an_absent_key(key):
+    assert parsed(ChatRequest, {**CHAT, key: None}).wish == parsed(ChatRequest, CHAT).wish
+
+
+def test_whole_numbers_are_numbers():
+    first = parsed(CompletionRequest, {**WRITE, "temperature": 1, "max_tokens": 5, "seed": 3})
+    second = parsed(
+        CompletionRequest, {**WRITE, "temperature": 1.0, "max_tokens": 5.0, "seed": 3.0}
+    )
+    assert first.wish == second.wish and type(first.wish.temperature) is float
+    assert type(second.wish.max_tokens) is int
+    assert parsed(CompletionRequest, {**WRITE, "temperature": 1e-9}).wish.temperature == 0.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("temperature", 1e400), ("temperature", -0.1), ("temperature", "1"), ("temperature", 1e9),
+        ("max_tokens", 10**9), ("max_tokens", 2.5), ("max_tokens", True), ("top_p", 0),
+        ("seed", 2**63), ("stop", [""]), ("stop", ["a"] * 9), ("stop", "a" * 201),
+        ("stream", "false"), ("stream", 1), ("stream_options", {"include_usage": 1}),
+        ("stream_options", {"other": True}), ("model", 3), ("model", ""),
+    ],
+)  # fmt: skip
+def test_extremes_and_other_types_are_refused_with_their_value(key, value):
+    with pytest.raises(InvalidRequest) as told:
+        parsed(CompletionRequest, {**WRITE, key: value})
+    assert told.value.key.startswith(key) and key in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        ({"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}, "tool_calls: not"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "image_url"),
+        ({"role": "user", "content": None}, r"messages\[0\].content: missing"),
+        ({"role": "user", "content": "a", "name": "Ann"}, r"messages\[0\].name: not read"),
+        ({"role": "function", "content": "a"}, "messages.*role is 'function'"),
+        ({"role": "user", "content": "\ud800"}, "unpaired surrogate"),
+    ],
+)
+def test_a_turn_that_is_not_read_is_refused_by_its_place(turn, said):
+    with pytest.raises(InvalidRequest, match=said):
+        parsed(ChatRequest, {"model": "a", "messages": [turn, CHAT["messages"][0]]})
+
+
+def test_turns_that_a_client_sends_back_are_read():
+    echo = {"role": "assistant", "content": "c", "refusal": None, "annotations": [], "audio": None,
+            "function_call": None, "tool_calls": None}  # fmt: skip
+    first = {"role": "developer", "content": [{"type": "text", "text": "d"}]}
+    asked = parsed(ChatRequest, {"model": "a", "messages": [first, echo, *CHAT["messages"]]})
+    assert asked.rows[0]["messages"] == [
+        {"role": "system", "content": "d"}, {"role": "assistant", "content": "c"},
+        {"role": "user", "content": "b"},
+    ]  # fmt: skip
+
+
+def test_calls_of_clients_get_an_answer_or_a_reason_and_no_500(server, runs):
+    name = runs["lora"].id
+    for call in POSTS:
+        body = json.loads(
+            json.dumps(call["body"]).replace("DIGITS", name[-8:]).replace("RUN", name)
+        )
+        found = httpx.post(server + call["path"], json={**body, "max_tokens": 2}, timeout=60)
+        assert found.status_code in (200, 400, 404), (call, found.text)
+        assert (found.status_code == 404) == ("unknown model" in call["what"])
+        if found.status_code != 200:
+            error = found.json()["error"]
+            assert error["message"] and {"type", "param", "code"} <= error.keys()
