@@ -426,7 +426,8 @@ def visible(text: str) -> str:
     """Return text whose control characters are written out: an escape becomes four letters."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    plain = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return plain.encode("utf-8", "backslashreplace").decode()  # a file's name may be no UTF-8
 
 
 def readable(text: str) -> str:

@@ -378,7 +378,7 @@ def _sure(text: str, decoding: Decoding | None) -> str:
     """Return a text without an end that may be the beginning of a stop text."""
     stops = decoding.stop if decoding else ()
     held = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
-    return text[: len(text) - max(held, default=0)]
+    return text[: len(text) - max(held, default=0)].rstrip()  # as the whole text is
 
 
 def _left(method: Method, prompt: Features) -> int:
