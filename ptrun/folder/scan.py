@@ -3,7 +3,7 @@
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -81,7 +81,8 @@ def _saved(file: Path) -> dict[str, Any]:
         first, seconds = found.get("pace") or (0, 0.0)
         rate = (int(found["step"]) - int(first)) / seconds if seconds > 0 else 0.0
         own = {"step": int(found["step"]), "of": int(found.get("of", 0))}
-        return {**own, "per_second": rate, "group": group}
+        history = [dict(row) for row in found.get("history", ())]
+        return {**own, "per_second": rate, "group": group, "history": history}
     except _DAMAGES:
         return {}
 
@@ -89,6 +90,7 @@ def _saved(file: Path) -> dict[str, Any]:
 _FILES = {result.FINISHED, result.FAILED, request.FILE}
 _TAIL = 20_000  # bytes of a journal that are read for the last step
 _NO_SCORE = ("event", "step", "epoch", "part", "loss")
+_LOWER_IS_BETTER = ("perplexity", "kl", "answer_loss", "unfinished")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Progress:
         step: the last step; 0 before the first.
         of: the steps in all; 0 before the first save, and of a run that has parts.
         seconds_left: at the pace so far.
-        dev: the best dev score so far, as text.
+        dev: the best dev score so far, with its name.
     """
 
     step: int = 0
@@ -179,8 +181,8 @@ def _known(folder: Path) -> Known:
 
 def progress(folder: Path) -> Progress:
     """Return how far the run of a folder is, from its journal and its last save."""
-    step, dev = _journal(folder)
     saved = [own for file in folder.glob("*state.safetensors") if (own := _saved(file))]
+    step, dev = _journal(folder, saved[0]["history"] if len(saved) == 1 else [])
     if len(saved) != 1 or not saved[0]["of"]:  # parts have their own
         return Progress(step, dev=dev)
     (own,) = saved
@@ -188,8 +190,11 @@ def progress(folder: Path) -> Progress:
     return Progress(step, own["of"], left and max(0.0, left), dev)
 
 
-def _journal(folder: Path) -> tuple[int, str]:
-    """Return the last step of a journal and its best dev score so far, as text."""
+def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """Return the last step of a journal and the best dev score so far, with its name.
+
+    The end of the journal is read; `history` has the evaluations before the last save.
+    """
     file = folder / "metrics.jsonl"
     try:
         with opened(file) as source:
@@ -197,7 +202,7 @@ def _journal(folder: Path) -> tuple[int, str]:
             lines = source.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return 0, ""
-    step, scores = 0, []
+    step, evaluated = 0, list(history)
     for line in lines:
         try:
             row = digest.row(line)
@@ -205,6 +210,14 @@ def _journal(folder: Path) -> tuple[int, str]:
             continue
         step = max(step, row.get("step", 0))
         if row.get("event") == "dev":
-            values = (value for key, value in row.items() if key not in _NO_SCORE)
-            scores += [value for value in values if is_number(value)][:1]
-    return step, f"{max(scores):.1f}" if scores else ""
+            evaluated.append(row)
+    names = [
+        name
+        for name, value in (evaluated or [{}])[-1].items()
+        if name not in _NO_SCORE and is_number(value)
+    ]
+    name = next((n for n in names if all(is_number(row.get(n)) for row in evaluated)), None)
+    if name is None:
+        return step, ""
+    best = min if name in _LOWER_IS_BETTER else max
+    return step, f"{name} {best(row[name] for row in evaluated):.1f}"

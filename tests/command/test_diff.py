@@ -106,16 +106,20 @@ def test_a_failed_run_is_told_as_such(tmp_path):
 
 def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):
     outputs = tmp_path / "outputs"
-    first = made(outputs / "runs" / "pt-s1-aa")
-    made(outputs / "reruns" / "pt-s1-aa")
-    made(outputs / "runs" / "pt-s1-aa~1")
-    other = made(outputs / "runs" / "pt-s2-bb")
+
+    def run(place):
+        return made(outputs / place, run_id=place.partition("/")[2].partition("~")[0])
+
+    first = run("runs/pt-s1-aa")
+    run("reruns/pt-s1-aa")
+    run("runs/pt-s1-aa~1")
+    other = run("runs/pt-s2-bb")
     for given in ("pt-s1", "pt-s1-aa", "runs/pt-s1"):
         assert find(given, "diff", outputs).folder == first
     assert find("reruns/pt-s1", "diff", outputs).folder.parent.name == "reruns"
     assert find(str(other / "result.json"), "diff", outputs).folder == other
-    eight = made(outputs / "runs" / "pt-s3-0123abcd")
-    made(outputs / "runs" / "pt-s3-0123abcd~1")
+    eight = run("runs/pt-s3-0123abcd")
+    run("runs/pt-s3-0123abcd~1")
     assert find("0123abcd", "diff", outputs).folder == eight
     with pytest.raises(UserError, match=r"the start of a run id or its last 8 digits"):
         find("123abcd", "diff", outputs)

@@ -306,7 +306,7 @@ def test_a_prompt_without_the_labels_of_its_task_is_refused(own, tmp_path, capsy
     with safe_open(prompt, "pt") as opened:
         header = unpacked(opened.metadata())
     save_file({}, prompt, {key: header[key] for key in ("backbone", "method")})
-    with pytest.raises(UserError, match="made before prompt files held the labels"):
+    with pytest.raises(UserError, match="damaged or edited, or of another run"):
         asked(copy, file, capsys)
 
 

@@ -49,7 +49,7 @@ def test_finished_runs_are_not_left(told, tmp_path):
     for number in range(10):
         folder = tmp_path / "frozen" / f"run-{number}"
         folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "result.json").write_text(json.dumps({**result, "run_id": folder.name}))
     assert row(told(frozen="ptuning_v2"), "frozen")[:5] == ["frozen", "40", "10", "30", "1"]
 
 

@@ -21,7 +21,7 @@ from ptrun.sweeps.sweep import of_line
 from ptrun.sweeps.view import View
 
 WORKER = [sys.executable, str(Path(__file__).with_name("fake_worker.py"))]
-FAILED = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
+FAILED = {"run_id": "run-2", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
 FAILED |= {"learned_parameters": {}, "config": {}, "status": "failed", "reason": "loss nan"}
 
 

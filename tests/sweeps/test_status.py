@@ -3,7 +3,9 @@
 import json
 
 import pytest
+import torch
 from rich.console import Console
+from safetensors.torch import save_file
 
 from ptrun.folder import lease, scan
 from ptrun.sweeps.view import as_json, shown
@@ -23,7 +25,7 @@ def root(tmp_path):
     ):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        (folder / file).write_text(json.dumps(content))
+        (folder / file).write_text(json.dumps({**content, "run_id": folder.name.partition("~")[0]}))
     rows = [{"event": "step", "step": 1, "loss": 1.0}, {"event": "dev", "step": 1, "epoch": 1.0}]
     rows[1] |= {"accuracy": 61.25}
     journal = "".join(json.dumps(row) + "\n" for row in [*rows, {"event": "step", "step": 2}])
@@ -43,14 +45,14 @@ def test_every_run_is_known_by_its_folder(root):
     found = {one.folder.name: one for one in scan.runs(root)}
     kinds = {name: one.state.kind for name, one in found.items()}
     assert kinds == {"a": "finished", "b": "failed", "c": "interrupted", "d": "running"}
-    assert found["c"].progress == scan.Progress(2, dev="61.2")
+    assert found["c"].progress == scan.Progress(2, dev="accuracy 61.2")
 
 
 def test_the_table_counts_and_names_what_is_left(root):
     told = text(shown(root, scan.runs(root), {}))
     assert "1 of 4 runs are finished" in told and "a  finished" not in told
     assert "b  failed: loss nan" in told and "at step 3" not in told
-    assert "c  interrupted before its first save  best dev 61.2" in told
+    assert "c  interrupted before its first save  best dev accuracy 61.2" in told
     assert "d  running by process" in told
 
 
@@ -81,3 +83,38 @@ def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
     journal = digest.line({"event": "dev", "step": 1, "f1": 50.0}) + "\n".join(rows) + "\n"
     (tmp_path / "metrics.jsonl").write_text(journal)
     assert scan.progress(tmp_path).dev == "50.0"
+
+
+@pytest.mark.parametrize(
+    ("rows", "dev"),
+    [
+        (
+            [{"loss": 2.0, "perplexity": 180.1}, {"loss": 1.0, "perplexity": 138.4}],
+            "perplexity 138.4",
+        ),
+        (
+            [{"loss": 1.0, "perplexity": 138.4}, {"loss": 2.0, "perplexity": 180.1}],
+            "perplexity 138.4",
+        ),
+        ([{"f1": 3.0, "perplexity": 9.0}, {"perplexity": 8.0}], "perplexity 8.0"),
+        (
+            [{"micro_f1": 60.0, "macro_f1": 1.0}, {"micro_f1": 40.0, "macro_f1": 2.0}],
+            "micro_f1 60.0",
+        ),
+        ([{"loss": 2.0}], ""),
+    ],
+)
+def test_the_best_dev_score_has_its_name_and_direction(tmp_path, rows, dev):
+    (tmp_path / "run.yaml").touch()
+    lines = [{"event": "dev", "step": i, "epoch": 1.0, **row} for i, row in enumerate(rows, 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert scan.progress(tmp_path).dev == dev
+
+
+def test_an_early_best_score_counts_after_a_long_journal(tmp_path):
+    meta = {"step": 1, "of": 9999, "history": [{"step": 1, "accuracy": 91.0}]}
+    save_file({"x": torch.zeros(1)}, tmp_path / "state.safetensors", {"state": json.dumps(meta)})
+    steps = [json.dumps({"event": "step", "step": i, "loss": 0.5}) for i in range(2, 2000)]
+    last = json.dumps({"event": "dev", "step": 2000, "accuracy": 55.0})
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*steps, last]) + "\n")
+    assert scan.progress(tmp_path).dev == "accuracy 91.0"

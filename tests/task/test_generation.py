@@ -89,7 +89,8 @@ CALL = {"tool_calls": [{"id": "a", "type": "function"}]}
     "more",
     [
         {"weight": 0}, {"weight": 1}, {"train": False}, CALL, {"tool_call_id": "a"},
-        {"name": "Ann"}, {"reasoning_content": "so"}, {"images": ["a.png"]}, {"content": None, **CALL},
+        {"name": "Ann"}, {"reasoning_content": "so"}, {"images": ["a.png"]},
+        {"content": None, **CALL},
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("place", [0, 1])
@@ -273,7 +274,7 @@ SCRIPTS = {
     "Hindi": "आज मौसम अच्छा है",
     "Russian": "сегодня хорошая погода",
     "Arabic": "الطقس جميل اليوم",
-    "Greek": "ο καιρός είναι καλός",
+    "Greek": "ο καιρός είναι καλός",  # noqa: RUF001
     "Korean": "오늘 날씨가 좋네요",
     "Spanish": "Cristóbal está aquí",
 }
