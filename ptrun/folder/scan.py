@@ -202,7 +202,7 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
             lines = source.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return 0, ""
-    step, evaluated = 0, list(history)
+    step, evaluated = 0, [*map(_scores, history)]
     for line in lines:
         try:
             row = digest.row(line)
@@ -210,14 +210,15 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
             continue
         step = max(step, row.get("step", 0))
         if row.get("event") == "dev":
-            evaluated.append(row)
-    names = [
-        name
-        for name, value in (evaluated or [{}])[-1].items()
-        if name not in _NO_SCORE and is_number(value)
-    ]
-    name = next((n for n in names if all(is_number(row.get(n)) for row in evaluated)), None)
+            evaluated.append(_scores(row))
+    evaluated = [scores for scores in evaluated if scores]
+    names = (evaluated or [{}])[-1]
+    name = next((own for own in names if all(own in scores for scores in evaluated)), None)
     if name is None:
         return step, ""
     best = min if name in _LOWER_IS_BETTER else max
     return step, f"{name} {best(row[name] for row in evaluated):.1f}"
+
+
+def _scores(row: dict[str, Any]) -> dict[str, float]:
+    return {key: v for key, v in row.items() if key not in _NO_SCORE and is_number(v)}

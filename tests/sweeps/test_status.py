@@ -82,7 +82,7 @@ def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
     rows = [f'{{"event": "step", "step": {odd}}}', f'{{"event": "dev", "step": 2, "f1": {odd}}}']
     journal = digest.line({"event": "dev", "step": 1, "f1": 50.0}) + "\n".join(rows) + "\n"
     (tmp_path / "metrics.jsonl").write_text(journal)
-    assert scan.progress(tmp_path).dev == "50.0"
+    assert scan.progress(tmp_path).dev == "f1 50.0"
 
 
 @pytest.mark.parametrize(
