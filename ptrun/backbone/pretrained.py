@@ -169,6 +169,18 @@ class PretrainedBackbone:
             )
         return self._tokenizers[words]
 
+    @cached_property
+    def rowless(self) -> Mapping[int, str]:
+        """The tokens of the tokenizer that have no row in the embedding, by id."""
+        vocabulary = self.tokenizer().get_vocab()
+        return {i: token for token, i in vocabulary.items() if i >= self.embedding_rows}
+
+    @cached_property
+    def embedding_rows(self) -> int:
+        """The number of rows of the word embedding."""
+        stated = self.config.get("vocab_size")
+        return stated or int(self.model.get_input_embeddings().weight.shape[0])
+
     def tokenizer_digest(self) -> str:
         """Return a hash (16 hex digits) of the model type and the tokenizer's files."""
         facts = f"{self.config['model_type']} {tokenizers.digest(self._files())}"

@@ -240,7 +240,7 @@ class ClusterConfig:
     max_time: int = 1440
     time: int | None = None
     memory: float | None = None
-    cpus: int = 4
+    cpus: int | None = None
     nodes: int = 1
     jobs: int = 100
     warn: int = 120

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -196,11 +196,32 @@ def export(
         if kind == "vllm":
             same = f"{vllm.alike(model, form, method, examples)} of {len(examples)}"
             note = f"; the client's tokens are the run's for {same}"
-            use = vllm.usage(method, base, examples[0], same)
+            use = vllm.usage(method, base, _invented(examples[0]), same)
         else:
-            use = _usage(form, base, method, examples[0])
+            use = _usage(form, base, method, _invented(examples[0]))
+        if form.reader.own:
+            note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
         write(folder, run, form, kind, found, base, use)
     return Exported(form.peft_type, form.reader.auto, found, note)
+
+
+_OWN_HEAD = (
+    "The head is in head.safetensors, and stock classes do not find it: "
+    "AutoModelForSequenceClassification would answer by a random one. Load it with load.py."
+)
+
+
+def _invented(example: Example) -> Example:
+    """Return an example of the same form without the user's texts, for a card that is public."""
+
+    def invented(value: Any, text: str = "An example text.") -> Any:
+        if isinstance(value, Mapping):
+            return {key: own if key == "role" else invented(own) for key, own in value.items()}
+        if isinstance(value, list | tuple):
+            return [invented(own, "example") for own in value]
+        return text if isinstance(value, str) else value
+
+    return replace(example, fields=invented(example.fields))
 
 
 _FORMS: Mapping[Kind, Callable[[Method], PeftForm]] = {

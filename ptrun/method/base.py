@@ -95,10 +95,17 @@ class Method(nn.Module):
         return list(self.encoded(examples))
 
     def encoded(self, examples: Sequence[Example]) -> Iterator[Features]:
-        """Yield tokenized examples; a part of them is in memory at a time."""
+        """Yield tokenized examples; a part of them is in memory at a time.
+
+        Raises:
+            UserError: a text has a token without a row in the embedding.
+        """
         room = self.room()
         for part in in_parts(examples):
-            yield from self.readout.encode(part, room)
+            features = self.readout.encode(part, room)
+            if self.backbone.rowless:
+                _check_rows(self.backbone, features)
+            yield from features
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
@@ -326,3 +333,20 @@ class Folded(Method):
             return {_TABLE: values, **others}
         frozen, table = prompt.divided(values)
         return {_FROZEN: frozen, **({_TABLE: table} if len(table) else {}), **others}
+
+
+def _check_rows(backbone: PretrainedBackbone, features: Sequence[Features]) -> None:
+    """Refuse a token that the embedding has no row for: it would end the process on a GPU.
+
+    Raises:
+        UserError: names the example, the token and its id, and the number of rows.
+    """
+    for own in features:
+        ids = {i for row in own.rows for i in (*row.ids, *(row.decoder or ()))}
+        for number in sorted(ids & backbone.rowless.keys()):
+            raise UserError(
+                f"{own.id}: its text has the token {backbone.rowless[number]!r} with the id "
+                f"{number}, and the embedding of backbone={backbone.name} has "
+                f"{backbone.embedding_rows:,} rows. Use the tokenizer that belongs to these "
+                "weights, or leave the token out of the text."
+            )

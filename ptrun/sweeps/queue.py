@@ -11,6 +11,17 @@ from ptrun.files import below, read_json, write_text
 from ptrun.folder import digest, lease
 
 _DIGEST = "digest"
+_SIZES = "smaller cluster.cpus=N or cluster.memory=GIB, or cluster.partition=NAME"
+_ADVICE = {
+    "PartitionConfig": _SIZES,
+    "BadConstraints": f"another cluster.constraint=NAME, {_SIZES}",
+    "PartitionTimeLimit": "cluster.time=MINUTES or cluster.partition=NAME",
+    "PartitionDown": "cluster.partition=NAME",
+    "PartitionInactive": "cluster.partition=NAME",
+    "InvalidAccount": "cluster.account=NAME",
+    "InvalidQOS": "cluster.qos=NAME",
+}
+"""What to type where a job waits for ever, by Slurm's reason."""
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 
@@ -66,7 +77,7 @@ def _states() -> dict[str, str]:
     Raises:
         UserError: Slurm does not answer, so it is not known what is in the queue.
     """
-    line = ["squeue", "--noheader", "--array", "--format=%i %T"]
+    line = ["squeue", "--noheader", "--array", "--format=%i %T %r"]
     try:
         listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
     except FileNotFoundError:
@@ -74,8 +85,27 @@ def _states() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1:]
         raise UserError(f"squeue does not answer: {' '.join(told)}. Try again.") from error
-    rows = (line.split() for line in listed.stdout.splitlines())
-    return {row[0]: row[1].lower() for row in rows if len(row) == 2}
+    rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
+    return {row[0]: _state(*row[1:]) for row in rows if len(row) > 1}
+
+
+def _state(state: str, reason: str = "None") -> str:
+    """Return a state with Slurm's reason why a job waits, and what to type against it."""
+    if state != "PENDING" or reason == "None":
+        return state.lower()
+    advice = _ADVICE.get(reason.partition(",")[0])
+    return f"pending: {reason}" + (f"; type {advice}" if advice else "")
+
+
+def cores(partition: str | None) -> int | None:
+    """Return the most cores that a node of a partition has; None where Slurm does not say."""
+    line = ["sinfo", "--noheader", "--format=%c", *(["-p", partition] if partition else [])]
+    try:
+        listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    counts = [line.strip().rstrip("+") for line in listed.stdout.splitlines()]
+    return max((int(count) for count in counts if count.isdigit()), default=None)
 
 
 # Owners of runs on other machines: whether they still beat, without comparing clocks.

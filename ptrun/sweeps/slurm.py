@@ -21,7 +21,7 @@ from typing import Any
 
 from ptrun.config.identity import flat
 from ptrun.config.schema import ClusterConfig, On, SweepConfig
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, visible, warn_once
 from ptrun.files import below
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
@@ -114,6 +114,7 @@ def _start(configuration: str, rank: Mapping[str, str]) -> None:
 _PYTHON = f"{shlex.quote(sys.executable)} -P"  # nothing is imported from the current folder
 _TURNS = 1000  # how often a job may come on again after its time
 _MARGIN, _START = 1.5, 10.0  # of the computed time; minutes to start
+_CORES = 4  # of a process, where a node has as many
 _LOOK = 5.0  # seconds between looks at the queue
 _SIGNAL = "USR1"
 Group = Sequence[Job]
@@ -202,6 +203,8 @@ class Slurm:
         for job in (one for one in self.jobs if one.stage == "elsewhere"):
             state = state_of(_folder(job))
             waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
+            if waits and "; type " in (told := listed[_folder(job).absolute()]):
+                warn_once(told.partition(", ")[2])
             if state.kind == "finished" or (state.kind == "failed" and not waits):
                 job.end(state.kind, state.detail)
                 view.finish(job)
@@ -271,7 +274,7 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
         "nodes": nodes,
         **({"srun_args": ["--kill-on-bad-exit=1"]} if ranks > 1 else {}),
         "ntasks_per_node": on_node,
-        "cpus_per_task": cluster.cpus,
+        "cpus_per_task": cluster.cpus or _cores(cluster, on_node),
         **({"gpus_per_node": on_node} if gpu else {}),
         "signal_delay_s": cluster.warn,
         "array_parallelism": cluster.jobs,
@@ -305,6 +308,12 @@ def _gib(groups: Sequence[Group]) -> float:
     """Return the GiB of main memory of a process of the largest group."""
     first = [(len(own), own[0].needs) for own in groups]
     return max(float(needs["gib"] + (count - 1) * needs["each"]) for count, needs in first)
+
+
+def _cores(cluster: ClusterConfig, on_node: int) -> int:
+    """Return the cores of each of some processes on a node."""
+    most = queue.cores(cluster.partition)
+    return _CORES if most is None else max(1, min(_CORES, most // on_node))
 
 
 def _need(group: Group, key: str) -> Any:

@@ -51,12 +51,41 @@ def test_what_the_cluster_file_says_is_passed_on():
     assert found["additional_parameters"] == {"requeue": True, "mail-type": "FAIL"}
 
 
+@pytest.mark.parametrize(
+    ("nodes", "typed", "ranks", "cores"),
+    [
+        ("2", None, 1, 2),
+        ("2", 3, 1, 3),
+        ("64\\n2+", None, 1, 4),
+        ("8", None, 4, 2),
+        ("", None, 1, 4),
+    ],
+)
+def test_the_cores_of_a_process_fit_the_nodes(squeue, nodes, typed, ranks, cores):
+    squeue(f"{nodes}\\n", "sinfo")
+    found = asked(group(1, ranks=ranks), cpus=typed)
+    assert found["cpus_per_task"] == cores
+
+
+def test_why_a_job_waits_is_told_with_what_to_type(tmp_path, squeue, caplog):
+    (tmp_path / queue.FOLDER).mkdir()
+    tasks = {f"7_{n}": [tmp_path / name] for n, name in enumerate("abcd")}
+    queue.record(tmp_path, tasks)
+    squeue("7_0 PENDING PartitionConfig\\n7_1 PENDING Priority\\n7_2 RUNNING None\\n"
+           "7_3 PENDING ReqNodeNotAvail, UnavailableNodes:n1\\n")  # fmt: skip
+    found = queue.queued(tmp_path)
+    assert found[tmp_path / "a"].startswith("job 7_0, pending: PartitionConfig; type smaller clus")
+    assert found[tmp_path / "b"] == "job 7_1, pending: Priority"
+    assert found[tmp_path / "c"] == "job 7_2, running"
+    assert found[tmp_path / "d"] == "job 7_3, pending: ReqNodeNotAvail, UnavailableNodes:n1"
+
+
 @pytest.fixture
 def squeue(tmp_path, monkeypatch):
-    """Return a function that makes `squeue` print some text."""
+    """Return a function that makes `squeue` or another program print some text."""
 
-    def tell(text):
-        file = tmp_path / "bin" / "squeue"
+    def tell(text, name="squeue"):
+        file = tmp_path / "bin" / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!/bin/sh\nprintf '{text}'\n")
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
