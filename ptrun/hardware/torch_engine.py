@@ -101,6 +101,8 @@ class TorchEngine(Loop):
 
     def __post_init__(self) -> None:
         """Check the fields, and choose the precision."""
+        if self.device not in ("cpu", "cuda", "meta"):
+            raise UserError(f"hardware.device={self.device}: expected cpu or cuda.")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError(f"hardware.device=cuda, but {why_no_gpu()}")
         for name in self.counts:
