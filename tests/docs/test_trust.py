@@ -81,6 +81,7 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "With `--key-file` every route": (SERVE, "test_every_route_but_health_needs_the_key"),
     "Errors name runs, not folders": (SERVE, "test_a_damaged_prompt_is_refused_by_name"),
     "Bodies, rows, tokens": (SERVE, "test_limits_of_body_queue_and_time"),
+    "A key that the server": ("predicting/test_requests.py", "test_a_key_that_is_not_read"),
     "It does not encrypt": None,
     "`tests/cli/test_hostile.py` plants": (HOSTILE, "def test_"),
     "The part `strangers`": (DRILL, "test_the_drill_sees_harm"),
