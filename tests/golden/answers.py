@@ -239,7 +239,7 @@ def papers():
     A digest is that of the composed configuration of the first cell of each method.
     """
     from ptrun.config.compose import compose_run
-    from ptrun.config.identity import canonical
+    from ptrun.config.identity import NOT_OF_A_RUN, canonical
     from ptrun.ledger import experiment
     from ptrun.runs.plan import with_readout
 
@@ -254,7 +254,8 @@ def papers():
         digests = {}
         for method, cell in firsts.items():
             composed = with_readout(compose_run([*table.overrides(cell), "outputs=outputs"]))
-            text = canonical({"config": composed.config, "names": composed.names})
+            config = {k: v for k, v in composed.config.items() if k not in NOT_OF_A_RUN}
+            text = canonical({"config": config, "names": composed.names})
             digests[method] = hashlib.sha256(text.encode()).hexdigest()[:8]
         answers[name] = {"cells": dict(sorted(reasons.items())), "composed": digests}
     return answers
