@@ -46,7 +46,7 @@ superglue` makes such rows of SuperGLUE's test files.
 KEY=VALUE sets the hardware and the place of files that moved:
   hardware=gpu, hardware.token_budget=N, hardware.precision=fp32
   backbone.path=DIR    the same weights elsewhere; others are rejected
-  data_dir=DIR, method.glove=FILE, readout.tree=@FILE, task.vocabulary=FILE, start=run:FOLDER
+  data_dir=DIR, method.glove=FILE, task.vocabulary=FILE, start=run:FOLDER
   outputs=DIR          where RUN is looked up
 """
 

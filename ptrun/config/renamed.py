@@ -16,16 +16,14 @@ _LOG = logging.getLogger(__name__)
 _OPTION = "readout"
 _KEYS = {
     **{key: key for key in ("pooler", "pattern", "among", "closed", "objective", "scored")},
-    **{key: key for key in ("swapped", "random_masks", "literal_sep", "sentinel", "fan_out")},
+    **{key: key for key in ("swapped", "random_masks", "literal_sep", "sentinel")},
     **{key: key for key in ("shifted_label", "released_query", "threshold", "threshold_on")},
-    "beam": "beam",
     "head_dropout": "dropout",
     "score_direction": "direction",
     "class_bias": "bias",
     "class_loss": "loss",
     "class_order": "order",
     "class_marker": "marker",
-    "class_tree": "tree",
 }
 
 
@@ -62,7 +60,7 @@ def current(
 
 
 def current_key(key: str) -> str:
-    """Return a dotted key as it is called today: `method.class_tree` is `readout.tree`."""
+    """Return a dotted key as it is called today: `method.class_bias` is `readout.bias`."""
     group, _, name = key.partition(".")
     if group != "method":
         return key

@@ -81,8 +81,7 @@ def _check_reserved(readout: Readout) -> None:
     """Check that rows end in the words of all classes."""
     if not isinstance(readout, ClassWords):
         raise UserError(
-            "method.reserved=true needs rows with all classes, not a passage or a tree; leave it "
-            "out, or leave out readout.tree and readout.fan_out."
+            "method.reserved=true needs rows with all classes, not a passage; leave it out."
         )
     pvp = readout.pvp
     last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]

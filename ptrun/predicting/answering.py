@@ -210,7 +210,7 @@ def _bar(total: int, *, quiet: bool) -> Iterator[Progress]:
 # A finished run, loaded for prediction with the options of the command line.
 
 _WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set
-_INSIDE = ("backbone.path", "start", "method.glove", "readout.tree", "task.vocabulary")
+_INSIDE = ("backbone.path", "start", "method.glove", "task.vocabulary")
 
 
 def ready(given: str, typed: Sequence[str], command: str = "predict") -> Finished:
@@ -298,7 +298,7 @@ def _check_method(run: RunFolder, config: Mapping[str, Any]) -> None:
     own = identity.affecting({**parts, "readout": config["readout"]}, "", "")
     if any(own[group] != run.result.config[group] for group in ("method", "readout")):
         raise UserError(
-            f"predict {run.folder}: a file of its method has changed. Type readout.tree=@FILE or "
+            f"predict {run.folder}: a file of its method has changed. Type "
             "method.glove=FILE with the original content."
         )
 

@@ -92,8 +92,8 @@ class ClassWords(nn.Module, Cloze):
             return super().encode(examples, row_limit(self.task, room))
         except TooLong as error:
             raise UserError(
-                f"{error}\nIt writes {len(self.labels)} class words out; arrange them in a tree "
-                "with readout.fan_out=16 or less, or with readout.tree=@FILE."
+                f"{error}\nIt writes {len(self.labels)} class words out, too many for a row: type "
+                "readout=head."
             ) from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:

@@ -15,7 +15,6 @@ from ptrun.method.base import Method
 from ptrun.pattern.spelling import Spelling
 from ptrun.pattern.verbalizer import Verbalizer
 from ptrun.readout.base import Features, Readout
-from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.head import row_limit
 from ptrun.readout.label_words import LabelWords
@@ -153,7 +152,7 @@ def words_in_pieces(readout: Readout, task: Task) -> str | None:
     The first word of a name such as `science and technology` counts. Words that are read whole
     (`rule: mean`), and words that are only written beside a letter, are left out.
     """
-    if not isinstance(readout, LabelWords | ClassWords | ClassTree):
+    if not isinstance(readout, LabelWords | ClassWords):
         return None
     verbalizer = readout.pvp.verbalizer() if readout.pvp.words else None
     if verbalizer is None or (isinstance(readout, LabelWords) and verbalizer.rule != "first"):

@@ -79,7 +79,6 @@ MANY += [
     "protocol=paper",
 ]
 PASSAGE = ["method=dpt", "task=quoref", "backbone.path=electra"]
-TREE = "{film: [dull, bright], plot: [film, plot, saw]}"
 WITNESSES = {
     "HeadReading": {
         "pooler": (SST2, "mean"),
@@ -121,9 +120,6 @@ WITNESSES = {
         "loss": (DPT, "sum"),
         "order": (DPT, "reversed"),
         "marker": ([*DPT, "backbone.path=reserving"], "true"),
-        "tree": (MANY, TREE),
-        "fan_out": (MANY, "2"),
-        "beam": ([*MANY, f"readout.tree={TREE}", "seed=4"], "4"),
         "threshold": (PASSAGE, "0.2"),
         "threshold_on": (PASSAGE, "one_minus_sigma"),
         "class_weights": ([*DPT, *SKEWED], "balanced"),
