@@ -6,13 +6,9 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 import logging
-import os
-import shutil
-import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -81,9 +77,9 @@ def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
     flat = x.reshape(-1, x.shape[-1])
     numbers = *_numbers(p, x.dtype, x.device), origin
-    if not _active and x.requires_grad:
+    if x.requires_grad:
         return cast(Tensor, _dropped(flat, lines.flatten(), *numbers)).view(x.shape)
-    return call(_drop, flat, lines.flatten(), *numbers).view(x.shape)
+    return _drop(flat, lines.flatten(), *numbers).view(x.shape)
 
 
 _CACHED = 2**18  # cells whose hashes fit into a core's cache
@@ -147,24 +143,20 @@ _dropped: Any = _Dropped.apply
 
 
 def _drop(x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int) -> Tensor:
-    """Return `x [n, size]` with cells dropped; compiled, these passes over memory are one."""
+    """Return `x [n, size]` with cells dropped."""
     return x * _kept(lines, x.shape[1], limit, origin).to(x.dtype).mul(scale)
 
 
 @cache
 def _numbers(p: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the limit and the scale as tensors `[]` on a device.
-
-    Compiled code reads a tensor from memory. On an H100 (torch 2.11, Triton 3.6) a kernel that got
-    them as numbers computed something else.
-    """
+    """Return the limit and the scale as tensors `[]` on a device."""
     least = torch.tensor(limit(p), dtype=torch.int32, device=device)
     return least, torch.tensor(scale(p, dtype), dtype=dtype, device=device)
 
 
 @cache
 def scale(p: float, dtype: torch.dtype) -> float:
-    """Return `1 / (1 - p)` in a precision; compiled code would not round it."""
+    """Return `1 / (1 - p)`, rounded to a precision."""
     return torch.tensor(1.0 / (1.0 - p), dtype=dtype).item()
 
 
@@ -202,82 +194,3 @@ def _last(size: int, origin: int, device: torch.device) -> Tensor:
     """Return the hashes `[size]` of the last axis."""
     last = torch.arange(size, dtype=torch.int32, device=device) - origin
     return _mix(last * GOLDEN)
-
-
-# Element-wise functions that torch can compile into one pass over memory.
-#
-# Only functions whose compiled result is equal bit for bit go through here, so a run may switch in
-# the middle. The first call of each type and device is compared. Compiled code is kept on disk. It
-# takes about 20 s the first time on a machine, and 2 s after that.
-
-_compiled: dict[Callable[..., Tensor], Any] = {}
-_proved: set[tuple[Callable[..., Tensor], torch.dtype, torch.device]] = set()
-_active = False
-
-
-def call(function: Callable[..., Tensor], x: Tensor, *others: Any) -> Tensor:
-    """Return the function's value, compiled if `activate` was called.
-
-    A compiler that fails, or whose code computes other bits, is not asked again.
-    """
-    if not _active:
-        return function(x, *others)
-    if function not in _compiled:
-        _compiled[function] = torch.compile(function, dynamic=True)
-    try:
-        wrong = _differs(function, x, *others)
-        value: Tensor = function(x, *others) if wrong else _compiled[function](x, *others)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # torch, Triton and the C compiler share no error class
-        _refuse("compiling it fails: %s", " ".join(str(error).split())[:200])
-        return function(x, *others)
-    if wrong:
-        _refuse("its compiled code computes other numbers on %s", x.device)
-    return value
-
-
-def _differs(function: Callable[..., Tensor], x: Tensor, *others: Any) -> bool:
-    """Return whether compiled code gives other bits; asked once a type and device."""
-    case = function, x.dtype, x.device
-    if case in _proved:
-        return False
-    found, wanted = (_bits(own, x, others) for own in (_compiled[function], function))
-    _proved.add(case)
-    return not all(map(torch.equal, found, wanted))
-
-
-@torch.enable_grad()
-def _bits(function: Callable[..., Tensor], x: Tensor, others: Sequence[Any]) -> list[Tensor]:
-    given = x.detach().requires_grad_(True)
-    value = function(given, *others)
-    return [value.detach(), *torch.autograd.grad(value.float().square().sum(), given)]
-
-
-def _refuse(reason: str, *values: Any) -> None:
-    activate(False)
-    _LOG.warning(f"dropout is not compiled, since {reason}", *values)
-
-
-def activate(on: bool) -> None:
-    """Switch compilation on or off for this process."""
-    global _active
-    if on:
-        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        kept = Path(home).expanduser() / "ptrun" / "compiled"
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kept))
-    _active = on
-
-
-def compiler(device: str) -> str | None:
-    """Return what torch compiles with on a device; None if it is missing.
-
-    Triton compiles a part in C that starts a kernel, so it needs a C compiler and Python's headers.
-    """
-    if device == "cuda":
-        from torch.utils._triton import has_triton  # `import torch` does not import it
-
-        header = Path(sysconfig.get_path("include")) / "Python.h"
-        tools = any(map(shutil.which, (os.environ.get("CC", "gcc"), "cc", "clang")))
-        return "triton" if has_triton() and tools and header.is_file() else None
-    return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")

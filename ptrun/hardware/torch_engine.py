@@ -7,12 +7,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone import dropout
 from ptrun.backbone.linear import use_onednn
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import Quantization, check_installed
@@ -31,46 +30,6 @@ from ptrun.training.out_of_memory import is_out_of_memory
 _LOG = logging.getLogger(__name__)
 
 
-# `hardware.compile`: whether element-wise functions are compiled, and when.
-
-Compile = Literal["auto"] | bool
-WORTH = 300.0
-"""Seconds of training left from which `auto` compiles: on a new machine it takes about 20 s."""
-_SLOWER = "cpu"
-"""On two CPU cores a step with compiled dropout took 1.04 to 1.25 times as long."""
-
-
-class Compilation:
-    """Compiles at the start, or under `auto` on a GPU once long training is certain.
-
-    Compiled functions return the same bits, so the moment changes no result.
-
-    Raises:
-        UserError: `true`, and there is no compiler.
-    """
-
-    def __init__(self, requested: Compile, device: str):
-        self.device = device
-        self.pending = requested == "auto" and device != _SLOWER
-        if requested is True and dropout.compiler(device) is None:
-            raise UserError(
-                f"hardware.compile=true: torch finds no compiler for {device}; install g++ (on a "
-                "GPU triton, gcc and Python's headers), or type hardware.compile=auto."
-            )
-        dropout.activate(requested is True)
-
-    def consider(self, seconds_left: float) -> None:
-        """Compile from the next step on, if the training left takes long enough."""
-        if not self.pending or seconds_left < WORTH:
-            return
-        self.pending = False
-        if dropout.compiler(self.device) is None:
-            _LOG.info("torch finds no compiler: dropout is not compiled")
-            return
-        dropout.activate(True)
-        _LOG.info("compiling dropout; hardware.compile=false leaves it out")
-
-
 @dataclass
 class TorchEngine(Loop):
     """Trains members that share forward passes, on one device.
@@ -85,8 +44,6 @@ class TorchEngine(Loop):
             bounds memory.
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
-        compile: compile dropout into one pass over memory; the results are the same bits. `auto`
-            does so on a GPU if the training left takes more than 5 minutes and triton is there.
         quantization: hold the linear maps of a frozen backbone in 8 or 4 bits: `int8` or `nf4`.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
             rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
@@ -94,7 +51,6 @@ class TorchEngine(Loop):
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
     population: int = field(kw_only=True, default=32)
-    compile: Compile = field(kw_only=True, default="auto")
     quantization: Quantization = field(kw_only=True, default="none")
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
@@ -116,7 +72,6 @@ class TorchEngine(Loop):
         if self.quantization != "none":
             check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
             self.backbone.quantize(self.quantization)
-        self._compilation = Compilation(self.compile, self.device)
         super().__post_init__()
 
     def connect(self) -> Ranks:
@@ -148,10 +103,6 @@ class TorchEngine(Loop):
     def together(self, members: Sequence[Member]) -> tuple[int, int]:
         """Return how many members fit in memory at a time, and the most that are allowed."""
         return together(members, self.device, self.population), self.population
-
-    def consider(self, seconds_left: float) -> None:
-        """Compile if the training that is left takes long enough."""
-        self._compilation.consider(seconds_left)
 
     def place(self, methods: Sequence[Method]) -> None:
         """Move the backbone, in its precision, and the methods to the device.

@@ -90,11 +90,10 @@ def devices() -> Check:
 
 
 def compiler() -> Check:
-    """Return whether torch.compile can work."""
+    """Return whether Triton can compile the attention kernel."""
     found = next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
     if found is None:
-        remedy = "install gcc, or type hardware.compile=false"
-        return Check("note", "compiler", "no C compiler: nothing is compiled", remedy)
+        return Check("note", "compiler", "no C compiler: no kernel of ptrun's own", "install gcc")
     triton = "with triton" if find_spec("triton") else "without triton"
     return Check("ok", "compiler", f"{found}, {triton}")
 

@@ -95,10 +95,6 @@ class Loop(ABC):
     def together(self, members: Sequence[Member]) -> tuple[int, int]:
         """Return how many members fit in memory at a time, and the most that are allowed."""
 
-    @abstractmethod
-    def consider(self, seconds_left: float) -> None:
-        """Prepare for the training that is left."""
-
     def fit(self, members: Sequence[Member]) -> None:
         """Train the members, as many together as fit in memory and `population` allows.
 
@@ -136,8 +132,6 @@ class Loop(ABC):
                 self.speed.seconds += seconds
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
-                left = sum(member.total - member.step for member in members)
-                self.consider(self.speed.seconds / self.speed.steps * left)
                 self._judge(active)
                 done, first = sum(member.step for member in members), active[0]
                 best = first.best_value if first.best else None

@@ -70,14 +70,6 @@ PAIRS = [*SAY, "task=rte", pvps("pair")]
 T5 = [*SAY, *SAID, "backbone.path=t5"]
 DPT = ["method=dpt", "task=sst2", "backbone.path=electra", pvps("listed", "ended")]
 DPT += ["readout.pattern=listed"]
-MANY = ["method=dpt", "task=csv", "backbone.path=electra", "task.train=five.csv"]
-MANY += [
-    "task.text=text",
-    "task.label=label",
-    "task.dev=five.csv",
-    "task.pattern=@five.yaml",
-    "protocol=paper",
-]
 PASSAGE = ["method=dpt", "task=quoref", "backbone.path=electra"]
 WITNESSES = {
     "HeadReading": {
@@ -286,7 +278,6 @@ def world(tiny_folder, tmp_path_factory):
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         for split, own in (("train", lines), ("validation", lines[:-1]), ("test", lines)):
             (folder / f"{split}.jsonl").write_text("".join(own))
-    _write_five(root)
     (root / "glove.txt").write_text(
         "".join(f"{w} 0.{i} 0.2 0.{i} 0.1\n" for i, w in enumerate(FIVE))
     )
@@ -297,7 +288,7 @@ def world(tiny_folder, tmp_path_factory):
         key, _, value = override.partition("=")
         if key == "backbone.path":
             return f"{key}={kinds.get(value) or tiny_folder(value)}"
-        return override.replace("five.", f"{root}/five.").replace("glove.", f"{root}/glove.")
+        return override.replace("glove.", f"{root}/glove.")
 
     def planned_of(overrides):
         own = tuple(map(given, ["backbone.path=bert", *COMMON, *overrides]))
@@ -332,13 +323,6 @@ def _computed(folder):
 
 
 TIMES = ("crc", "seconds", "evaluation_seconds", "time", "tokens_per_second", "memory")
-
-
-def _write_five(root):
-    rows = "".join(f"a {word} film,{word}\n" * 2 for word in FIVE)
-    (root / "five.csv").write_text(f"text,label\n{rows}")
-    words = ", ".join(f"{word}: [{word}]" for word in FIVE)
-    (root / "five.yaml").write_text(f"pattern: '{{text}} {{words|commas}}.'\nwords: {{{words}}}\n")
 
 
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}
