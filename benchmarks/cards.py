@@ -14,7 +14,7 @@ from typing import get_args
 
 from ptrun.backbone.quantization import Quantization
 from ptrun.config.compose import compose_run
-from ptrun.planning.costs import Costs, costs
+from ptrun.planning.costs import Costs, Texts, costs
 from ptrun.planning.memory import HardwareLayout, layout_of
 from ptrun.planning.table import planned_on
 
@@ -44,7 +44,7 @@ def planned(typed: str) -> tuple[Costs, HardwareLayout]:
     """Return the costs of a run, and its layout on a GPU."""
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
     layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)
-    return costs(planned_on(composed, layout), LENGTH), layout
+    return costs(planned_on(composed, layout), Texts(LENGTH, "", LENGTH, None)), layout
 
 
 def cell(own: Costs, layout: HardwareLayout, card: int) -> str:
