@@ -21,7 +21,7 @@ def compiler(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(dropout.compiler("cpu") is None, reason="torch finds no C++ compiler")
+@pytest.mark.skipif(dropout.compiler("cpu") is None, reason="compiler: torch finds none for C++")
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch looks at it while compiling
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_dropout_has_the_same_bits(dtype, tmp_path, monkeypatch):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import package
+
 FILE = Path(__file__).parents[2] / "benchmarks" / "pocket_baselines.py"
 BASELINES = runpy.run_path(str(FILE))
 # Topics are told by their words, in the main: a bag of words may be good there.
@@ -37,13 +39,13 @@ def test_about_half_of_the_test_mentions_are_new():
 
 @pytest.mark.parametrize("longest", [1, 2])
 def test_a_bag_of_words_stays_under_75(longest):
-    pytest.importorskip("sklearn")
+    package("sklearn")
     assert BASELINES["bag_of_words"](longest, 1.0) <= 0.75
 
 
 @pytest.mark.slow
 def test_simple_baselines_of_the_other_tasks_stay_low():
-    pytest.importorskip("sklearn")
+    package("sklearn")
     figures = BASELINES["other_tasks"]()
     assert set(figures) == set(MOST)
     assert not {name: value for name, value in figures.items() if value > MOST[name]}
