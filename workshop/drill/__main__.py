@@ -1,6 +1,7 @@
 """The fault drill: see what becomes of commands that are killed, starved, or fed damaged files.
 
     python -m workshop.drill [--parts NAME ...] [--kills 200] [--places 100] [--cases 4]
+        [--out FOLDER]
 
 Parts that are left out keep the figures of the last drill. Writes results/faults.{md,json}.
 """
@@ -87,7 +88,8 @@ class Kept:
 
 def main() -> None:
     """Do the drill and write its results."""
-    given, kept = _given(), Kept(RESULTS)
+    given = _given()
+    kept = Kept(given.out)
     if lost := page.missing():
         sys.exit(f"tests that the page names are missing: {', '.join(lost)}")
     with tempfile.TemporaryDirectory(prefix="drill-") as folder:
@@ -100,7 +102,10 @@ def main() -> None:
 
 
 def _given() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "python -m workshop.drill", description=__doc__, formatter_class=shown
+    )
     parts = [*PARTS, "times"]
     parser.add_argument("--parts", nargs="*", choices=parts, default=parts)
     parser.add_argument("--kinds", nargs="*", metavar="KIND", help="these rows alone")
@@ -110,6 +115,7 @@ def _given() -> argparse.Namespace:
     parser.add_argument("--strangers", type=int, default=420, help="files of somebody else, in all")
     parser.add_argument("--lanes", type=int, default=2, help="cases at once")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     return parser.parse_args()
 
 
