@@ -1,6 +1,9 @@
 """No task can be solved from surfaces alone."""
 
+import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,11 +31,6 @@ MOST = {
 }
 
 
-@pytest.mark.slow
-def test_a_gazetteer_of_the_training_names_stays_under_75():
-    assert BASELINES["gazetteer_f1"]() <= 0.75
-
-
 def test_about_half_of_the_test_mentions_are_new():
     assert 0.40 <= BASELINES["unseen_share"]() <= 0.55
 
@@ -44,8 +42,11 @@ def test_a_bag_of_words_stays_under_75(longest):
 
 
 @pytest.mark.slow
-def test_simple_baselines_of_the_other_tasks_stay_low():
+def test_simple_baselines_stay_low(tmp_path):
     package("sklearn")
-    figures = BASELINES["other_tasks"]()
-    assert set(figures) == set(MOST)
-    assert not {name: value for name, value in figures.items() if value > MOST[name]}
+    line = [sys.executable, str(FILE), "--out", str(tmp_path)]
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
+    figures = json.loads((tmp_path / "pocket_baselines.json").read_text())
+    others = figures["other_tasks"]
+    assert figures["ner_gazetteer_f1"] <= 0.75 and set(others) == set(MOST)
+    assert not {name: value for name, value in others.items() if value > MOST[name]}
