@@ -67,7 +67,7 @@ FILES = {
     "ranks.py --model pocket_bert --repeats 1 --layouts one --steps 2 4": "ranks.json",
     "report_speed.py --runs 20 --repeats 1": "report_speed.json",
     "scale.py --kills 0 --seeds 1 --devices 1 --set cell=*RTE": "scale.json",
-    "sweep_speed.py --shape tiny --runs 6 --steps 4": "sweep_speed.json",
+    "sweep_speed.py --shape tiny --runs 2 --steps 4": "sweep_speed.json",
 }
 
 
