@@ -1,6 +1,6 @@
 """Which 10-billion-parameter backbones can be prompt-tuned on which card, by `ptrun plan`'s count.
 
-    python benchmarks/cards.py
+    python benchmarks/cards.py [--only NAME ...]
 
 Batches of 16 texts of 128 tokens; bf16, and fp16 where the authors' weights need it. A cell is the
 planned peak in GiB, with `c` if activations are recomputed (hardware.checkpointing=true) and `t` if
@@ -9,16 +9,10 @@ results/cards.md.
 """
 
 from dataclasses import replace
-from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from ptrun.backbone.quantization import Quantization
-from ptrun.config.compose import compose_run
-from ptrun.planning.costs import Costs, costs
-from ptrun.planning.memory import HardwareLayout, layout_of
-from ptrun.planning.table import planned_on
+from running import arguments
 
-RESULT = Path(__file__).parent / "results" / "cards.md"
 GIB, LENGTH = 2**30, 128
 CARDS = (16, 24, 40, 80)
 RUNS = {
@@ -40,14 +34,19 @@ also hardware.token_budget=512; `-`: does not fit. Not measured on a card.
 """
 
 
-def planned(typed: str) -> tuple[Costs, HardwareLayout]:
+def planned(typed: str) -> tuple[Any, Any]:
     """Return the costs of a run, and its layout on a GPU."""
+    from ptrun.config.compose import compose_run
+    from ptrun.planning.costs import Texts, costs
+    from ptrun.planning.memory import layout_of
+    from ptrun.planning.table import planned_on
+
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
     layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)
-    return costs(planned_on(composed, layout), LENGTH), layout
+    return costs(planned_on(composed, layout), Texts(LENGTH, "", LENGTH, None)), layout
 
 
-def cell(own: Costs, layout: HardwareLayout, card: int) -> str:
+def cell(own: Any, layout: Any, card: int) -> str:
     """Return the least change with which a run fits on a card, as its peak and a letter."""
     again = replace(layout, checkpointing=True)
     for letter, changed in (("", layout), (" c", again), (" t", replace(again, token_budget=512))):
@@ -59,9 +58,14 @@ def cell(own: Costs, layout: HardwareLayout, card: int) -> str:
 
 def main() -> None:
     """Plan every cell and write the page."""
+    parser = arguments(__doc__)
+    parser.add_argument("--only", nargs="+", choices=RUNS, default=list(RUNS), help="runs")
+    given = parser.parse_args()
+    from ptrun.backbone.quantization import Quantization
+
     rows = []
-    for name, typed in RUNS.items():
-        own, layout = planned(typed)
+    for name in given.only:
+        own, layout = planned(RUNS[name])
         for kind in get_args(Quantization):
             held = replace(layout, quantization=kind)
             cells = " | ".join(cell(own, held, card) for card in CARDS)
@@ -69,7 +73,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     cards = " | ".join(f"{card} GiB" for card in CARDS)
     page = _PAGE.format(length=LENGTH, cards=cards, line="---|" * 4, rows="\n".join(rows))
-    RESULT.write_text(page.replace("||\n", "|\n"))
+    (given.out / "cards.md").write_text(page.replace("||\n", "|\n"))
 
 
 if __name__ == "__main__":

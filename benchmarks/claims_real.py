@@ -24,7 +24,7 @@ from statistics import fmean
 
 from real_page import write_claims, write_page
 from real_rows import ROWS, Row
-from running import PTRUN, RESULTS, keep, kept, results
+from running import PTRUN, RESULTS, arguments, keep, kept, results
 
 SEEDS = (2, 3, 4, 5, 6)  # those that `ptrun search` scores on test
 
@@ -83,17 +83,17 @@ def do(row: Row, given: argparse.Namespace) -> bool:
     if done.returncode:
         print(f"not finished: {row.name}; see {log}", file=sys.stderr)
         return False
-    stored = load()
+    stored = load(given.out)
     stored.append(record(row, given.outputs / slug(row), time.monotonic() - start))
     order = [row.name for row in ROWS]
     stored.sort(key=lambda one: order.index(name_of(one)))
-    keep(RESULTS / "claims_real.json", stored)
+    keep(given.out / "claims_real.json", stored)
     return True
 
 
-def load() -> list[dict]:
+def load(out: Path) -> list[dict]:
     """Return the stored records of rows that still exist, with the same options and rates."""
-    stored = kept(RESULTS / "claims_real.json", [])
+    stored = kept(out / "claims_real.json", [])
     known = {row.name: [list(row.options), row.rates] for row in ROWS}
     return [one for one in stored if known.get(name_of(one)) == [one["options"], one["rates"]]]
 
@@ -108,7 +108,7 @@ def run(given: argparse.Namespace) -> None:
     given.outputs.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * given.minutes
     for row in ROWS:
-        stored = {name_of(one) for one in load()}
+        stored = {name_of(one) for one in load(given.out)}
         if row.name in stored or not row.name.startswith(given.only) or time.monotonic() > end:
             continue
         if do(row, given):
@@ -117,7 +117,7 @@ def run(given: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run what is left, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--data", type=Path, help="folder of the data sets, as data_dir=")
     parser.add_argument("--weights", type=Path, default=Path("weights"))
     parser.add_argument("--outputs", type=Path, default=Path("outputs/claims_real"))
@@ -129,8 +129,10 @@ def main() -> None:
         if given.data is None:
             parser.error("--data DIR is needed, with DIR/<task>/{train,validation,test}.jsonl[.gz]")
         run(given)
-    write_page(RESULTS / "claims_real", load(), len(ROWS))
-    write_claims(load())
+    stored = load(given.out)
+    write_page(given.out / "claims_real", stored, len(ROWS))
+    if given.out == RESULTS:
+        write_claims(stored)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     make cuda-grid                       all parts, on two cores about an hour
     make cuda-grid ARGS="--only kernels"
+    make cuda-grid ARGS="--only combinations --share 100 --out FOLDER"
 
 Combinations train, stop, resume to their result and predict (tests/cuda). The attention kernels are
 compiled for seven kinds of card. Writes results/cuda_grid.{json,md}.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,10 +20,9 @@ from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
-from running import HERE, RESULTS, kept
+from running import HERE, arguments, kept
 
 sys.path.insert(0, str(HERE.parent))
-PAGE = RESULTS / "cuda_grid.md"
 PARTS = ("combinations", "kernels")
 
 
@@ -47,10 +46,13 @@ def done(module: str, *arguments: str) -> list[dict]:
         return [json.loads(row) for row in file.read_text(encoding="utf-8").splitlines()]
 
 
-def combinations() -> dict:
-    """Try all combinations, half on each of two cores, as `counted`."""
+def combinations(share: int) -> dict:
+    """Try all combinations, or one of `share` in cells.txt, half on each of two cores."""
+    every = ["--all"] if share == 1 else []
     with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(lambda n: done("grid", "--all", "--part", f"{n}/2", "--json"), (1, 2))
+        parts = pool.map(
+            lambda n: done("grid", *every, "--part", f"{n}/{2 * share}", "--json"), (1, 2)
+        )
         return counted(row for part in parts for row in part)
 
 
@@ -139,16 +141,17 @@ fails, and plain attention is used, with a warning.
 
 def main() -> None:
     """Do the parts, write the page; exit with 1 if a combination or a kernel fails."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--share", type=int, default=1, help="one of so many in cells.txt")
     given = parser.parse_args()
-    file = PAGE.with_suffix(".json")
+    file = given.out / "cuda_grid.json"
     rows = kept(file, {})
     for part in given.only:
         if reason := missing(part):
             print(f"{part}: skipped, {reason}")
             continue
-        rows[part] = combinations() if part == "combinations" else done("compiled")
+        rows[part] = combinations(given.share) if part == "combinations" else done("compiled")
         file.write_text(json.dumps(rows) + "\n", encoding="utf-8")
     if set(rows) == set(PARTS):
         page = _PAGE.format(
@@ -156,7 +159,7 @@ def main() -> None:
             combinations=_combinations(rows["combinations"]),
             kernels=_kernels(rows["kernels"]),
         )
-        PAGE.write_text(page, encoding="utf-8")
+        file.with_suffix(".md").write_text(page, encoding="utf-8")
     tried = rows.get("combinations", {}).get("tried", [])
     failed = [row for row in tried if row["outcome"] == "FAILED"]
     failed += [one for row in rows.get("kernels", []) for one in row["kernels"] if "error" in one]

@@ -1,6 +1,6 @@
 """Measure how processor time and memory grow with the work, in one sitting.
 
-    python benchmarks/growth.py [PART ...] [--quick]
+    python benchmarks/growth.py [PART ...] [--quick | --sizes N ...]
 
 Parts: report, sweep, rows, classes, texts, worker. Each part runs whole commands at several sizes
 and takes the processor seconds of the command with its children and the peak memory of its largest
@@ -23,7 +23,7 @@ from datetime import date
 from pathlib import Path
 
 from peers import POCKET, model_folder
-from running import PTRUN, RESULTS, keep, kept
+from running import PTRUN, arguments, keep, kept
 
 from ptrun.folder.digest import of_plain
 from ptrun.folder.result import write_json
@@ -215,25 +215,26 @@ def exponent(costs: list[Cost]) -> str:
 
 def main() -> None:
     """Measure the parts, and add them to the page."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="leave out the largest sizes")
+    parser.add_argument("--sizes", nargs="+", type=int, help="in place of a part's own")
     given = parser.parse_args()
     if unknown := set(given.parts) - PARTS.keys():
         parser.error(f"no part {unknown.pop()}; allowed: {', '.join(PARTS)}")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    found = kept(RESULTS / "growth.json", {})
+    found = kept(given.out / "growth.json", {})
     for name in given.parts or PARTS:
         part, sizes, few = PARTS[name]
-        costs = []
+        chosen, costs = given.sizes or sizes[: few if given.quick else None], []
         with tempfile.TemporaryDirectory() as folder:
-            for cost in part(Path(folder), sizes[:few] if given.quick else sizes):
+            for cost in part(Path(folder), chosen):
                 print(name, cost, flush=True)
                 costs.append(vars(cost))
         found[name] = {"date": date.today().isoformat(), "costs": costs}
     if not given.quick:
-        keep(RESULTS / "growth.json", found)
-        (RESULTS / "growth.md").write_text(page(found), encoding="utf-8")
+        keep(given.out / "growth.json", found)
+        (given.out / "growth.md").write_text(page(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

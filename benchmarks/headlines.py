@@ -3,7 +3,7 @@
     make claims                                     # or: python benchmarks/headlines.py
     python benchmarks/headlines.py --estimate       # seconds, from stored runs; runs nothing
     python benchmarks/headlines.py --page           # the page from stored results; runs nothing
-    python benchmarks/headlines.py --only facts --seeds 1,2 --outputs DIR --results DIR
+    python benchmarks/headlines.py --only facts --seeds 1,2 --outputs DIR --out DIR
 
 Every claim is rows of `claims.py`, which `learning.py` runs. Finished runs in --outputs are not
 repeated; an interrupted one resumes. Writes results/learning.{md,json} and results/claims.md, whose
@@ -22,7 +22,7 @@ from statistics import fmean, median, stdev
 
 import learning
 from claims import CLAIMS
-from running import RESULTS, kept
+from running import RESULTS, arguments, kept
 
 from ptrun.ledger.ours import Interval, interval, paired, verdict
 
@@ -262,18 +262,17 @@ def seconds(stored: list[dict]) -> dict[str, float]:
 
 def main() -> None:
     """Run what is not finished and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--seeds", default=SEEDS)
     parser.add_argument("--outputs", type=Path, default=Path("outputs/claims"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--only", nargs="*", choices=list(WANTED), help="claims; default: all")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--set", nargs="+", default=[], help="options of every run")
     parser.add_argument("--estimate", action="store_true")
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     given.data = given.models = None
-    learning.RESULTS = given.results
-    file = given.results / "learning.json"
+    file = given.out / "learning.json"
     if given.estimate:
         for claim, took in seconds([r for r in kept(file, []) if r["claim"] in WANTED]).items():
             print(f"{took:6.0f} s  {claim}")
@@ -281,14 +280,13 @@ def main() -> None:
     if not given.page:
         run(given)
     found = page(kept(file, []))
-    (given.results / "claims.md").write_text(found)
+    (given.out / "claims.md").write_text(found)
     print(found)
 
 
 def run(given: argparse.Namespace) -> None:
     """Run the claims, the longest first, one core each; save each when it ends."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    given.results.mkdir(parents=True, exist_ok=True)
     took = seconds(kept(RESULTS / "learning.json", []))
     wanted = [c for c in CLAIMS if c.name in WANTED and (not given.only or c.name in given.only)]
     wanted.sort(key=lambda claim: -took.get(claim.name, 0))
@@ -296,7 +294,7 @@ def run(given: argparse.Namespace) -> None:
         waiting = [pool.submit(learning.results, claim, given) for claim in wanted]
         for done in as_completed(waiting):
             try:
-                learning.write(done.result())
+                learning.write(done.result(), given.out)
             except subprocess.CalledProcessError as error:
                 print(f"not finished: {error}. Type the same command to resume.", file=sys.stderr)
 

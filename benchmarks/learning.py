@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from claims import CLAIMS, Claim
-from running import RESULTS, keep, kept, ptrun
+from running import arguments, keep, kept, ptrun
 
 NEAR = 2.0  # points below a row's best seed, as in DPT's Figures 2 and 3
 
@@ -42,7 +42,7 @@ def day(file: Path) -> str:
 def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
     """Run what is not finished; return the runs' folder."""
     slug = re.sub(r"\W+", "_", name).strip("_")
-    ptrun("-m", *line, f"outputs={given.outputs}", f"name={slug}")
+    ptrun("-m", *line, *given.set, f"outputs={given.outputs}", f"name={slug}")
     return Path(given.outputs) / slug
 
 
@@ -107,28 +107,29 @@ def table(rows: list[dict]) -> str:
 
 def main() -> None:
     """Run the claims and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", type=Path)
     parser.add_argument("--seeds", help="for every claim; default: each claim's own")
     parser.add_argument("--outputs", type=Path, default=Path("outputs/learning"))
     parser.add_argument("--only", nargs="*", help="names of claims; default: all")
+    parser.add_argument("--set", nargs="+", default=[], help="options of every run")
     given = parser.parse_args()
     for claim in CLAIMS:
         there = not claim.needs or (given.models and (given.models / claim.needs).is_dir())
         if there and (not given.only or claim.name in given.only):
-            write(results(claim, given))
-    print((RESULTS / "learning.md").read_text())
+            write(results(claim, given), given.out)
+    print((given.out / "learning.md").read_text())
 
 
-def write(rows: list[dict]) -> None:
+def write(rows: list[dict], out: Path) -> None:
     """Save the rows of a claim; they replace older ones, in the order of CLAIMS."""
-    file = RESULTS / "learning.json"
+    file = out / "learning.json"
     others = [r for r in kept(file, []) if r["claim"] != rows[0]["claim"]]
     order = [claim.name for claim in CLAIMS]
     found = sorted(others + rows, key=lambda row: order.index(row["claim"]))
     keep(file, found)
-    (RESULTS / "learning.md").write_text(table(found))
+    (out / "learning.md").write_text(table(found))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Change one operator, number or word of a module at a time, and see whether its tests notice.
 
     pip install mutmut
-    python benchmarks/mutation.py [--sample 36] [--seed 1]
+    python benchmarks/mutation.py [--sample 36] [--seed 1] [--modules NAME ...]
 
 mutmut makes every mutant of a module. A sample of them is tried, each with the tests of `MODULES`
 that call the changed function. A mutant that no test notices survives; the page lists survivors.
@@ -9,7 +9,6 @@ that call the changed function. A mutant that no test notices survives; the page
 Writes results/mutation.md.
 """
 
-import argparse
 import json
 import random
 import subprocess
@@ -19,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PAGE = Path(__file__).parent / "results" / "mutation.md"
+from running import HERE, arguments
+
 MODULES = {
     "metrics": (
         "tests/metrics",
@@ -73,14 +72,15 @@ class Module:
 
 def modules(folder: Path) -> dict[str, Module]:
     """Return what mutmut recorded in a folder."""
-    found: dict[str, dict[str, int | None]] = {name: {} for name in MODULES}
+    found: dict[str, dict[str, int | None]] = {}
     made = folder / "mutants" / "ptrun"
     for file in sorted(made.rglob("*.meta")):
         place = file.relative_to(made).as_posix().removesuffix(".py.meta")
         own = next((name for name in MODULES if place.startswith(name)), None)
         if own:
-            found[own] |= json.loads(file.read_text())["exit_code_by_key"]
-    return {name: Module(mutants) for name, mutants in found.items()}
+            codes = json.loads(file.read_text())["exit_code_by_key"]
+            found[own] = {**found.get(own, {}), **codes}
+    return {name: Module(found[name]) for name in MODULES if name in found}
 
 
 def mutmut(folder: Path, *arguments: str) -> str:
@@ -90,12 +90,14 @@ def mutmut(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def prepared(folder: Path) -> None:
-    """Copy the repository into a folder, and let mutmut make the mutants."""
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+def prepared(folder: Path, names: Sequence[str]) -> None:
+    """Copy the repository into a folder, and let mutmut make the mutants of modules."""
+    archive = subprocess.run(
+        ["git", "archive", "HEAD"], cwd=HERE.parent, capture_output=True, check=True
+    )
     subprocess.run(["tar", "x"], cwd=folder, input=archive.stdout, check=True)
-    files = [f"ptrun/{name}.py" for name in MODULES]
-    tests = [test for own in MODULES.values() for test in own]
+    files = [f"ptrun/{name}.py" for name in names]
+    tests = [test for name in names for test in MODULES[name]]
     listed = {"files": files, "tests": tests}
     text = {key: "\n".join(f"    {one}" for one in own) for key, own in listed.items()}
     (folder / "setup.cfg").write_text(_SETTINGS.format(**text))
@@ -135,16 +137,18 @@ _HEADS = ("+++", "---")
 
 def main() -> None:
     """Try a sample and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--sample", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--modules", nargs="+", choices=MODULES, default=list(MODULES))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepared(folder)
+        prepared(folder, given.modules)
         mutmut(folder, "run", *sampled(modules(folder), given.sample, given.seed))
-        PAGE.write_text(page(modules(folder), folder, given.sample, given.seed), encoding="utf-8")
-    print(PAGE.read_text(encoding="utf-8"))
+        text = page(modules(folder), folder, given.sample, given.seed)
+    (given.out / "mutation.md").write_text(text, encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":

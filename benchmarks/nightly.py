@@ -16,12 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 
-from running import HERE, RESULTS, keep, kept
+from running import HERE, arguments, keep, kept
 
 from ptrun.ledger.experiment import load, names, own_cells
 
 SCRIPT = HERE.parent / "scripts" / "reproduce.sh"
-RESULT = RESULTS / "nightly.json"
 
 
 def timed(outputs: str, name: str) -> dict[str, object]:
@@ -44,9 +43,12 @@ def pinned(cores: SimpleQueue) -> None:
 
 def main() -> None:
     """Run the named tables, or all; figures of other tables are kept."""
-    wanted = sys.argv[1:]
-    found = kept(RESULT, {}) if wanted else {}
-    tables = wanted or [name for name in names() if own_cells(load(name))]
+    parser = arguments(__doc__)
+    parser.add_argument("tables", nargs="*", metavar="PAPER/TABLE")
+    given = parser.parse_args()
+    file = given.out / "nightly.json"
+    found = kept(file, {}) if given.tables else {}
+    tables = given.tables or [name for name in names() if own_cells(load(name))]
     free: SimpleQueue = SimpleQueue()
     cores = os.sched_getaffinity(0)
     for core in cores:
@@ -59,7 +61,7 @@ def main() -> None:
         done = pool.map(partial(timed, outputs), tables)
         found |= dict(zip(tables, done, strict=True))
     print(f"{len(tables)} tables in {time.monotonic() - began:.0f} s")
-    keep(RESULT, dict(sorted(found.items())))
+    keep(file, dict(sorted(found.items())))
     failed = [name for name, own in found.items() if own["exit"]]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

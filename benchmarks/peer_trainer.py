@@ -1,11 +1,10 @@
 """Training runs with HF Trainer and PEFT, as a user would write them, for other benchmarks.
 
-    python benchmarks/peer_trainer.py CASE.json
-
-Tokenizes once. For each of `runs` (a seed and a learning rate) loads a model with a classification
-head, or one that writes texts (`loss_on`), trains with dynamic padding, evaluates and saves four
-times, and scores dev with the best weights. Prints a JSON object for each run. Rows are read in the
-order of the file, which is ptrun's order.
+`peers.trained` starts a process that reads a case from a file. It tokenizes once. For each of
+`runs` (a seed and a learning rate) it loads a model with a classification head, or one that writes
+texts (`loss_on`), trains with dynamic padding, evaluates and saves four times, and scores dev with
+the best weights. It prints a JSON object for each run. Rows are read in the order of the file,
+which is ptrun's order.
 """
 
 import json
@@ -162,7 +161,3 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         "peak_mib": peak / 2**20,
         "accuracy": score and 100 * score,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -28,7 +28,7 @@ from datetime import date
 from pathlib import Path
 
 from peers_page import ratios, spread, write_page
-from running import HERE, PTRUN, RESULTS, keep, kept, results
+from running import HERE, PTRUN, arguments, keep, kept, lines, results
 
 POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
@@ -126,6 +126,8 @@ def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
     """Write train, dev and test; the rows are shuffled once, so the file's order is random."""
     import random
 
+    if job.loss_on and data is None:
+        sys.exit("squad/validation is read from --data DIR.")
     if job.loss_on:
         rows = [
             {"prompt": f"{row['context']} {row['question']}", "answer": row["answers"]["text"][0]}
@@ -152,17 +154,6 @@ def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
         file.write_text("".join(json.dumps(row) + "\n" for row in part))
         written[name] = str(file)
     return written
-
-
-def lines(data: Path | None, name: str) -> list[dict]:
-    """Return the rows of a split of DIR, `TASK/SPLIT`."""
-    import gzip
-
-    if data is None:
-        sys.exit(f"{name} is read from --data DIR.")
-    file = sorted((data / name).parent.glob(f"{(data / name).name}.jsonl*"))[0]
-    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def in_order(files: dict[str, str], job: Job, into: Path) -> str:
@@ -251,7 +242,10 @@ def trained(
     with tempfile.TemporaryDirectory() as out:
         file, told = Path(out) / "case.json", {**case, "train": ordered, "dev": files["dev"]}
         file.write_text(json.dumps({**told, "runs": runs, "out": out}))
-        line, began = [sys.executable, str(HERE / "peer_trainer.py"), str(file)], time.time()
+        code = (
+            f"import sys; sys.path.insert(0, {str(HERE)!r}); import peer_trainer as own; own.main()"
+        )
+        line, began = [sys.executable, "-c", code, str(file)], time.time()
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         seconds = time.time() - began
     if done.returncode:
@@ -301,7 +295,7 @@ def line(pairs: Pairs) -> str:
 
 def main() -> None:
     """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--minilm", type=Path)
     parser.add_argument("--smollm2", type=Path)
     parser.add_argument("--data", type=Path)
@@ -313,14 +307,13 @@ def main() -> None:
     parser.add_argument("--jobs", default="sst2,few_shot")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--set", action="append", default=[], help="an override for ptrun")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true", help="keep other cases of the page")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
-    name = arguments.out / f"peers_{arguments.precision}"
+    name = given.out / f"peers_{given.precision}"
     file = name.with_suffix(".json")
-    others = kept(file, {"pairs": []})["pairs"] if arguments.keep else []
-    pairs = [asdict(one) for one in measure(arguments)]
+    others = kept(file, {"pairs": []})["pairs"] if given.keep else []
+    pairs = [asdict(one) for one in measure(given)]
     fresh = {(one["shape"], one["method"], one["job"]) for one in pairs}
     pairs = [p for p in others if (p["shape"], p["method"], p["job"]) not in fresh] + pairs
     content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}

@@ -1,6 +1,6 @@
 """Compare predicted and measured peak memory of training on a CPU.
 
-    python benchmarks/plan_memory.py [WORD ...]     the cases whose names have all words
+    python benchmarks/plan_memory.py [WORD ...] [--length N]     cases whose names have all words
 
 Models have public shapes and random weights, in a temporary folder. A new process trains each case
 for a few steps. Its peak resident memory (VmHWM) while training counts from the memory after the
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from running import RESULTS, keep, kept
+from running import arguments, keep, kept
 
 BERT = {
     "model_type": "bert",
@@ -194,10 +194,17 @@ def case(
 
 def main() -> None:
     """Measure, save and print."""
-    chosen = [name for name in CASES if all(word in name for word in sys.argv[1:])]
-    found = kept(RESULTS / "plan_memory.json", {"unit": "MiB", "cases": {}})["cases"]
-    found |= {name: case(MEMBERS.get(name, 1), *CASES[name]) for name in chosen}
-    keep(RESULTS / "plan_memory.json", {"unit": "MiB", "cases": found})
+    parser = arguments(__doc__)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--length", type=int, help="tokens of a text, in place of a case's own")
+    given = parser.parse_args()
+    file = given.out / "plan_memory.json"
+    found = kept(file, {"unit": "MiB", "cases": {}})["cases"]
+    for name, (content, length, overrides) in CASES.items():
+        if all(word in name for word in given.words):
+            own = content, given.length or length, overrides
+            found[name] = case(MEMBERS.get(name, 1), *own)
+    keep(file, {"unit": "MiB", "cases": found})
     print(json.dumps(found, indent=1))
 
 

@@ -8,10 +8,11 @@ import csv
 import json
 from pathlib import Path
 
+from running import arguments
+
 import ptrun.pocket
 
 MODELS = Path(ptrun.pocket.__file__).parent / "models"
-RESULT = Path(__file__).parent / "results" / "pocket_backbones.json"
 
 
 def figures(folder: Path) -> dict:
@@ -31,9 +32,12 @@ def figures(folder: Path) -> dict:
 
 def main() -> None:
     """Save and print the figures."""
+    given = arguments(__doc__).parse_args()
     found = {folder.name: figures(folder) for folder in sorted(MODELS.iterdir())}
     total = round(sum(model["seconds"] for model in found.values()), 1)
-    RESULT.write_text(json.dumps({"models": found, "seconds": total}) + "\n")
+    (given.out / "pocket_backbones.json").write_text(
+        json.dumps({"models": found, "seconds": total}) + "\n"
+    )
     for name, model in found.items():
         print(name, {k: v for k, v in model.items() if k != "curve"})
     print(f"all together: {total / 60:.1f} min")

@@ -9,12 +9,10 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from ptrun.pocket.tasks import VERSION, rows
 
-RESULT = Path(__file__).parent / "results" / "pocket_baselines.json"
 Row = dict[str, Any]
 Gazetteer = dict[tuple[str, ...], str]
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -307,8 +305,14 @@ def measure() -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    figures = measure()
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(figures, indent=2) + "\n")
+def main() -> None:
+    """Save and print the figures."""
+    from running import arguments
+
+    given, figures = arguments(__doc__).parse_args(), measure()
+    (given.out / "pocket_baselines.json").write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """Compare prompts over a frozen backbone in fp32, int8 and nf4, on real weights and real data.
 
     make weights && python benchmarks/quantization.py --data DIR --weights weights
+        [--models NAME ...] [--methods NAME ...] [--formats NAME ...] [--steps N]
 
 Opinions (SST-2): 2,000 texts to train, the first texts of dev, five seeds, 16 texts a step. Rows
 that are stored are not done again. `--formats` adds bf16. Writes results/quantization.{json,md}:
@@ -9,7 +10,6 @@ first gradient with that in fp32, bytes of the weights, and the speed of one run
 """
 
 import argparse
-import gzip
 import json
 import shutil
 import tempfile
@@ -17,15 +17,11 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
-import torch
-from running import RESULTS, keep, kept, ptrun, results
+from running import arguments, keep, kept, lines, ptrun, results
 
-from ptrun.config.compose import compose_run
 from ptrun.ledger.ours import interval
-from ptrun.readout.base import collate
-from ptrun.runs.parts import divide
-from ptrun.runs.plan import plan, split_of
 
 ROWS = {"train": 2000, "test": 50}
 FORMATS = {
@@ -62,14 +58,13 @@ def cut(data: Path, folder: Path, dev: int) -> None:
     """Write the first rows of each split."""
     (folder / "sst2").mkdir(parents=True)
     for split, count in (*ROWS.items(), ("validation", dev)):
-        with gzip.open(data / "sst2" / f"{split}.jsonl.gz", "rt") as source:
-            rows = [line for line, _ in zip(source, range(count), strict=False)]
+        rows = [json.dumps(row) + "\n" for row in lines(data, f"sst2/{split}")[:count]]
         (folder / "sst2" / f"{split}.jsonl").write_text("".join(rows))
 
 
 def typed(model: str, method: str, form: str, given: argparse.Namespace) -> list[str]:
     """Return the overrides of a cell, without a seed."""
-    steps = MODELS[model].steps
+    steps = given.steps or MODELS[model].steps
     return [
         f"backbone={model}",
         f"backbone.path={given.weights / model}",
@@ -90,8 +85,15 @@ def done(line: list[str], outputs: Path) -> list[dict]:
     return results(outputs)
 
 
-def first_gradient(overrides: list[str]) -> tuple[torch.Tensor, int]:
+def first_gradient(overrides: list[str]) -> tuple[Any, int]:
     """Return the prompt's gradient on 16 texts without dropout, and the bytes of the weights."""
+    import torch
+
+    from ptrun.config.compose import compose_run
+    from ptrun.readout.base import collate
+    from ptrun.runs.parts import divide
+    from ptrun.runs.plan import plan, split_of
+
     planned = plan(compose_run([*overrides, "seed=1"]))
     torch.manual_seed(1)
     method, engine = planned.build_method(), planned.engine
@@ -111,6 +113,8 @@ def first_gradient(overrides: list[str]) -> tuple[torch.Tensor, int]:
 
 def cell(model: str, method: str, given: argparse.Namespace, work: Path) -> list[dict]:
     """Do all formats of a method on a model; return a row for each."""
+    import torch
+
     rows, plain, base = [], None, None
     for form in given.formats:
         data = f"data_dir={work / model}"
@@ -177,19 +181,21 @@ def _line(own: dict) -> str:
 
 def main() -> None:
     """Measure every cell, keep each as it ends, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--data", type=Path, help="folder with sst2/*.jsonl.gz")
     parser.add_argument("--weights", type=Path, default=Path("weights"))
     parser.add_argument("--formats", nargs="+", default=["fp32", "int8", "nf4"])
     parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--methods", nargs="+", default=["P-tuning v2", "PT"])
+    parser.add_argument("--steps", type=int, help="in place of a model's own")
     parser.add_argument("--page", action="store_true", help="only write the page")
     given = parser.parse_args()
-    file = RESULTS / "quantization.json"
+    file = given.out / "quantization.json"
     rows = kept(file, [])
     with tempfile.TemporaryDirectory() as work:
         for model in () if given.page else given.models:
             cut(given.data, Path(work, model), MODELS[model].dev)
-            for method in MODELS[model].methods:
+            for method in given.methods:
                 if (model, method) not in {(row["model"], row["method"]) for row in rows}:
                     rows += cell(model, method, given, Path(work))
                     keep(file, rows)

@@ -1,13 +1,13 @@
 """Compare the processor time of a step on two ranks with that of one process, on a CPU.
 
     python benchmarks/ranks.py [--model NAME_OR_FOLDER ...] [--repeats 3]
+        [--layouts NAME ...] [--steps 40 140]
 
 P-tuning v2 on pocket_sentiment, batches of 16, fp32. A step's time is the difference between a
 short and a long run, user and system time of all processes; `start` is what the short run takes.
 The layouts take turns, and the median of the repeats counts. Adds to results/ranks.json.
 """
 
-import argparse
 import resource
 import subprocess
 import tempfile
@@ -16,9 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from running import PTRUN, RESULTS, keep, kept
+from running import PTRUN, arguments, keep, kept
 
-FEW, MANY = 40, 140  # steps
 LAYOUTS = {
     "one": ["hardware=cpu"],
     "zero1_2": ["hardware=zero1", "hardware.device=cpu", "hardware.ranks=2"],
@@ -39,10 +38,10 @@ def used(model: str, layout: str, steps: int) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def seconds(model: str, layout: str) -> tuple[float, float]:
+def seconds(model: str, layout: str, few: int, many: int) -> tuple[float, float]:
     """Return the processor seconds of the short run, and of a step."""
-    start = used(model, layout, FEW)
-    return start, (used(model, layout, MANY) - start) / (MANY - FEW)
+    start = used(model, layout, few)
+    return start, (used(model, layout, many) - start) / (many - few)
 
 
 def summary(turns: list[tuple[float, float]]) -> dict[str, Any]:
@@ -54,17 +53,22 @@ def summary(turns: list[tuple[float, float]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure each model in each layout, and add to the result."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--model", nargs="+", default=["pocket_bert", "weights/minilm_l6"])
     parser.add_argument("--repeats", type=int, default=3)
-    asked, file = parser.parse_args(), RESULTS / "ranks.json"
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
+    parser.add_argument("--steps", nargs=2, type=int, default=[40, 140], help="of both runs")
+    asked = parser.parse_args()
+    file = asked.out / "ranks.json"
     for model in asked.model:
         turns = [
-            {layout: seconds(model, layout) for layout in LAYOUTS} for _ in range(asked.repeats)
+            {layout: seconds(model, layout, *asked.steps) for layout in asked.layouts}
+            for _ in range(asked.repeats)
         ]
-        found = {layout: summary([turn[layout] for turn in turns]) for layout in LAYOUTS}
+        found = {layout: summary([turn[layout] for turn in turns]) for layout in asked.layouts}
         for layout, own in found.items():
-            own["times_one"] = round(own["ms_a_step"] / found["one"]["ms_a_step"], 2)
+            if "one" in found:
+                own["times_one"] = round(own["ms_a_step"] / found["one"]["ms_a_step"], 2)
             print(model, layout, own, flush=True)
         measured = {"date": date.today().isoformat(), "layouts": found}
         keep(file, {**kept(file, {}), Path(model).name: measured})

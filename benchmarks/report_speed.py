@@ -1,10 +1,10 @@
 """Measure seconds and memory of `ptrun report --paper all` over 2,000 runs.
 
-    python benchmarks/report_speed.py [keep=FOLDER]
+    python benchmarks/report_speed.py [--keep FOLDER] [--runs 2000] [--repeats 3]
 
 Writes 2,000 synthetic results for the papers' cells that can be run, with some cells and seeds
 missing. Then a new process writes the report. The goal is 3 seconds and a page of at most 3 MB.
-Writes results/report_speed.json. keep=FOLDER keeps results and report in that folder instead.
+Writes results/report_speed.json. --keep FOLDER keeps results and report in that folder instead.
 """
 
 import json
@@ -14,15 +14,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
-from running import HERE, RESULTS
-from running import keep as store
+from running import HERE, arguments, keep
 
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.experiment import Cell, Experiment
 from ptrun.ledger.rows import Request, Requests
 
-RUNS, EVALUATIONS = 2000, 20
+EVALUATIONS = 20
 REPORT = """
 import sys, time
 sys.modules["matplotlib"] = None  # without PNG files, of which each takes most of a second
@@ -37,23 +37,27 @@ finally:  # a process inherits ru_maxrss from the one that started it, but not V
 
 def main() -> None:
     """Measure, print and save."""
-    keep = next((a.removeprefix("keep=") for a in sys.argv[1:] if a.startswith("keep=")), None)
+    parser = arguments(__doc__)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep results and report here")
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(keep or temporary)
-        runs = fill(folder / "outputs")
-        took = [measured(folder) for _ in range(3)]
+        folder = given.keep or Path(temporary)
+        runs = fill(folder / "outputs", given.runs)
+        took = [measured(folder) for _ in range(given.repeats)]
         page = (folder / "report" / "index.html").stat().st_size
     found = {
         "runs": runs,
         "tables": len(experiments.names()),
         "printed numbers": sum(len(experiments.load(n).cells) for n in experiments.names()),
-        "processor seconds, middle of 3, with start": sorted(seconds for seconds, _ in took)[1],
+        "processor seconds, median, with start": median(seconds for seconds, _ in took),
         "peak memory, MiB": max(peak for _, peak in took),
         "page, MB": round(page / 1e6, 2),
     }
     print(json.dumps(found, indent=1))
-    if not keep:
-        store(RESULTS / "report_speed.json", found)
+    if not given.keep:
+        keep(given.out / "report_speed.json", found)
 
 
 def measured(folder: Path) -> tuple[float, int]:
@@ -68,15 +72,15 @@ def measured(folder: Path) -> tuple[float, int]:
     return round(float(seconds), 2), round(int(peak) / 1024)
 
 
-def fill(outputs: Path) -> int:
-    """Write RUNS runs, the same ones each time; return their number."""
+def fill(outputs: Path, wanted: int) -> int:
+    """Write so many runs, the same ones each time; return their number."""
     dice, written = random.Random(8), 0
     loaded = [experiments.load(name) for name in experiments.names()]
     requests = Requests(outputs)
     runnable = {(own.name, c.key): (own, c) for own in loaded for c in own.cells if _run(own, c)}
-    while written < RUNS:  # all cells once, then again with other configurations
+    while written < wanted:  # all cells once, then again with other configurations
         for own, cell in dice.sample(list(runnable.values()), k=len(runnable)):
-            if written < RUNS:
+            if written < wanted:
                 written += add(outputs, own, cell, requests.of(own, cell), dice)
     outputs.mkdir(exist_ok=True)
     requests.save()  # as `ptrun experiment=` does
@@ -91,9 +95,9 @@ def add(outputs: Path, own: Experiment, cell: Cell, request: Request, dice: rand
     """Write most seeds of a cell under one protocol."""
     protocol = dice.choice(("paper", "paper", "paper", "honest"))
     middle = min(float(cell.value or 80) + dice.gauss(-0.4, 0.8), 99.5)
-    kept = [seed for seed in own.seeds if dice.random() < 0.95]
+    seeds = [seed for seed in own.seeds if dice.random() < 0.95]
     form = dice.randrange(10**6)
-    for seed in kept:
+    for seed in seeds:
         score = min(middle + dice.gauss(0, 0.7), 100.0)
         run_id = f"made-{protocol}-{form}-s{seed}"
         folder = outputs / own.name / cell.key / run_id
@@ -104,7 +108,7 @@ def add(outputs: Path, own: Experiment, cell: Cell, request: Request, dice: rand
         content["config"] = {**request.settings, **grid, "seed": seed}
         content["names"] = {**request.names, "protocol": protocol}
         (folder / "result.json").write_text(json.dumps(content), encoding="utf-8")
-    return len(kept)
+    return len(seeds)
 
 
 def made(

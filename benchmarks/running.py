@@ -1,5 +1,7 @@
-"""What benchmarks share: commands of ptrun, the results of runs, and files of figures."""
+"""What benchmarks share: arguments, commands of ptrun, results of runs, rows, files of figures."""
 
+import argparse
+import gzip
 import json
 import subprocess
 import sys
@@ -11,6 +13,14 @@ RESULTS = HERE / "results"
 PTRUN = [sys.executable, "-m", "ptrun"]
 
 
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a script, whose help is its docstring."""
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=shown)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    return parser
+
+
 def ptrun(*typed: str) -> None:
     """Do a command; it must succeed, and its output is dropped."""
     subprocess.run([*PTRUN, *typed], check=True, stdout=subprocess.DEVNULL)
@@ -20,6 +30,13 @@ def results(folder: Path) -> list[dict]:
     """Return the results of all runs below a folder, by seed."""
     found = [json.loads(file.read_text()) for file in folder.rglob("result.json")]
     return sorted(found, key=lambda run: run["seed"])
+
+
+def lines(data: Path, name: str) -> list[dict]:
+    """Return the rows of DIR/TASK/SPLIT.jsonl or .jsonl.gz, where NAME is TASK/SPLIT."""
+    file = sorted((data / name).parent.glob(f"{(data / name).name}.jsonl*"))[0]
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def kept(file: Path, otherwise: Any) -> Any:

@@ -1,6 +1,7 @@
 """Do a table of 216 small runs with kills: wall time, processor time, idle workers, runs lost.
 
     python benchmarks/scale.py [--slurm] [--kills 3] [--seeds 8] [--devices 2]
+        [--set KEY=VALUE ...]
 
 P-tuning v2's Table 2 at pocket scale (two steps a run). Local workers: the command is killed with
 all its processes some seconds after it started, as often as --kills says, and typed again. --slurm
@@ -8,7 +9,6 @@ does the runs through Slurm (SLURM_CONF), where jobs are cancelled instead. A ru
 result of it is there at the end. Adds to results/scale.json.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -20,7 +20,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from running import PTRUN, RESULTS, keep, kept
+from running import PTRUN, arguments, keep, kept
 
 TABLE = ["experiment=ptuning_v2/table2", "+scale=pocket"]
 
@@ -59,17 +59,18 @@ def cancelled(line: list[str], after: float) -> bool:
 
 def main() -> None:
     """Measure, and add to the result."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--slurm", action="store_true")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--set", nargs="+", default=[], help="options of the table, as cell=NAME")
     given = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as temporary:
         outputs = Path(temporary) / "outputs"
         seeds = ",".join(map(str, range(1, given.seeds + 1)))
-        line = [*PTRUN, *TABLE, f"seed={seeds}", f"outputs={outputs}"]
+        line = [*PTRUN, *TABLE, f"seed={seeds}", f"outputs={outputs}", *given.set]
         line += ["sweep.on=slurm", "sweep.wait=true", "cluster.cpus=1"] if given.slurm else []
         line += [f"sweep.devices={given.devices}"]
         began, kills, stop = time.monotonic(), 0, cancelled if given.slurm else killed
@@ -98,9 +99,9 @@ def main() -> None:
         "said at the end": wanted.stdout.strip().splitlines()[-1:],
     }
     print(json.dumps(found, indent=1))
-    every = kept(RESULTS / "scale.json", {})
+    every = kept(given.out / "scale.json", {})
     every["slurm" if given.slurm else "local with kills" if kills else "local"] = found
-    keep(RESULTS / "scale.json", every)
+    keep(given.out / "scale.json", every)
     sys.exit(last.returncode)
 
 

@@ -1,18 +1,17 @@
 """Compare a sweep of few-shot runs with a loop of as many runs of HF Trainer and PEFT.
 
     python benchmarks/sweep_speed.py --minilm FOLDER --data DIR [--method prefix] [--alone]
-        [--precision fp32] [--runs 6]
+        [--precision fp32] [--runs 6] [--steps 40]
     python benchmarks/sweep_speed.py --shape bert_base --device cuda --precision bf16
 
-20 runs are five seeds and four learning rates, 6 are three and two; 32 training sentences of SST-2
-(of the pocket world without
---data), batches of 16, 40 steps, four evaluations on 200 sentences, MiniLM or a shape with random
-weights. The loop is one process that imports and tokenizes once. Ours
-is `ptrun -m`, from the command to the end of `ptrun report`; with --alone also without sharing.
+20 runs are five seeds and four learning rates, 6 are three and two, 2 are one and two; 32 training
+sentences of SST-2 (of the pocket world without --data), batches of 16, 40 steps, four evaluations
+on 200 sentences, MiniLM or a shape with random weights. The loop is one process that imports and
+tokenizes once. Ours is `ptrun -m`, from the command to the end of `ptrun report`; with --alone also
+without sharing.
 On a CPU their precision is fp32. Adds to results/sweep_speed.json.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,10 +21,9 @@ from datetime import date
 from pathlib import Path
 
 from peers import POCKET, SHAPES, Job, case_of, in_order, model_folder, trained, typed, write_rows
-from running import PTRUN, RESULTS, keep, kept, results
+from running import PTRUN, arguments, keep, kept, results
 
-JOB = Job("few_shot", 16, 32, 40)
-SEEDS = {20: (1, 2, 3, 4, 5), 6: (1, 2, 3)}
+SEEDS = {20: (1, 2, 3, 4, 5), 6: (1, 2, 3), 2: (1,)}
 RATES = {"prefix": (3e-3, 1e-2, 2e-2, 5e-2), "prompt": (3e-3, 1e-2, 3e-2, 1e-1)}
 
 
@@ -55,12 +53,12 @@ def ours(case: dict, files: dict[str, str], runs: int, *more: str) -> dict:
     }
 
 
-def theirs(case: dict, files: dict[str, str], into: Path, count: int) -> dict:
+def theirs(case: dict, files: dict[str, str], ordered: str, count: int) -> dict:
     """Run the loop; return seconds and scores. On a CPU its precision is fp32."""
     seeds, rates = values(case, count)
     runs = [{"seed": seed, "lr": lr} for seed in seeds for lr in rates]
     own = case if case["device"] == "cuda" else {**case, "precision": "fp32"}
-    found, seconds = trained(own, in_order(files, JOB, into), files, runs)
+    found, seconds = trained(own, ordered, files, runs)
     return {
         "seconds": seconds,
         "runs": len(found),
@@ -71,7 +69,7 @@ def theirs(case: dict, files: dict[str, str], into: Path, count: int) -> dict:
 
 def main() -> None:
     """Measure, and add to the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--minilm", type=Path)
     parser.add_argument("--shape", default="minilm", choices=SHAPES)
     parser.add_argument("--data", type=Path)
@@ -80,21 +78,22 @@ def main() -> None:
     parser.add_argument("--method", default="prefix", choices=RATES)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--runs", type=int, default=20, choices=SEEDS)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--alone", action="store_true")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of sweep_speed.json")
     given = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        files = write_rows(given.data, JOB, Path(folder))
+        job = Job("few_shot", 16, 32, given.steps)
+        files = write_rows(given.data, job, Path(folder))
         model = model_folder(given.shape, given, Path(folder))
-        case = case_of(model, given.method, JOB, given.precision, given.device)
+        case = case_of(model, given.method, job, given.precision, given.device)
         one = {"date": date.today().isoformat(), "threads": os.cpu_count()}
         one["ours"] = ours(case, files, given.runs)
         print("ours", one["ours"], flush=True)
         if given.alone:
             one["alone"] = ours(case, files, given.runs, "sweep.share=none")
             print("alone", one["alone"], flush=True)
-        one["theirs"] = theirs(case, files, Path(folder), given.runs)
+        one["theirs"] = theirs(case, files, in_order(files, job, Path(folder)), given.runs)
     one["ratio"] = one["theirs"]["seconds"] / one["ours"]["seconds"]
     file = given.out / "sweep_speed.json"
     every = kept(file, {})

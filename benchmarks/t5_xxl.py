@@ -24,12 +24,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from running import RESULTS, keep, kept
+from running import arguments, keep, kept
 from torch import nn
 from torch.nn import functional
 
@@ -270,7 +269,7 @@ def peak(device: str) -> float:
 
 def main() -> None:
     """Measure, print and save one table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--small", action="store_true", help="a miniature, for a CPU")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 20])
     parser.add_argument("--batch", type=int, nargs="+", default=[16])
@@ -278,31 +277,30 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="measured rounds; 10, small 2")
     parser.add_argument("--token-budget", type=int, default=16384)
     parser.add_argument("--keep", action="store_true", help="keep activations: no checkpointing")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of t5_xxl.json")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args()
-    arguments.steps = arguments.steps or (2 if arguments.small else 10)
-    arguments.peak = peak(arguments.device)
+    given = parser.parse_args()
+    given.steps = given.steps or (2 if given.small else 10)
+    given.peak = peak(given.device)
     config = compose_run(["backbone=t5_v1_1_xxl"]).config["backbone"]["config"]
-    config = {**config, **(SMALL if arguments.small else {})}
-    on = torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu"
+    config = {**config, **(SMALL if given.small else {})}
+    on = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
     found = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "matrix_peak_tflops": round(arguments.peak / 1e12, 3),
-        "checkpointing": not arguments.keep,
-        "token_budget": arguments.token_budget,
+        "matrix_peak_tflops": round(given.peak / 1e12, 3),
+        "checkpointing": not given.keep,
+        "token_budget": given.token_budget,
         "runs": [],
     }
-    for kind in arguments.quantization:
-        found["runs"] += measured(config, kind, arguments)
+    for kind in given.quantization:
+        found["runs"] += measured(config, kind, given)
         gc.collect()  # the model is part of a cycle
-        if arguments.device == "cuda":
+        if given.device == "cuda":
             torch.cuda.empty_cache()
-    file = arguments.out / "t5_xxl.json"
+    file = given.out / "t5_xxl.json"
     known = {"xxl": "not measured", **kept(file, {})}
-    known[f"small on {on}" if arguments.small else f"xxl on {on}"] = found
-    if not arguments.small:
+    known[f"small on {on}" if given.small else f"xxl on {on}"] = found
+    if not given.small:
         known.pop("xxl")
     keep(file, known)
     print(json.dumps(found, indent=1))

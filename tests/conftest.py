@@ -13,6 +13,7 @@ os.environ.pop("PTRUN_CONFIG_DIR", None)
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -234,7 +235,7 @@ def shared() -> Path:
     """Return the folder of real data and models, or skip."""
     root = Path(os.environ.get("PTRUN_SHARED", Path(__file__).parents[2] / "shared"))
     if not (root / "data").is_dir():
-        pytest.skip("no folder of real data; set PTRUN_SHARED")
+        pytest.skip("shared data: no folder; set PTRUN_SHARED")
     return root
 
 
@@ -252,3 +253,12 @@ def lengths_are_those_of_masks(monkeypatch: pytest.MonkeyPatch) -> None:
         return packing_of(mask, lengths, *given, **more)
 
     monkeypatch.setattr(family, "packing_of", checked)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count what was skipped: a reason begins with its kind and a colon."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [one.longrepr[2].removeprefix("Skipped: ") for one in skipped]
+    kinds = Counter(reason.partition(":")[0] for reason in reasons)
+    for kind, count in kinds.most_common():
+        terminalreporter.write_line(f"{count} skipped: {kind}")

@@ -99,7 +99,7 @@ def _store(file, written):
     assert len(stored(file, rows, example)) == len(ROWS)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux: reads /proc")
 @pytest.mark.slow
 def test_pages_that_were_read_do_not_stay_in_memory(tmp_path):
     """100,000 rows are 20 MB; those of 256 rows stay."""

@@ -1,6 +1,20 @@
-"""Which cases of a parametrized test the core suite runs; `make test-all` runs the others too."""
+"""Which cases of a test the core suite runs, and what a test needs beside the code."""
+
+import os
+import sys
+from importlib.util import find_spec
 
 import pytest
+
+
+def package(name):
+    """Skip a test without a package; fail where `make` has installed those of all tests."""
+    if find_spec(name) is not None:
+        return
+    said = f"package: {name} is not installed"
+    if os.environ.get("PTRUN_TEST_PACKAGES") and sys.platform == "linux":  # Triton has no others
+        pytest.fail(said, pytrace=False)
+    pytest.skip(said, allow_module_level=True)
 
 
 def tiered(cases, core):

@@ -88,7 +88,7 @@ def _line(name: str, own: Target) -> str:
 
 def main() -> None:
     """Run pytest and write the page; the exit code is that of pytest."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m workshop.fuzz", description=__doc__)
     parser.add_argument("--only", metavar="KEYWORD", help="as pytest's -k; writes no page")
     parser.add_argument("--examples", default="1000", metavar="N", help="of each property")
     args = parser.parse_args()

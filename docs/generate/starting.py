@@ -25,7 +25,8 @@ def start(value: str) -> str:
     backbone.load()
     method = built(made["method"], composed.readout, backbone, task)
     method.placed()
-    begin(parse(value), {"": method}, {}, 1, lambda own, split: own.encode(task.load(split)[:200]))
+    rows = lambda own, split: own.encode(task.load(split)[:200])  # noqa: E731
+    begin(parse(value), {"": method}, {}, 1, rows, {})
     drawn = plots.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]
     return figure(drawn, f"<code>start={escape(value)}</code>")
 

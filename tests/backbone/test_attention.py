@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="triton is not installed; attention is plain")
-
 from ptrun.backbone import kernel as choice
 from ptrun.backbone import kernel as launch
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products
-from tests.tiers import tiered
+from tests.tiers import package, tiered
+
+package("triton")
 
 PROMPT = 3
 PLAIN = ("deberta", "deberta-v2")

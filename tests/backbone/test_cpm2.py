@@ -209,7 +209,7 @@ SINGLE = {
 def real(shared):
     folder = shared / "models" / "tokenizers"
     if not (folder / "cpm2" / "vocab.txt").is_file():
-        pytest.skip("no CPM-2 vocabulary in the shared folder")
+        pytest.skip("shared data: no vocabulary of CPM-2")
     return {
         name: Cpm2Tokenizer(str(folder / name / "vocab.txt"), split_special_tokens=True)
         for name in ("cpm2", "cpm2_en")

@@ -24,7 +24,7 @@ KINDS = {
 @pytest.fixture
 def amd(monkeypatch):
     if not torch._C._has_mkldnn:
-        pytest.skip("this torch has no oneDNN")
+        pytest.skip("oneDNN: this torch has none")
     monkeypatch.setattr(products, "_is_amd", lambda: True)
 
 

@@ -14,7 +14,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
-from tests.tiers import tiered
+from tests.tiers import package, tiered
 
 PUBLISHED = {
     "bert_base_cased": 108_310_272,
@@ -215,7 +215,7 @@ def test_a_really_pretrained_model_says_what_the_library_says(shared, name):
 def test_weights_read_straight_onto_a_device_are_the_same_and_stay_there(
     tiny_folder, monkeypatch, kind
 ):
-    pytest.importorskip("accelerate", reason="transformers maps devices with accelerate alone")
+    package("accelerate")  # transformers maps devices with it alone
     through, straight = (
         PretrainedBackbone(name="tiny", path=str(tiny_folder(kind))) for _ in range(2)
     )

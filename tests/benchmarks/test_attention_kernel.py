@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="triton is not installed; attention is plain")
+from tests.tiers import package
+
+package("triton")
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.tiers import package
+
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 SMALL = ["task=pocket_sentiment", "setting=few_shot_32", "train.batch_size=8"]
 LONG = [*SMALL, "train.max_steps=200", "train.eval_every=200", "cluster.cpus=1"]
@@ -20,9 +22,9 @@ TWELVE = ["-m", "method=ptuning_v2,prompt_tuning", "seed=range(1,7)", *LONG]
 @pytest.fixture(autouse=True)
 def cluster():
     if shutil.which("sinfo") is None:
-        pytest.skip("Slurm is not installed")
+        pytest.skip("Slurm: not installed")
     if subprocess.run(["sinfo"], capture_output=True).returncode:
-        pytest.skip("no Slurm answers; SLURM_CONF names its configuration")
+        pytest.skip("Slurm: none answers; SLURM_CONF names its configuration")
 
 
 def queue():
@@ -130,7 +132,7 @@ def test_the_same_command_takes_up_a_job_that_was_killed(ptrun):
 
 
 def test_a_run_of_two_tasks_survives_preemption(ptrun):
-    pytest.importorskip("deepspeed")
+    package("deepspeed")
     line = ["-m", "seed=1", *LONG, "hardware=zero1", "hardware.ranks=2"]
     line += ["hardware.device=cpu"]
     began = time.monotonic()

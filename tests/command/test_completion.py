@@ -41,7 +41,7 @@ def test_runs_are_completed_where_a_run_is_wanted(tmp_path, monkeypatch, capsys)
     assert ends("ptrun list outputs/", capsys) == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash: not installed")
 def test_bash_completes_by_the_script(tmp_path):
     (tmp_path / "ptrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m ptrun "$@"\n')
     (tmp_path / "ptrun").chmod(0o755)

@@ -38,7 +38,7 @@ def test_a_data_folder_that_is_not_there_ends_with_1(monkeypatch, capsys):
     assert ended.value.code == 1 and "PTRUN_DATA=/nowhere is no folder" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="user: root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_bad(monkeypatch, tmp_path):
     tmp_path.chmod(0o500)
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def disguised(tmp_path):
     """Run a Python command line on the device: `disguised("-m", "ptrun", ...)`."""
     if reason := device.missing():
-        pytest.skip(f"the disguised CUDA device {reason}")
+        pytest.skip(f"disguised CUDA device: {reason}")
 
     def run(*line, timeout=600, **env):
         own = {**environment(os.environ), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "0", **env}

@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
+
+from tests.tiers import package
 
 PROGRAM = """\
 from tests.cuda.compiled import LIMITS, Case, compiled
@@ -17,9 +18,9 @@ for one in compiled(Case({sm}, "bf16", 64, "packed prefix drop")):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
 @pytest.mark.parametrize("sm", [80, 90])
 def test_the_kernels_compile(sm, tmp_path):
+    package("triton")
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     line = [sys.executable, "-c", PROGRAM.format(sm=sm)]
     ran = subprocess.run(line, env=env, capture_output=True, text=True, timeout=300)

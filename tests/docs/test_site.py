@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, pages
+from tests.tiers import package
 
 PHONE = 375  # pixels
 _MEASURE = """<iframe id="page" src="file://PAGE" style="width:WIDTHpx"></iframe>
@@ -22,8 +23,8 @@ WIDEST = ("start", "methods/idpg", "reference/keys", "reference/commands", "repr
 
 @pytest.fixture
 def site(tmp_path_factory):
-    pytest.importorskip("material", reason="pip install 'ptrun[docs]' builds the site")
-    pytest.importorskip("mkdocstrings", reason="pip install 'ptrun[docs]' builds the site")
+    package("material")
+    package("mkdocstrings")
     folder = tmp_path_factory.mktemp("site")
     line = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
@@ -38,7 +39,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_fits_a_phone(site, tmp_path):
     assert len(built) >= len(pages())
     assert not {str(f): found for f in built if (found := remote_assets(f))}
     assert not [f for f in built if "md-source" in f.read_text("utf-8")]  # it asks GitHub for stars
-    browser = shutil.which("chromium") or pytest.skip("no chromium to measure pages with")
+    browser = shutil.which("chromium") or pytest.skip("browser: chromium is not installed")
     widths = {page: measured(browser, site / f"{page}.html", tmp_path) for page in WIDEST}
     assert all(0 < width <= PHONE for width in widths.values()), widths
     shown = dumped(browser, f"file://{site / 'index.html'}?q=read-out%20package", tmp_path)

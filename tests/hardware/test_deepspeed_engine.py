@@ -2,7 +2,6 @@
 
 import json
 import random
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ from safetensors.torch import load_file
 from ptrun.errors import UserError
 from ptrun.training.optim import TorchStepper
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
+from tests.tiers import package
 from workshop.drill.warm import RANKS
 
-pytestmark = pytest.mark.skipif(
-    find_spec("deepspeed") is None, reason="hardware=zero1 needs pip install 'ptrun[deepspeed]'"
-)
+package("deepspeed")
 
 LOSS, PROMPT, ALL, NORM = 1e-5, 1e-6, 5e-6, 1e-6
 """Largest differences to one process in fp32: absolute; relative of the first step's norm.

@@ -49,6 +49,6 @@ def test_checkpointing_changes_no_loss(tiny, data_dir, make):
 
 def test_an_absent_device_is_named(tiny):
     if torch.cuda.is_available():
-        pytest.skip("this machine has CUDA")
+        pytest.skip("GPU: this machine has one")
     with pytest.raises(UserError, match=r"hardware.device=cuda"):
         TorchEngine(tiny(), device="cuda", precision="fp32", token_budget=9, checkpointing=False)

@@ -22,7 +22,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs import recipe
 from ptrun.runs.plan import plan
 from tests.small_runs import engine, member, sst2
-from tests.tiers import tiered
+from tests.tiers import package, tiered
 
 METHODS = {
     "prompt_tuning": partial(PromptTuning, length=3),
@@ -126,6 +126,6 @@ def test_gradients_of_a_prompt_point_where_dense_ones_do(tiny, tiny_folder, data
     plain = gradient(engine(tiny("bert")))
     for form, least in (("int8", 0.999), ("nf4", 0.9)):
         if form == "nf4":
-            pytest.importorskip("bitsandbytes")
+            package("bitsandbytes")
         own = gradient(quantized(tiny_folder, "bert", form))
         assert torch.cosine_similarity(own, plain, dim=0) > least

@@ -6,6 +6,7 @@ from huggingface_hub import constants, file_download
 from ptrun.errors import UserError
 from ptrun.hub.repository import model
 from tests.hub.conftest import MODEL, fetch, model_files
+from tests.tiers import package
 
 TENSORS = "model.safetensors"
 
@@ -41,7 +42,7 @@ def test_a_token_does_not_follow_the_redirect_to_another_host(xet, monkeypatch, 
 @pytest.mark.slow
 def test_a_store_that_fails_is_told_with_the_way_around_it(xet):
     """The package is asked for the file; its store answers 404 to everything."""
-    pytest.importorskip("hf_xet")
+    package("hf_xet")
     with pytest.raises(UserError, match="HF_HUB_DISABLE_XET=1") as caught:
         fetch(model(MODEL, "main"))
     assert len(str(caught.value).splitlines()) == 2

@@ -158,7 +158,7 @@ _OUT = (
     "'iframe').contentDocument.getElementById('probe'); document.body.append(found.textContent);"
     "}, 300));"
 )
-in_chromium = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+in_chromium = pytest.mark.skipif(not CHROMIUM, reason="browser: chromium is not installed")
 ROWS = ["FT RTE", "PT_1 RTE", "FT CB", "PT_1 CB", "PT_1 AVG", "quoted RTE"]
 
 

@@ -1,6 +1,5 @@
 """Drawings: every seed is there, files stand alone, and curves go over the figure's axis."""
 
-import importlib.util
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +14,7 @@ from ptrun.ledger.plots import Dot, Path, Scale, plots, ticks
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
 from tests.ledger.small import SCORES, TABLE, results
+from tests.tiers import package
 
 
 def table(tmp_path, text=TABLE):
@@ -62,8 +62,8 @@ def test_files_are_written(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib is not here")
 def test_a_png_is_written_where_it_is_asked_for(tmp_path):
+    package("matplotlib")
     own = table(tmp_path)
     drawing.write_png(plots(own)["seeds"], tmp_path / "seeds.png")
     assert (tmp_path / "seeds.png").read_bytes().startswith(b"\x89PNG")

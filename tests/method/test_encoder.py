@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ptrun.prompt import PromptEncoder
+from tests.tiers import package
 
 
 def size(*arguments):
@@ -40,7 +41,9 @@ def test_an_lstm_couples_the_rows_and_nothing_else_does(kind, coupled):
 
 def test_vectors_equal_those_of_peft_on_equal_weights():
     """PEFT's LSTM form; its MLP has three layers and its `full` inner width is another."""
-    peft = pytest.importorskip("peft")
+    package("peft")
+    import peft
+
     config = peft.PromptEncoderConfig(
         num_virtual_tokens=5,
         token_dim=12,

@@ -18,6 +18,7 @@ from ptrun.prompt import SoftPrompt
 from tests.conftest import CLASSES
 from tests.readings import reading
 from tests.small_runs import engine, member, sst2
+from tests.tiers import package
 
 P = 5
 EQUAL = {"atol": 1e-5, "rtol": 0}
@@ -112,7 +113,9 @@ def test_t5_answers_a_word_that_is_no_label_where_it_is_likeliest(data_dir):
 
 
 def peft_of(model, kind, method):
-    peft = pytest.importorskip("peft")
+    package("peft")
+    import peft
+
     config = peft.PromptTuningConfig(
         task_type=kind, num_virtual_tokens=P, num_transformer_submodules=1
     )

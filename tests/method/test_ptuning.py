@@ -13,7 +13,7 @@ from ptrun.method.ptuning import PTuning
 from tests.facts import ROWS, asked, backbone, facts, task
 from tests.readings import reading
 from tests.small_runs import engine, member
-from tests.tiers import tiered
+from tests.tiers import package, tiered
 
 FAMILIES = ["bert", "albert", "roberta", "gpt2", "t5"]
 
@@ -161,7 +161,8 @@ def test_every_row_of_gpt_learns_and_the_released_label_leaves_the_last_without(
 
 def test_gpt_logits_equal_those_of_peft(pocket_gpt2):
     """Vectors before the text: PEFT's P-tuning of the same checkpoint, to 1e-5."""
-    peft = pytest.importorskip("peft")
+    package("peft")
+    import peft
     from transformers import GPT2LMHeadModel
 
     from tests.method.test_encoder import copied

@@ -19,8 +19,10 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from tests import conftest
 from tests.backbone.inputs import every
 from tests.small_runs import conll03, engine, sst2
+from tests.tiers import package
 
-peft = pytest.importorskip("peft")
+package("peft")
+import peft  # noqa: E402
 
 LENGTH = 4
 MLP = {"reparameterization": "mlp", "hidden": 8}

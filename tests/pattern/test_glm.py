@@ -56,7 +56,7 @@ PARTS = {
 @pytest.fixture(scope="module")
 def tokenizer(shared):
     if not (shared / "models" / "tokenizers" / "gpt2").is_dir():
-        pytest.skip("no vocabulary gpt2 in the shared folder")
+        pytest.skip("shared data: no vocabulary gpt2")
     return make.real(shared, "glm")
 
 

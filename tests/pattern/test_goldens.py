@@ -33,7 +33,7 @@ def real(shared):
     @functools.cache
     def load(name):
         if not (shared / "models" / "tokenizers" / name).is_dir():
-            pytest.skip(f"no vocabulary {name} in the shared folder")
+            pytest.skip(f"shared data: no vocabulary {name}")
         return make.real(shared, name)
 
     return load

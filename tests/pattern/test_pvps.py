@@ -67,7 +67,7 @@ def encoder(shared):
     def load(name):
         folder = "gpt2" if name == "glm" else name
         if not (shared / "models" / "tokenizers" / folder).is_dir():
-            pytest.skip(f"no vocabulary {folder} in the shared folder")
+            pytest.skip(f"shared data: no vocabulary {folder}")
         tokenizer = make.real(shared, name)
         return tokenizer, Encoder(tokenizer)
 

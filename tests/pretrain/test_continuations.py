@@ -96,7 +96,7 @@ def test_a_corpus_without_text_is_refused(tmp_path):
 @pytest.mark.shared
 def test_chinese_lines_are_joined_as_they_are(shared, tmp_path):
     if not (shared / "models" / "tokenizers" / "cpm2").is_dir():
-        pytest.skip("no vocabulary of CPM-2 in the shared folder")
+        pytest.skip("shared data: no vocabulary of CPM-2")
     tokenizer = make.real(shared, "cpm2")
     (tmp_path / "zh.txt").write_text("我们去北京。\n天气很好。\n", encoding="utf-8")
     _, text = next(source(tmp_path, encoder(tokenizer), length=64).after(Place()))

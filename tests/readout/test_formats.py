@@ -43,7 +43,7 @@ def backbone(tiny, shared):
     """Return a tiny backbone that reads with a real vocabulary."""
     root = shared / "models" / "tokenizers"
     if not (root / "bert_cased").is_dir() or not (root / "gpt2").is_dir():
-        pytest.skip("no real vocabularies in the shared folder")
+        pytest.skip("shared data: no real vocabularies")
 
     def make(kind):
         made = tiny(kind)

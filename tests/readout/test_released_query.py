@@ -58,7 +58,7 @@ def megatron():
 def rows_of(shared, name):
     file = shared / "data" / "lama_trex" / f"{name}.jsonl.gz"
     if not file.is_file():
-        pytest.skip(f"no {file.name} of lama_trex in the shared folder")
+        pytest.skip(f"shared data: no {file.name} of lama_trex")
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

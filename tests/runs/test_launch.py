@@ -1,13 +1,12 @@
 """A run through its launcher: composed once, checked before any rank starts, done in a rank."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.runs.launch import launch
+from tests.tiers import package
 
 HARDWARE = {
     "_target_": "ptrun.hardware.deepspeed_engine.DeepSpeedEngine",
@@ -43,8 +42,8 @@ def composed(tmp_path, data_dir, tiny_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("deepspeed") is None, reason="pip install 'ptrun[deepspeed]'")
 def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path, no_rank):
+    package("deepspeed")
     done = launch(composed())
     (folder,) = result.run_folders(tmp_path)
     assert done.status == "finished" and result.read(folder) == done

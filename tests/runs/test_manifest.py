@@ -15,7 +15,9 @@ print(machine("cpu")["peak_memory_mib"], inherited)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux alone hands peaks down")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").is_file(), reason="Linux: it alone hands peaks down"
+)
 def test_the_peak_is_that_of_the_run_and_not_of_what_started_it():
     large = b"1" * 2**30
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)

@@ -44,6 +44,7 @@ def test_it_reports_the_scale_that_it_ran(told):
     assert told("dpt/table1", "+scale=pocket")[-1] == (
         "report --paper dpt --table table1 --scale pocket"
     )
+    assert told("ptuning/table1", "+scale=pocket")[-1] == "experiment=ptuning/table1 +scale=pocket"
 
 
 @pytest.mark.parametrize(("code", "reported"), [(1, True), (130, False)])

@@ -15,6 +15,7 @@ from ptrun.task.source import Row
 from ptrun.task.text_metrics import check_references, last_number, signatures, text_scores
 from ptrun.types import Example, Prediction
 from tests.composing import task_node
+from tests.tiers import package
 
 TALK = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}]
 
@@ -259,7 +260,7 @@ def test_all_sources_of_the_hub_are_named():
 
 
 def test_formulas_are_compared_as_math_verify_reads_them():
-    pytest.importorskip("math_verify")
+    package("math_verify")
     texts = ["The answer is 1/2", r"so $\frac{3}{4}$", r"\boxed{x^2+1}", "no number", "4"]
     references = [["0.5"], ["0.75", "9"], ["$1+x^2$"], ["4"], ["5"]]
     predictions = [Prediction(f"{i}", text) for i, text in enumerate(texts)]

@@ -9,8 +9,9 @@ from ptrun.errors import UserError
 from ptrun.task import reasoning
 from ptrun.types import Prediction
 from tests.composing import task_node
+from tests.tiers import package
 
-pytest.importorskip("reasoning_gym")
+package("reasoning_gym")
 ORIGIN = {"reasoning": "chain_sum", "options": {"max_terms": 2, "max_digits": 2}, "seed": 3}
 
 

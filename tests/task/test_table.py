@@ -17,6 +17,7 @@ from ptrun.errors import UserError
 from ptrun.task.own import Own
 from ptrun.task.protocol import Honest
 from ptrun.task.table import Given, table
+from tests.tiers import package
 
 ROWS = [(f"a film number {i}", "pos" if i % 2 else "neg") for i in range(60)]
 
@@ -175,7 +176,9 @@ def test_arrow_parquet_and_folders_of_datasets_are_read():
 
 
 def test_excel_is_read():
-    openpyxl = pytest.importorskip("openpyxl")
+    package("openpyxl")
+    import openpyxl
+
     book = openpyxl.Workbook()
     for row in [("text", "label"), *((t, int(b == "pos")) for t, b in ROWS)]:
         book.active.append(row)
@@ -448,7 +451,9 @@ def test_lists_of_classes_of_a_hub_s_parquet_are_names():
 
 
 def test_an_excel_file_of_another_name_and_of_several_sheets_is_read():
-    openpyxl = pytest.importorskip("openpyxl")
+    package("openpyxl")
+    import openpyxl
+
     book = openpyxl.Workbook()
     for row in [["text", "label"], ["a", "pos"], [None, None], ["b", "neg"]]:
         book.active.append(row)

@@ -2,6 +2,8 @@
 
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,10 @@ def test_each_file_of_a_task_and_of_a_setting_is_a_row_of_its_own(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [{"premise": text, "hypothesis": "so", "label": 0} for text in texts]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = {row["file"]: (row["rows"], set(row["shared"])) for row in records(tmp_path)}
+    line = [sys.executable, str(FOLDER / "task_table.py"), "--data", str(tmp_path)]
+    subprocess.run([*line, "--out", str(tmp_path)], check=True, capture_output=True)
+    rows = json.loads((tmp_path / "tasks.json").read_text())
+    found = {row["file"]: (row["rows"], set(row["shared"])) for row in rows}
     assert found == {
         "superglue/cb/train": (4, set()),
         "fewglue/cb/train": (2, {"full train"}),

@@ -135,7 +135,7 @@ def test_rows_and_label_counts_are_those_of_the_manifest(shared, manifest, name)
         if where == folder and (where, split) != ("ccpm", "test")
     ]
     if not present:
-        pytest.skip(f"the shared data have no {folder_of(name)}")
+        pytest.skip(f"shared data: no {folder_of(name)}")
     for variant, folder, split in present:
         examples = read(name, shared, split, variant)
         assert len(examples) == rows[folder, split]

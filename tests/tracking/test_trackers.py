@@ -13,6 +13,7 @@ from ptrun.runs.launch import launch_together, planned
 from ptrun.tracking import trackers, wandb
 from ptrun.tracking.trackers import Tracked, Trackers, final, numbers
 from ptrun.types import RunResult
+from tests.tiers import package
 
 
 def result(status="finished"):
@@ -42,7 +43,7 @@ def test_numbers_have_their_event_and_part():
 
 
 def test_tensorboard_writes_events(folder, caplog):
-    pytest.importorskip("tensorboard")
+    package("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     shown(Trackers(folder, "run-1", {}, tensorboard={}))
@@ -59,8 +60,11 @@ def test_tensorboard_writes_events(folder, caplog):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow_has_one_run_that_goes_on(folder):
-    mlflow = pytest.importorskip("mlflow")
+def test_mlflow_has_one_run_that_goes_on(folder, monkeypatch):
+    package("mlflow")
+    import mlflow
+
+    monkeypatch.setattr(trackers, "_INTERRUPTED", 60.0)  # its first tables take seconds
     for status in (None, "finished"):  # interrupted first, then to its end
         shown(Trackers(folder, "run-1", {"train": {"lr": 0.1}}, mlflow={"uri": None}), status)
         client = mlflow.MlflowClient(f"sqlite:///{folder.parent / 'mlflow.db'}")
@@ -74,7 +78,7 @@ def test_mlflow_has_one_run_that_goes_on(folder):
 @pytest.mark.filterwarnings("ignore")
 def test_trackio_has_the_rows(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    pytest.importorskip("trackio")
+    package("trackio")
     shown(Trackers(folder, "run-1", {}, trackio={"project": "p"}))
     (file,) = (tmp_path / "trackio").glob("*.db")
     with sqlite3.connect(file) as opened:
@@ -123,7 +127,7 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
     )
     name = "tensorboard" if kind == "read-only" else "wandb"
     if kind == "read-only":
-        pytest.importorskip("tensorboard")
+        package("tensorboard")
     given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
     given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2", "method.length=3"]
     one = planned(compose_run([*given, f"tracking={name}", f"outputs={tmp_path / 'out'}"]))

@@ -5,6 +5,7 @@ command is a process of its own, with its own folder, streams and exit code. The
 and the ranks of a run, which a command starts, are forks of it for the same reason.
 """
 
+import argparse
 import atexit
 import gc
 import json
@@ -230,6 +231,7 @@ def become(call: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser("python -m workshop.drill.warm", description=__doc__).parse_args()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print while they are imported
     for name in (*IMPORTED, *(RANKS if HAS_RANKS else ())):

@@ -4,6 +4,7 @@ The same code gives the same rows on every machine; the compressed bytes may dep
 a file whose rows are as they should be is left alone.
 """
 
+import argparse
 import gzip
 import json
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from workshop.pocket.tasks import MADE
 
 def main() -> None:
     """Write each file whose rows have changed, and name it."""
+    argparse.ArgumentParser("python -m workshop.pocket", description=__doc__).parse_args()
     for task, make in MADE.items():
         for split, made in make().items():
             file = file_of(task, split)

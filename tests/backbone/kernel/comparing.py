@@ -1,12 +1,12 @@
 """One attention by the kernel and by the plain path, on a GPU or in Triton's interpreter."""
 
-import pytest
 import torch
 
 from ptrun.backbone import attention as plain
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import Keyed, Terms, attention
+from tests.tiers import package
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -18,8 +18,10 @@ def exact_products(monkeypatch):
 
     The check of overflow is switched off, as in a launch on a GPU: it takes a third of the time.
     """
-    interpreter = pytest.importorskip("triton.runtime.interpreter", reason="triton is missing")
-    tl = pytest.importorskip("triton.language")
+    package("triton")
+    import triton.language as tl
+    from triton.runtime import interpreter
+
     whole = interpreter.InterpreterBuilder.create_dot
 
     def widened(handle):

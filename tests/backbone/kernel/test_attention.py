@@ -5,8 +5,6 @@ from itertools import product
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="triton is not installed; attention is plain")
-
 from ptrun.backbone import dropout, kernel
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import Keyed, Terms, Tiles, attention
@@ -19,7 +17,9 @@ from tests.backbone.kernel.comparing import (
     exact_products,
     vectors,
 )
-from tests.tiers import tiered
+from tests.tiers import package, tiered
+
+package("triton")
 
 ROWS, T, S, GENERATOR = 2, 19, 21, 11
 MASKS = {"none": None, "keys": (ROWS, 1, 1, S), "queries": (ROWS, 1, T, S), "shared": (1, 1, T, S)}

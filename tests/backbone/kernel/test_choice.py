@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ptrun.backbone import kernel
 from tests.backbone.kernel.comparing import DEVICE
+from tests.tiers import package
 
 
 def query(width=8, dtype=torch.float32):
@@ -64,7 +65,7 @@ def test_without_triton_attention_is_plain(monkeypatch, caplog):
     ],
 )
 def test_a_kernel_that_fails_or_is_wrong_is_not_used(monkeypatch, caplog, far, message):
-    pytest.importorskip("triton", reason="triton is not installed")
+    package("triton")
     from ptrun.backbone import kernel
 
     def error(*_):
@@ -79,7 +80,7 @@ def test_a_kernel_that_fails_or_is_wrong_is_not_used(monkeypatch, caplog, far, m
 
 def test_the_first_use_may_be_inside_a_layer_that_is_recomputed(monkeypatch):
     """Checkpointing compares the tensors that both passes save; only one has those of the probe."""
-    pytest.importorskip("triton", reason="triton is not installed")
+    package("triton")
     from ptrun.backbone import kernel
 
     def error(device, *_):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="triton is not installed; attention is plain")
-
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import Keyed, Terms, attention
 from ptrun.planning.trace import Live
+from tests.tiers import package
+
+package("triton")
 
 LIMITS = {86: 99 * 2**10, 90: 227 * 2**10}
 """The most shared memory of a program, in bytes, by compute capability."""

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="triton is not installed; attention is plain")
-
 from ptrun.backbone import kernel
 from tests.backbone.kernel.comparing import DEVICE, exact_products
+from tests.tiers import package
+
+package("triton")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import torch
 
 from ptrun.backbone import quantization
 from ptrun.errors import UserError
+from tests.tiers import package
 
 NF4 = [-1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0.0]
 NF4 += [0.07958030, 0.16093020, 0.24611230, 0.33791524, 0.44070983, 0.56261700, 0.72295684, 1.0]
@@ -30,7 +31,7 @@ def test_a_row_of_zeros_stays_zero():
 
 
 def test_nf4_takes_the_nearest_level_of_its_block(matrix):
-    pytest.importorskip("bitsandbytes")
+    package("bitsandbytes")
     levels, blocks = torch.tensor(NF4), matrix.reshape(-1, 64)
     largest = blocks.abs().amax(dim=1, keepdim=True)
     nearest = ((blocks / largest)[..., None] - levels).abs().argmin(dim=-1)
@@ -42,7 +43,7 @@ def test_nf4_takes_the_nearest_level_of_its_block(matrix):
 @pytest.mark.parametrize("shape", [(32, 32), (48, 16), (33, 7), (100, 96), (64, 128)])
 def test_nf4_is_as_exact_for_rows_that_are_no_whole_number_of_blocks(shape):
     """bitsandbytes' kernel for AVX-512 takes a wrong scale where a block begins inside a row."""
-    pytest.importorskip("bitsandbytes")
+    package("bitsandbytes")
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     assert (held("nf4", matrix) - matrix).abs().mean() < 0.09
 
@@ -51,7 +52,7 @@ def test_nf4_is_as_exact_for_rows_that_are_no_whole_number_of_blocks(shape):
 @pytest.mark.parametrize("shape", [(48, 80), (7, 5), (1, 64)])
 def test_shapes_on_the_meta_device_are_those_of_tensors(kind, shape):
     if kind == "nf4":
-        pytest.importorskip("bitsandbytes")
+        package("bitsandbytes")
     for own, other in zip(
         quantization.empty(kind, *shape),
         quantization.quantize(kind, torch.randn(shape)),

@@ -149,7 +149,7 @@ def test_column_files_are_those_of_the_real_data(shared, tmp_path):
     """CoNLL-2003's layout, written from the shared rows, is imported as these rows again."""
     folder = shared / "data" / "conll03"
     if not folder.is_dir():
-        pytest.skip("no shared data of conll03")
+        pytest.skip("shared data: no conll03")
     parts = {"train": "train", "valid": "validation", "test": "test"}
     rows = {ours: load(folder / f"{ours}.jsonl.gz") for ours in parts.values()}
     for theirs, ours in parts.items():
@@ -164,7 +164,7 @@ def test_column_files_are_those_of_the_real_data(shared, tmp_path):
 def test_roles_of_the_real_data_survive(shared, tmp_path, layout):
     folder = shared / "data" / "srl_up_de"
     if not folder.is_dir():
-        pytest.skip("no shared data of srl_up_de")
+        pytest.skip("shared data: no srl_up_de")
     rows = load(folder / "validation.jsonl.gz")
     written = "\n\n".join(_line(row) if layout == "lines" else _column(row) for row in rows)
     options = () if layout == "lines" else ("--roles", "2:2")

@@ -121,7 +121,7 @@ def test_published_facts_are_those_of_the_real_data(shared, tmp_path):
     """The authors' layout, written from the shared rows, is imported as these rows again."""
     folder = shared / "data" / "lama_trex"
     if not folder.is_dir():
-        pytest.skip("no shared data of lama_trex")
+        pytest.skip("shared data: no lama_trex")
     splits = {"train": "train", "dev": "validation", "test": "test"}
     rows = {split: load(folder / f"{ours}.jsonl.gz") for split, ours in splits.items()}
     for own in rows.values():

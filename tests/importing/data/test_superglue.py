@@ -198,7 +198,7 @@ def test_published_rows_are_those_of_the_real_data(shared, tmp_path, kind, name)
     splits = {"train": "train", "validation": "val" if kind == "superglue" else "dev32"}
     files = {s: shared / "data" / kind / name / f"{s}.jsonl.gz" for s in splits}
     if not all(file.is_file() for file in files.values()):
-        pytest.skip(f"no shared data of {kind}/{name}")
+        pytest.skip(f"shared data: no {kind}/{name}")
     for split, theirs in splits.items():
         rows = superglue(name, load(files[split]))
         dump(tmp_path / "source" / TITLES[name] / f"{theirs}.jsonl", rows)

@@ -37,7 +37,7 @@ def test_a_killed_command_is_finished_by_typing_it_again(world, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not disk.can_mount(), reason="only root may mount a tmpfs")
+@pytest.mark.skipif(not disk.can_mount(), reason="user: only root may mount a tmpfs")
 def test_a_full_disk_is_named_and_a_larger_one_is_enough(world):
     one = disk.full(world, "import data", 0, seed=1)
     assert one.end in ENDS[:3], one

@@ -56,6 +56,7 @@ def test_rows_are_the_same_in_a_new_process(hash_seed):
 
 def test_the_command_writes_what_has_changed(tmp_path, monkeypatch, capsys):
     made = {"train": [{"id": "train-0", "text": "Zoë\nran."}]}
+    monkeypatch.setattr("sys.argv", ["workshop.pocket"])
     monkeypatch.setattr(command, "MADE", {"pocket_ner": lambda: made})
     monkeypatch.setattr(command, "file_of", lambda task, split: tmp_path / task / f"{split}.gz")
     monkeypatch.setattr(command, "rows", lambda task, split: made[split])

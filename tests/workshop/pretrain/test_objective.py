@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.tiers import package
 from workshop.pretrain.objective import Chance, auc, cut_spans, masked, padded, replaced
 from workshop.pretrain.rows import Batch
 from workshop.pretrain.vocabulary import Marks
@@ -30,7 +31,9 @@ def test_no_word_is_lost_when_sentinels_run_out():
 
 
 def test_the_area_under_the_curve_equals_sklearn():
-    metrics = pytest.importorskip("sklearn.metrics")
+    package("sklearn")
+    from sklearn import metrics
+
     generator = torch.Generator().manual_seed(1)
     for digits in (1, 6):  # with and without ties
         scores = torch.randn(500, generator=generator).round(decimals=digits)
