@@ -5,10 +5,9 @@
 
 A step is one attention, forward and backward: 16 rows of 256 to 512 tokens, 16 heads of 64, a
 prefix of 100, dropout of 0.1, bf16. Rows are padded, or packed as in training. `evaluation` has no
-dropout and no gradients. Peak memory counts what a step allocates beside its inputs. `compiled` is
-plain attention with compiled dropout (hardware.compile). An error is the largest difference from
-plain attention in fp32, as a share of the largest number, over the output and all gradients. Prints
-one line of JSON.
+dropout and no gradients. Peak memory counts what a step allocates beside its inputs. An error is
+the largest difference from plain attention in fp32, as a share of the largest number, over the
+output and all gradients. Prints one line of JSON.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from torch import Tensor, nn
 WARM, STEPS = 3, 20
 P = 0.1
 CASES = ("padded", "packed", "causal", "evaluation")
-PATHS = ("plain", "compiled", "kernel")
+PATHS = ("plain", "kernel")
 
 
 @dataclass(frozen=True)
@@ -138,21 +137,19 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
 
 def compared(name: str, size: Size, device: str) -> dict[str, Any]:
     """Return the figures of each path in one case."""
-    from ptrun.backbone import dropout, kernel
+    from ptrun.backbone import kernel
     from ptrun.backbone.kernel import TOLERANCE
 
     case, found = Case(name, size, device), {}
     with kernel.use(False):
         exact = case.step(case.vectors(torch.float32))
-    for path in PATHS if device == "cuda" else ("plain", "kernel"):
+    for path in PATHS:
         vectors = case.vectors(size.dtype)
-        dropout.activate(path == "compiled")
         with kernel.use(path == "kernel"):
             figures: dict[str, Any] = {"error": error(case.step(vectors), exact)}
             if device == "cuda":
                 figures |= measured(lambda given=vectors: case.step(given))
         found[path] = figures
-    dropout.activate(False)
     assert found["kernel"]["error"] <= TOLERANCE[size.dtype], (name, found)
     return found
 

@@ -80,7 +80,6 @@ PARTS = (
     ),
     _own("equality", "losses of one run on the CPU and on the device", 90),
     _own("together", "rows of six runs that share passes against each run alone", 240),
-    _own("compile", "compiled dropout on and off: equal bits, tokens/s", 180),
     _own("resume", "a run that is killed and resumed ends with the same bits", 120),
     # The disguise counts waits by itself: make cuda-grid.
     _own(

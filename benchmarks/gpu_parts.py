@@ -201,20 +201,6 @@ def close(one: Any, other: Any) -> bool:
     return abs(one - other) <= 1e-5 if isinstance(one, float) else bool(one == other)
 
 
-def compile_(small: bool) -> dict:
-    """Return tokens/s with and without compiled dropout, whose results have the same bits."""
-    found, prompts = {}, set()
-    for on in ("false",) if small else ("false", "true"):
-        with tempfile.TemporaryDirectory() as out:
-            steps = f"train.max_steps={5 if small else 200}"
-            ptrun(steps, hardware(small), f"hardware.compile={on}", outputs=out)
-            done, _ = result(out)
-        prompts.add(done["manifest"]["prompt"])
-        found[f"compile={on}"] = round(done["manifest"]["tokens_per_second"])
-    assert len(prompts) == 1
-    return found | {"prompt": prompts.pop()}
-
-
 def resume(small: bool) -> dict:
     """Kill a run after a save, resume it, and compare its prompt with that of a run left alone."""
     steps = 20 if small else 100
@@ -290,7 +276,6 @@ PARTS = {
     "numerics": numerics,
     "equality": equality,
     "together": together,
-    "compile": compile_,
     "resume": resume,
     "transfers": transfers,
     "two_ranks": two_ranks,

@@ -77,9 +77,7 @@ def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
     flat = x.reshape(-1, x.shape[-1])
     numbers = *_numbers(p, x.dtype, x.device), origin
-    if x.requires_grad:
-        return cast(Tensor, _dropped(flat, lines.flatten(), *numbers)).view(x.shape)
-    return _drop(flat, lines.flatten(), *numbers).view(x.shape)
+    return cast(Tensor, _dropped(flat, lines.flatten(), *numbers)).view(x.shape)
 
 
 _CACHED = 2**18  # cells whose hashes fit into a core's cache
@@ -87,7 +85,7 @@ _FEW = 2**20  # cells for which parts do not pay
 
 
 class _Dropped(torch.autograd.Function):
-    """`_drop` in parts that fit into a cache; it keeps a mask of bytes for the backward pass."""
+    """Dropout in parts that fit into a cache; it keeps a mask of bytes for the backward pass."""
 
     @staticmethod
     def forward(
@@ -140,11 +138,6 @@ def planned_for(device: str) -> Iterator[None]:
 
 
 _dropped: Any = _Dropped.apply
-
-
-def _drop(x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int) -> Tensor:
-    """Return `x [n, size]` with cells dropped."""
-    return x * _kept(lines, x.shape[1], limit, origin).to(x.dtype).mul(scale)
 
 
 @cache

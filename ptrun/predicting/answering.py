@@ -288,10 +288,8 @@ def _check_method(run: RunFolder, config: Mapping[str, Any]) -> None:
     node = config["method"]
     for key, place in gone(config):
         if key.startswith(("method.", "readout.")):
-            form = "@FILE" if place.startswith("@") else "PATH"
             raise UserError(
-                f"predict {run.folder}: {key}={place} is missing. Type {key}={form} with its "
-                "current place."
+                f"predict {run.folder}: {key}={place} is missing. Type {key}=PATH with its place."
             )
     method: type[Method] = build.target("method", node)
     parts = {"backbone": {}, "task": {}, "method": method.fingerprint_config(node)}

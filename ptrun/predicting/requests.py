@@ -189,7 +189,8 @@ def parsed(kind: type[Model], content: Any) -> Model:
 
 def _told(errors: Sequence[Any]) -> InvalidRequest:
     """Return the first error in words; of the forms that a value may have, the deepest one's."""
-    first = max((e for e in errors if e["loc"][:1] == errors[0]["loc"][:1]), key=_depth)
+    same = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
+    first = max(same, key=lambda error: (error["type"] == "extra_forbidden", len(error["loc"])))
     place = [p for p in first["loc"] if isinstance(p, int) or (p.isidentifier() and p != "str")]
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
     if first["type"] == "extra_forbidden" and key in NEUTRAL:
@@ -205,7 +206,3 @@ def _told(errors: Sequence[Any]) -> InvalidRequest:
     if not key:
         return InvalidRequest("the body is no JSON object.")
     return InvalidRequest(f"{key} is {shown(first['input'])}; {said}.", key)
-
-
-def _depth(error: Mapping[str, Any]) -> tuple[bool, int]:
-    return error["type"] == "extra_forbidden", len(error["loc"])

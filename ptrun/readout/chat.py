@@ -98,14 +98,6 @@ class Chat:
                 "asks for no date. Leave it out."
             )
 
-    def prompt(self, turns: Turns) -> list[int]:
-        """Return the tokens after which the assistant writes.
-
-        Raises:
-            UserError: as `rows`.
-        """
-        return self.rows([(turns, None)])[0][0]
-
     def rows(
         self, conversations: Sequence[tuple[Turns, str | None]], ids: Sequence[str] = ()
     ) -> list[tuple[list[int], list[int], list[int]]]:

@@ -101,7 +101,13 @@ class ClassWords(nn.Module, Cloze):
 
         The engine divides by their number: with `share: sum` the loss is n times as large.
         """
-        return self.cost(word_logits(output).view(len(batch), -1), batch.targets)
+        odds = self.odds(output, batch)
+        right, weight = batch.targets.view_as(odds).float(), None
+        if self.class_weights is not None:
+            each = on_device(self.class_weights, odds.device, torch.float)
+            weight = (right @ each)[:, None]  # of the right class, for all terms of a row
+        total = functional.binary_cross_entropy_with_logits(odds, right, weight, reduction="sum")
+        return total * (len(self.labels) if self.share == "sum" else 1)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the class of each example with the highest score."""
@@ -110,24 +116,10 @@ class ClassWords(nn.Module, Cloze):
 
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[B, n]` that a class is right: a score is their sigmoid."""
-        return self.scored(word_logits(output).view(len(batch), -1))
-
-    def scored(self, z: Tensor) -> Tensor:
-        """Return log-odds `[B, n]` from the head's scores z `[B, n]`."""
+        z = word_logits(output).view(len(batch), -1)
         if self.bias is not None:
             z = z + self.bias
         return z if self.direction == "sigma" else -z
-
-    def cost(self, z: Tensor, targets: Tensor) -> Tensor:
-        """Return the summed loss `[]` of the head's scores z `[B, n]`."""
-        odds = self.scored(z)
-        right = targets.view_as(odds).float()
-        weight = None
-        if self.class_weights is not None:
-            each = on_device(self.class_weights, odds.device, torch.float)
-            weight = (right @ each)[:, None]  # of the right class, for all terms of a row
-        total = functional.binary_cross_entropy_with_logits(odds, right, weight, reduction="sum")
-        return total * (len(self.labels) if self.share == "sum" else 1)
 
     @cached_property
     def tokens(self) -> LabelTokens:

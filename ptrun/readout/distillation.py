@@ -342,7 +342,7 @@ class Distillation(Writing):
     def _instructed(self, text: str) -> list[int]:
         """Return the tokens after which the backbone follows an instruction."""
         if self._chats:
-            return self.chat.prompt([{"role": "user", "content": text}])
+            return self.chat.rows([([{"role": "user", "content": text}], None)])[0][0]
         plain = f"\n\n{text}\nQuestion:"
         ids: list[int] = self.backbone.tokenizer()(plain, add_special_tokens=False).input_ids
         return ids

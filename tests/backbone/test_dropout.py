@@ -63,7 +63,7 @@ def test_a_byte_a_cell_is_kept_and_the_bits_are_those_of_the_formula(count):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         found = dropout.drop_lines(x, lines, *numbers)
     limits = dropout._numbers(0.1, torch.float32, x.device)
-    wanted = dropout._drop(x, lines, *limits, 4)
+    wanted = x * dropout._kept(lines, x.shape[1], limits[0], 4).to(x.dtype).mul(limits[1])
     ahead = torch.randn_like(x)
     (own,), (other,) = (torch.autograd.grad(y, x, ahead) for y in (found, wanted))
     assert torch.equal(found, wanted) and torch.equal(own, other)

@@ -93,7 +93,7 @@ def test_a_users_words_change_no_learned_place(chat_of, template):
 def test_a_prompt_ends_where_the_assistant_writes(chat_of):
     chat = chat_of(PLAIN)
     ((prompt, ids, places),) = chat.rows([(TALK[:-1], TALK[-1]["content"])])
-    assert prompt == ids[: places[3]] == chat.prompt(TALK[:-1])
+    assert prompt == ids[: places[3]] == chat.rows([(TALK[:-1], None)])[0][0]
 
 
 @pytest.mark.parametrize("template", [THINKS, SAYS_THINK])
@@ -118,7 +118,10 @@ def test_of_several_templates_the_default_is_used(chat_of):
 
 def test_a_template_that_asks_for_the_date_gets_a_fixed_one(chat_of, caplog):
     caplog.set_level("INFO")
-    prompts = [chat_of(DATED, date=date).prompt(TALK[:1]) for date in (DATE, DATE, "2030-05-09")]
+    prompts = [
+        chat_of(DATED, date=date).rows([(TALK[:1], None)])[0][0]
+        for date in (DATE, DATE, "2030-05-09")
+    ]
     assert prompts[0] == prompts[1] != prompts[2]
     assert "asks for today's date: it gets 2030-05-09 (readout.date)" in caplog.text
     with pytest.raises(UserError, match=r"readout\.date=2030-05-09 changes nothing"):
