@@ -211,9 +211,8 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
         step = max(step, row.get("step", 0))
         if row.get("event") == "dev":
             evaluated.append(_scores(row))
-    evaluated = [scores for scores in evaluated if scores]
-    names = (evaluated or [{}])[-1]
-    name = next((own for own in names if all(own in scores for scores in evaluated)), None)
+    evaluated = [scores for scores in evaluated if scores] or [{}]
+    name = next((own for own in evaluated[-1] if all(own in scores for scores in evaluated)), None)
     if name is None:
         return step, ""
     best = min if name in _LOWER_IS_BETTER else max

@@ -413,7 +413,6 @@ class _Form:
 
 
 def _cut(answer: RowAnswer) -> dict[str, bool]:
-    """Return what is said of a row that was too long."""
     return {"shortened": True} if answer.shortened else {}
 
 

@@ -21,7 +21,6 @@ _ADVICE = {
     "InvalidAccount": "cluster.account=NAME",
     "InvalidQOS": "cluster.qos=NAME",
 }
-"""What to type where a job waits for ever, by Slurm's reason."""
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 

@@ -118,10 +118,8 @@ def test_of_several_templates_the_default_is_used(chat_of):
 
 def test_a_template_that_asks_for_the_date_gets_a_fixed_one(chat_of, caplog):
     caplog.set_level("INFO")
-    prompts = [
-        chat_of(DATED, date=date).rows([(TALK[:1], None)])[0][0]
-        for date in (DATE, DATE, "2030-05-09")
-    ]
+    dates = (DATE, DATE, "2030-05-09")
+    prompts = [chat_of(DATED, date=date).rows([(TALK[:1], None)])[0][0] for date in dates]
     assert prompts[0] == prompts[1] != prompts[2]
     assert "asks for today's date: it gets 2030-05-09 (readout.date)" in caplog.text
     with pytest.raises(UserError, match=r"readout\.date=2030-05-09 changes nothing"):
