@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
+from ptrun.files import read_text
 
 EXAMPLES = """\
   ptrun serve outputs/runs/RUN outputs/runs/RUN
@@ -144,10 +145,8 @@ def _keys(file: Path | None) -> list[str]:
     """
     if file is None:
         return []
-    if file.exists() and not file.is_file():
-        raise UserError(f"--key-file {file}: no regular file.")
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    try:  # the mark that some editors write is no part of a key
+        lines = read_text(file, links=True).removeprefix("\ufeff").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--key-file {file}: cannot be read ({type(error).__name__}).") from error
     found = [line.strip() for line in lines if line.strip()]

@@ -14,7 +14,6 @@ from ptrun.config.paths import conf_dir
 
 _LOG = logging.getLogger(__name__)
 _OPTION = "readout"
-_GONE = "compile"  # of `hardware`: it changed no number
 _KEYS = {
     **{key: key for key in ("pooler", "pattern", "among", "closed", "objective", "scored")},
     **{key: key for key in ("swapped", "random_masks", "literal_sep", "sentinel")},
@@ -39,7 +38,7 @@ def current(
     """
     content, options = dict(config), dict(names or {})
     if not tell and isinstance(hardware := content.get("hardware"), Mapping):
-        content["hardware"] = {k: v for k, v in hardware.items() if k != _GONE}
+        content["hardware"] = {k: v for k, v in hardware.items() if k != "compile"}
     method = content.get("method")
     if isinstance(method, Mapping) and str(method.get(TARGET)).startswith("ptrun."):
         content["method"], moved, option = _divided(method)

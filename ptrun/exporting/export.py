@@ -206,8 +206,8 @@ def export(
 
 
 _OWN_HEAD = (
-    "The head is in head.safetensors, and stock classes do not find it: "
-    "AutoModelForSequenceClassification would answer by a random one. Load it with load.py."
+    "The head is in head.safetensors, and stock classes do not find it: they draw a random one. "
+    "Load it with load.py."
 )
 
 

@@ -196,7 +196,9 @@ class Batches:
             UserError: there is no such run, or the row does not suit it.
         """
         job.own = self.prompts.get(job.name)
-        (job.question,) = job.own.asked([_fields(job.own, job.row)])
+        shorthand = job.whole or [*job.row] == ["prompt"]  # else the fields of the task
+        row = _fields(job.own, job.row) if shorthand else job.row
+        (job.question,) = job.own.asked([row])
         job.method, job.features = job.own.encoded(job.question.example)
         readout: Any = job.method.readout
         (whole,) = unlimited(readout).encode([job.question.example], _FAR)
@@ -205,9 +207,9 @@ class Batches:
             prompt = readout.prompt(whole if job.whole else job.features)
             left = _left(job.method, prompt)
             if left < 1:
+                room = f"{job.method.room():,} tokens, with one for the answer"
                 raise TooLong(
-                    f"the prompt has {prompt.tokens:,} tokens, and with one more they exceed the "
-                    f"{job.method.room():,} that {job.own.id} reads."
+                    f"the prompt has {prompt.tokens:,} tokens; {job.own.id} reads {room}."
                 )
             seed = job.wish.seed
             job.dice = dice_of(readout.seeds([job.features])[0] if seed is None else seed)
@@ -323,8 +325,6 @@ class _Told:
 def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of the run's task; a prompt or the turns of a chat become its field."""
     task = own.run.task
-    if "prompt" not in row and "messages" not in row:
-        return row
     wanted = list(task.reads)
     talks = not task.pvps and own.run.task.answer == "text"
     if not talks and (others := [turn["role"] for turn in row.get("messages", [])][:-1]):
@@ -337,10 +337,8 @@ def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{own.id} reads the fields {', '.join(wanted)}, so a prompt is not enough. Use "
             "/v1/predict with these fields."
         )
-    turns = row.get("messages") or [{"role": "user", "content": row.get("prompt", "")}]
-    if talks:
-        return {wanted[0]: turns}
-    return {wanted[0]: row["prompt"] if "prompt" in row else turns[-1]["content"]}
+    turns = row.get("messages", [{"role": "user", "content": row.get("prompt")}])
+    return {wanted[0]: turns if talks else turns[-1]["content"]}
 
 
 def _inputs(jobs: Sequence[WaitingRow]) -> Any:

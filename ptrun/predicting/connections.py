@@ -47,7 +47,5 @@ class TimedProtocol(H11Protocol):
             self._late.cancel()
         self._late = None
 
-    def _end(self) -> None:
-        self._late = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
+    def _end(self) -> None:  # while a request is answered, this timer is stopped
+        self.transport.close()

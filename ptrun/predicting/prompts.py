@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ptrun.errors import UserError, visible, warn_once
 from ptrun.folder import result
@@ -103,6 +104,12 @@ class Prompts:
             )
         return fit[0]
 
+    def facts(self, name: str) -> dict[str, Any]:
+        """Return a run as OpenAI lists a model; `created` is when it was finished."""
+        folder = self.folders.get(name)
+        created = int((folder / result.FINISHED).stat().st_mtime) if folder else 0
+        return {"id": name, "object": "model", "created": created, "owned_by": "ptrun"}
+
     @property
     def size(self) -> int:
         """The bytes of all loaded prompts."""
@@ -113,8 +120,8 @@ class Prompts:
         folder = self.folders[name]
         try:
             return self.shared.load(ready(str(folder), self.typed))
-        except UserError as error:  # it names places of this machine
-            _LOG.warning("%s is not served: %s", visible(name), error)
+        except UserError as error:
+            _LOG.warning("%s is not served: %s", visible(name), error)  # with places
             raise UserError(f"{name} cannot be loaded; the log of the server says why.") from error
 
     def _unload(self) -> None:
@@ -126,20 +133,21 @@ class Prompts:
     def _found(self) -> dict[str, Path]:
         """Return the folders of finished runs over the backbone of the first, by id.
 
-        Of two with one id the first stays. What is left out is told once, with the reason.
+        Of two with one id the first whole one stays. Why others are left out is told once.
         """
-        found: dict[str, Path] = {}
-        for place in self.places:
-            for folder in sorted(_finished(place)):
-                found.setdefault(folder.name, folder)
-        new = [folder for folder in found.values() if folder not in self._reasons]
+        found = [folder for place in self.places for folder in sorted(_finished(place))]
+        new = [folder for folder in found if folder not in self._reasons]
         for folder in new:
             self._reasons[folder] = self._reason(folder, alone=len(found) == 1)
         for reason in sorted({why for folder in new if (why := self._reasons[folder])}):
             left = [visible(folder.name) for folder in new if self._reasons[folder] == reason]
             more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
             _LOG.warning("not served, %s: %s%s", reason, ", ".join(left[:_TOLD]), more)
-        return {name: folder for name, folder in found.items() if not self._reasons[folder]}
+        offered: dict[str, Path] = {}
+        for folder in sorted(found, key=lambda folder: self._reasons[folder] == ""):
+            if not self._reasons[folder]:
+                offered.setdefault(folder.name, folder)
+        return offered
 
     def _reason(self, folder: Path, *, alone: bool) -> str | None:
         """Return why a run cannot share the backbone, as far as its result tells, or None."""
@@ -156,7 +164,7 @@ class Prompts:
         try:
             done = result.read(folder)
         except UserError:
-            return None  # whoever asks for it is told that it is damaged
+            return ""  # whoever asks for it is told that it is damaged
         if done is not None and done.run_id != folder.name and folder not in self.places:
             return f"holding another run than its name says ({done.run_id})"
         if done is None or alone:

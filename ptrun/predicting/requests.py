@@ -6,9 +6,17 @@ values ask for what every answer is. A null is an absent key, and 2.0 is 2.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ptrun.errors import shown
 from ptrun.predicting.batches import Wish
@@ -23,7 +31,6 @@ NEUTRAL: Mapping[str, Any] = {
     "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0,
     "response_format": {"type": "text"}, "modalities": ["text"],
 }  # fmt: skip
-_IN_A_TURN: Mapping[str, Any] = {"tool_calls": [], "annotations": [], "name": ""}
 _EXPECTED = {
     "string_type": "expected a text", "int_type": "expected a whole number",
     "float_type": "expected a number", "bool_type": "expected true or false",
@@ -43,36 +50,33 @@ class InvalidRequest(ValueError):
         self.key = key
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[
+    int, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
+]
 Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class _Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+    neutral: ClassVar[Mapping[str, Any]] = {"tool_calls": [], "annotations": [], "name": ""}
+    harmless: ClassVar[Sequence[str]] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any) -> Any:
         """Leave out nulls, and keys whose value asks for nothing."""
+
+        def says_nothing(key: str, value: Any) -> bool:
+            if value is None or key in cls.model_fields:
+                return value is None
+            usual = cls.neutral.get(key)
+            same = usual == value and isinstance(usual, bool) == isinstance(value, bool)
+            return same or key in cls.harmless
+
         if not isinstance(given, dict):
             return given
-        return {key: value for key, value in given.items() if not _is_plain(cls, key, value)}
-
-
-def _is_plain(model: type[BaseModel], key: str, value: Any) -> bool:
-    if value is None:
-        return True
-    if key in model.model_fields:
-        return False
-    neutral = NEUTRAL if issubclass(model, TextRequest) else _IN_A_TURN
-    same = key in neutral and neutral[key] == value
-    same = same and isinstance(neutral[key], bool) == isinstance(value, bool)
-    return same or (key in HARMLESS and issubclass(model, TextRequest))
+        return {key: value for key, value in given.items() if not says_nothing(key, value)}
 
 
 class TextPart(_Typed):
@@ -104,6 +108,8 @@ class StreamOptions(_Typed):
 
 class TextRequest(_Typed):
     """What completions and chats have in common."""
+
+    neutral, harmless = NEUTRAL, HARMLESS
 
     model: Annotated[str, Field(min_length=1, max_length=500)]
     stream: bool = False
@@ -148,11 +154,16 @@ class ChatRequest(TextRequest):
 
     messages: Annotated[list[Turn], Field(min_length=1)]
 
+    @field_validator("messages")
+    @classmethod
+    def _asks(cls, turns: list[Turn]) -> list[Turn]:
+        if turns[-1].role == "assistant":
+            raise ValueError("the last turn is the assistant's")
+        return turns
+
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row with the turns."""
-        if self.messages[-1].role == "assistant":
-            raise InvalidRequest("messages ends with a turn of the assistant.", "messages")
         return [{"messages": [turn.plain() for turn in self.messages]}]
 
 
@@ -203,6 +214,7 @@ def _told(errors: Sequence[Any]) -> InvalidRequest:
     if first["type"] == "missing":
         return InvalidRequest(f"{key}: missing.", key)
     said = _EXPECTED.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
+    said = said.removeprefix("value error, ")
     if not key:
         return InvalidRequest("the body is no JSON object.")
     return InvalidRequest(f"{key} is {shown(first['input'])}; {said}.", key)

@@ -65,9 +65,7 @@ class Limits:
 class Refused(Exception):
     """A request that is refused, with its HTTP status, and the code or key that clients look at."""
 
-    def __init__(
-        self, status: int, message: str, *, code: str | None = None, key: str | None = None
-    ):
+    def __init__(self, status: int, message: str, *, code: Any = None, key: Any = None):
         super().__init__(message)
         self.status, self.message, self.code, self.key = status, message, code, key
 
@@ -120,13 +118,12 @@ def made(
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        every = [{"id": own, "object": "model", "owned_by": "ptrun"} for own in prompts.ids()]
-        return {"object": "list", "data": every}
+        return {"object": "list", "data": [prompts.facts(own) for own in prompts.ids()]}
 
     @app.get("/v1/models/{name}")
     async def model(name: str) -> dict[str, Any]:
         try:
-            return {"id": prompts.named(name), "object": "model", "owned_by": "ptrun"}
+            return prompts.facts(prompts.named(name))
         except UnknownRun as error:
             raise Refused(404, str(error), code="model_not_found") from error
 
@@ -174,7 +171,9 @@ class _Checked:
 
         request = Request(scope)
         try:
-            _check_host(request, self.hosts)
+            _check_host(request.headers.get("host", ""), self.hosts)
+            if origin := request.headers.get("origin"):  # a page, which may be somebody else's
+                _check_host(origin.partition("://")[2], self.hosts)
             if path != "/health":
                 _check_key(request, self.keys)
         except Refused as error:
@@ -183,9 +182,8 @@ class _Checked:
         await self.app(scope, receive, sent)
 
 
-def _check_host(request: Request, hosts: Sequence[str]) -> None:
+def _check_host(given: str, hosts: Sequence[str]) -> None:
     """Refuse another Host: a page of somebody else may have renamed itself to this machine."""
-    given = request.headers.get("host", "")
     name = given.rpartition("]")[0] + "]" if given.startswith("[") else given.partition(":")[0]
     if name.lower() not in hosts:
         raise Refused(
@@ -266,8 +264,8 @@ class _Asking:
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
         asked = await self._asked(request, RowsRequest)
         if not 1 <= len(asked.rows) <= self.limits.rows:
-            count = f"input has {len(asked.rows)} rows"
-            raise Refused(400, f"{count}; expected 1 to {self.limits.rows}.", key="input")
+            said = f"input has {len(asked.rows)} rows; expected 1 to {self.limits.rows}."
+            raise Refused(400, said, key="input")
         return await self._answers(request, [WaitingRow(asked.model, row) for row in asked.rows])
 
     async def _asked(self, request: Request, kind: type[Model]) -> Model:
@@ -377,15 +375,13 @@ class _Form:
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
-        choices = [
-            {
-                "index": index,
-                **self._text(str(a.prediction.value)),
-                "finish_reason": "stop" if a.ended else "length",
-                "logprobs": None,
-            }
-            for index, a in enumerate(answers)
-        ]
+        choices = []
+        for index, a in enumerate(answers):
+            text = str(a.prediction.value)
+            turn = {"role": "assistant", "content": text, "refusal": None}
+            own = {"message": turn} if self.chat else {"text": text}
+            ended = "stop" if a.ended else "length"
+            choices.append({"index": index, **own, "finish_reason": ended, "logprobs": None})
         kind = "chat.completion" if self.chat else "text_completion"
         return {**self._head(kind, answers[0].own.id), "choices": choices, "usage": _usage(answers)}
 
@@ -404,9 +400,6 @@ class _Form:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
         piece = {**self._head(kind, self.model), "choices": [], "usage": _usage([answer])}
         return f"data: {json.dumps(piece)}\n\n"
-
-    def _text(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
 
     def _head(self, kind: str, model: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.made, "model": model}

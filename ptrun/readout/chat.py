@@ -32,8 +32,8 @@ def template_of(backbone: PretrainedBackbone) -> str:
     if isinstance(found, dict):
         if "default" not in found:
             raise UserError(
-                f"backbone={backbone.name}: its chat templates are {', '.join(found)}; ptrun uses "
-                "the one named default. Name one so in a copy of the model's folder."
+                f"backbone={backbone.name}: its chat templates are {', '.join(found)}; expected "
+                "one that is named default."
             )
         found = found["default"]
     if not found:
@@ -83,9 +83,7 @@ class Chat:
         ((_, ids, learned),) = self.rows([_PROBE])
         self.ends = {ids[i] for i in [*learned, *range(learned[-1], len(ids))]} & special
         """The special tokens that follow the assistant's text."""
-        self.unending = not self.ends & {ids[i] for i in learned}
-        """Whether no token that ends an answer is learned."""
-        if self.unending:
+        if not self.ends & {ids[i] for i in learned}:
             warn_once(
                 f"the chat template of backbone={self._name} writes no special token after an "
                 "answer: none is learned, so texts may not end before readout.max_new_tokens"

@@ -204,7 +204,11 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "backbone": weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
-        **_template(planned),
+        **(
+            {"template": template_digest(planned.backbone, planned.readout.node)}
+            if MESSAGES in planned.task.fields
+            else {}
+        ),
         "data": {
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
@@ -228,13 +232,6 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **_signatures(planned.task),
         **_document(parts[0].method),
     }
-
-
-def _template(planned: Plan) -> dict[str, Any]:
-    """Return the digest of the chat template, if the run renders conversations."""
-    if MESSAGES not in planned.task.fields:
-        return {}
-    return {"template": template_digest(planned.backbone, planned.readout.node)}
 
 
 def _document(method: Any) -> dict[str, Any]:

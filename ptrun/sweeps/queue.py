@@ -17,7 +17,6 @@ _ADVICE = {
     "BadConstraints": f"another cluster.constraint=NAME, {_SIZES}",
     "PartitionTimeLimit": "cluster.time=MINUTES or cluster.partition=NAME",
     "PartitionDown": "cluster.partition=NAME",
-    "PartitionInactive": "cluster.partition=NAME",
     "InvalidAccount": "cluster.account=NAME",
     "InvalidQOS": "cluster.qos=NAME",
 }

@@ -65,14 +65,16 @@ def text_scores(
 def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]) -> None:
     """Refuse a metric whose words are not those of the references; warn if that is rare.
 
-    rouge-score reads a-z and 0-9 alone. BLEU divides words at spaces and counts four in a row.
-
     Raises:
         UserError: names the metric, and one that fits.
     """
     texts = [text for several in references for text in several]
     letters = [letter for text in texts for letter in text if letter.isalnum()]
-    for kind, first, seen in (("ROUGE", "rouge", str.isascii), ("BLEU", "bleu", _is_spaced)):
+    unspaced = {one for one in {*letters} if unicodedata.name(one, "").startswith(_UNSPACED)}
+    for kind, first, seen in (
+        ("ROUGE", "rouge", str.isascii),  # rouge-score reads a-z and 0-9 alone
+        ("BLEU", "bleu", lambda letter: letter not in unspaced),
+    ):
         chosen = [name for name in metrics if name.startswith(first)]
         unseen = sum(not seen(letter) for letter in letters)
         if chosen and unseen > _RARE * len(letters):
@@ -88,11 +90,6 @@ def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]
             f"task.metric=bleu: no reference has {_BLEU_WORDS} words, so BLEU is 0 for all texts. "
             "Type task.metric=chrf."
         )
-
-
-def _is_spaced(letter: str) -> bool:
-    """Return whether a letter's script has spaces between words."""
-    return letter.isascii() or not unicodedata.name(letter, "").startswith(_UNSPACED)
 
 
 def signatures(metrics: Sequence[str]) -> dict[str, str]:

@@ -51,6 +51,30 @@ def test_the_folder_has_peft_s_files_and_a_card(run, tmp_path):
         assert text in card
 
 
+def test_a_card_has_no_row_of_the_user(run, tmp_path):
+    export(run, [], tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    (example,) = module._dev(run, [])[:1]
+    assert " ".join(example.fields["tokens"]) not in card and "example example" in card
+
+
+def test_a_head_that_no_stock_class_has_is_told(tmp_path):
+    line = [
+        "method=prompt_tuning",
+        "method.length=4",
+        "task=pocket_sentiment",
+        "readout.pooler=mean",
+    ]
+    done = launch(compose_run([*line, "train.max_steps=2", f"outputs={tmp_path}"]))
+    run = ready(str(tmp_path / "runs" / done.run_id), ["hardware.precision=fp32"])
+    said = export(run, [], tmp_path / "out").line()
+    card = (tmp_path / "out" / "README.md").read_text()
+    for text in (said, card):
+        assert "head.safetensors, and stock classes do not find it" in text and "load.py" in text
+    (example,) = module._dev(run, [])[:1]
+    assert example.fields["sentence"] not in card and "An example text." in card
+
+
 def test_the_code_of_the_card_runs_and_gives_the_run_s_answer(run, tmp_path, monkeypatch, capsys):
     export(run, [], tmp_path / "out")
     code = re.search(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
@@ -60,7 +84,7 @@ def test_the_code_of_the_card_runs_and_gives_the_run_s_answer(run, tmp_path, mon
     assert "tensor" in capsys.readouterr().out
     logits = names["logits"]
     (method,) = run.load().values()
-    (example,) = module._dev(run, [])[:1]
+    (example,) = map(module._invented, module._dev(run, [])[:1])
     (prediction,) = run.engine.predict([method], [method.encode([example])])[0]
     features = method.encode([example])[0]
     best = logits[0, [column + 4 for column in features.rows[0].reads]].argmax(-1)

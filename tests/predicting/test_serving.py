@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import product
 from types import SimpleNamespace
 
 import httpx
@@ -27,6 +28,7 @@ from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.serving import Limits
 from tests.predicting.conftest import renamed, serving
 from tests.predicting.test_together import rows_of
+from tests.tiers import tiered
 
 KEY = "a-secret-of-many-letters"
 
@@ -180,6 +182,10 @@ BAD = [
     ("classify", {"input": [["a"]]}, "input[0] is ['a']; expected a text"),
     ("classify", {"input": ["a"] * 300}, "input has 300 rows"),
     ("predict", {"input": [{"x": "a"}]}, "no field 'sentence'"),
+    ("classify", {"input": [{"messages": "x"}]}, "no field 'sentence'"),
+    ("classify", {"input": [{"messages": []}]}, "no field 'sentence'"),
+    ("classify", {"input": {}}, "no field 'sentence'"),
+    ("classify", {"input": [{"prompt": 3}]}, "row 1"),
 ]
 
 
@@ -227,6 +233,14 @@ def test_another_host_is_refused(server, host):
     found = httpx.get(f"{server}/v1/models", headers={"Host": host})
     assert found.status_code == 421
     assert "access-control-allow-origin" not in found.headers
+
+
+def test_a_page_of_another_origin_is_refused(server, runs):
+    body = json.dumps({"model": runs["labels"].id, "input": "a"})
+    for origin, status in (("https://evil.example", 421), ("null", 421), (server, 200)):
+        headers = {"Origin": origin, "Content-Type": "text/plain"}
+        found = httpx.post(f"{server}/v1/classify", content=body, headers=headers)
+        assert found.status_code == status, origin
 
 
 def test_every_route_but_health_needs_the_key(folder, runs, caplog):
@@ -366,37 +380,44 @@ def poisoned(monkeypatch, stage, batches, prompts):
     monkeypatch.setattr(module, name, fails(getattr(module, name), rows_of_call))
 
 
-@pytest.mark.parametrize("stage", ["read", "inputs", "text", "give", "told", "compute"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_one_of_eight_rows_that_fails_fails_alone(folder, runs, monkeypatch, stage, temperature):
+STAGES = ["read", "inputs", "text", "give", "told", "compute"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "temperature"),
+    tiered(product(STAGES, (0.0, 1.0)), lambda stage, heat: heat == (stage in STAGES[::2])),
+)
+def test_one_of_eight_rows_that_fails_fails_alone(
+    server, folder, runs, monkeypatch, stage, temperature
+):
     name, prompts_of = runs["lora"].id, [row["facts"] for row in rows_of(runs["lora"])][:7]
     common = {"model": name, "max_tokens": 5, "temperature": temperature, "seed": 3}
-    with serving(folder, wait=0.3) as (address, prompts, batches):
-        alone = [asked(address, "completions", prompt=p, **common).json() for p in prompts_of]
+    alone = [asked(server, "completions", prompt=p, **common).json() for p in prompts_of]
+    with serving(folder, wait=0.2) as (address, prompts, batches):
         poisoned(monkeypatch, stage, batches, prompts)
         with ThreadPoolExecutor(8) as pool:
             waits = [pool.submit(asked, address, "completions", prompt=p, **common)
                      for p in [*prompts_of[:3], "poison", *prompts_of[3:]]]  # fmt: skip
             found = [wait.result() for wait in waits]
         monkeypatch.undo()
-        assert found.pop(3).status_code == 500
-        texts = [one.json()["choices"][0]["text"] for one in found]
-        assert texts == [one["choices"][0]["text"] for one in alone]
-        assert asked(address, "completions", prompt="a", **common).status_code == 200
+    assert found.pop(3).status_code == 500
+    texts = [one.json()["choices"][0]["text"] for one in found]
+    assert texts == [one["choices"][0]["text"] for one in alone]
 
 
 @pytest.mark.parametrize("stage", ["read", "compute", "give"])
-def test_one_of_eight_labels_that_fails_fails_alone(folder, runs, monkeypatch, stage):
+def test_one_of_eight_labels_that_fails_fails_alone(server, folder, runs, monkeypatch, stage):
     name, texts = runs["labels"].id, [row["sentence"] for row in rows_of(runs["labels"])][:7]
-    with serving(folder, wait=0.3) as (address, prompts, batches):
-        alone = [asked(address, "classify", model=name, input=text).json() for text in texts]
+    alone = [asked(server, "classify", model=name, input=text).json() for text in texts]
+    with serving(folder, wait=0.2) as (address, prompts, batches):
         poisoned(monkeypatch, stage, batches, prompts)
         with ThreadPoolExecutor(8) as pool:
             waits = [pool.submit(asked, address, "classify", model=name, input=text)
                      for text in [*texts, "poison"]]  # fmt: skip
             found = [wait.result() for wait in waits]
-        assert found.pop().status_code == 500
-        assert [one.json()["data"] for one in found] == [one["data"] for one in alone]
+        monkeypatch.undo()
+    assert found.pop().status_code == 500
+    assert [one.json()["data"] for one in found] == [one["data"] for one in alone]
 
 
 # Long texts, and stop texts that span tokens.
@@ -459,6 +480,7 @@ def test_a_stream_has_its_counts_where_a_client_asks_for_them(server, runs):
     assert last.choices == [] and last.usage == whole.usage
     assert {piece.model for piece in [*pieces, last]} == {name} and pieces[-1].usage is None
     assert own.models.retrieve(name[-8:]).id == name
+    assert all(model.created > 10**9 for model in own.models.list())
 
 
 def test_turns_that_have_no_effect_are_refused(server, runs):
@@ -509,6 +531,18 @@ def test_a_folder_that_holds_another_run_is_left_out(copied, runs, caplog):
         found = asked(address, "predict", model=labels.name, input="a")
         assert found.status_code == 404
         assert "holding another run than its name says" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_a_folder_of_the_same_name_hides_no_run(copied, runs, content):
+    name = runs["labels"].id
+    shutil.copytree(copied / runs["topics"].id, copied / "AAA" / name)
+    if content is not None:
+        (copied / "AAA" / name / "result.json").write_bytes(content)
+    with serving(copied) as (address, *_):
+        wanted = runs["labels"].predict([{"sentence": "a film"}])
+        found = asked(address, "classify", model=name, input="a film").json()["data"]
+        assert found[0]["label"] == wanted[0]["prediction"]
 
 
 def test_what_a_run_cannot_be_loaded_for_names_no_place(copied, runs, caplog):

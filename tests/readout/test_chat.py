@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
+from ptrun.errors import UserError, warn_once
 from ptrun.readout.chat import DATE, Chat, template_digest
 
 _TURN = "{{ '[CLS]' if message.role == 'user' else '' }}"
@@ -77,7 +77,7 @@ def test_the_assistants_turns_and_their_ends_are_learned(chat_of, template):
     prompt, learned = row(chat, TALK)
     assert learned == ["was", "good", "[SEP]", "was", "bad", "[SEP]"]
     assert prompt.count("[CLS]") == 2  # of the template alone
-    assert words(chat, chat.ends) == ["[SEP]"] and not chat.unending
+    assert words(chat, chat.ends) == ["[SEP]"]
 
 
 @pytest.mark.parametrize("template", [PLAIN, MARKED])
@@ -105,8 +105,12 @@ def test_what_a_template_adds_before_an_answer_is_prompt(chat_of, template, answ
     assert learned == [*answer.split(), "[SEP]"]
 
 
-def test_an_answer_without_an_end_is_noticed(chat_of):
-    assert chat_of(UNENDED).unending
+def test_an_answer_without_an_end_is_noticed(chat_of, caplog):
+    warn_once.cache_clear()
+    chat_of(OUTSIDE)
+    assert not caplog.text
+    chat_of(UNENDED)
+    assert "writes no special token after an answer: none is learned" in caplog.text
 
 
 def test_of_several_templates_the_default_is_used(chat_of):
