@@ -314,6 +314,8 @@ class _Asking:
         finally:
             for job in jobs:
                 job.done.cancel()
+            for wait in (one for one in waits if one.done() and not one.cancelled()):
+                wait.exception()  # asyncio logs what nobody looks at
 
     async def _streamed(self, request: Request, job: WaitingRow, form: "_Form") -> Response:
         """Return a stream of the text; its first event says whether the job was accepted."""

@@ -1,6 +1,7 @@
 """`ptrun serve`: what clients get is what the runs answer, and hostile requests do no harm."""
 
 import base64
+import gc
 import json
 import logging
 import os
@@ -193,6 +194,15 @@ BAD = [
 def test_a_wrong_request_gets_400_and_the_reason(server, runs, route, body, said):
     found = asked(server, route, model=runs["labels"].id, **body)
     assert found.status_code == 400 and said in found.json()["error"]["message"], found.text
+
+
+def test_several_wrong_rows_of_a_request_leave_no_traceback(folder, runs, caplog):
+    with serving(folder) as (address, *_):
+        rows = [{"x": "a"}, {}, {"x": "b"}]
+        found = asked(address, "predict", model=runs["labels"].id, input=rows)
+        assert found.status_code == 400
+        gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_runs_that_do_not_fit_the_route(server, runs):
