@@ -230,7 +230,7 @@ class Writing(Cloze):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example; conversations are rendered together."""
-        if not self._chats:
+        if not (self._chats and examples):
             return super().encode(examples, room)
         asked = [(e.fields[MESSAGES], e.target[0] if e.target else None) for e in examples]
         rows = self.chat.rows(asked, [example.id for example in examples])

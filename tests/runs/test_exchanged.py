@@ -13,6 +13,7 @@ from ptrun.folder import result
 from ptrun.folder.find import find
 from ptrun.predicting.answering import ready
 from ptrun.runs.plan import plan
+from ptrun.types import Example
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 TEMPLATE = (
@@ -159,3 +160,10 @@ def test_a_folder_set_aside_keeps_its_run(world):
     trained(world, rerun=True)
     aside = before.with_name(f"{before.name}~1")
     assert result.read_named(aside).run_id == before.name
+
+
+def test_no_conversations_are_no_features(world):
+    method = ready(str(runs(world)[0]), [f"backbone.path={world / 'M'}"]).load()[""]
+    assert method.readout.encode([], 100) == []
+    (asked,) = method.encode([Example("a", {"messages": [ASKED]}, [])])
+    assert method.backbone.tokenizer().decode(asked.rows[0].ids).endswith("[assistant] ")
