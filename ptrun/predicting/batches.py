@@ -249,6 +249,8 @@ class Batches:
                     _fail(own[0], error)
                     continue
             for job, (count, state) in zip(own, states, strict=True):
+                if job.done.done():
+                    continue
                 del job.tokens[count:]
                 if job.dice and state is not None:
                     job.dice.set_state(state)

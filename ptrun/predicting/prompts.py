@@ -106,8 +106,8 @@ class Prompts:
 
     def facts(self, name: str) -> dict[str, Any]:
         """Return a run as OpenAI lists a model; `created` is when it was finished."""
-        folder = self.folders.get(name)
-        created = int((folder / result.FINISHED).stat().st_mtime) if folder else 0
+        mark = self.folders[name] / result.FINISHED if name in self.folders else None
+        created = int(mark.stat().st_mtime) if mark and mark.exists() else 0
         return {"id": name, "object": "model", "created": created, "owned_by": "ptrun"}
 
     @property
