@@ -160,7 +160,12 @@ def test_a_server_does_not_begin_with_a_run_that_changes_the_backbone(two, tmp_p
     renamed(two[0].folder, tmp_path / "in" / "1")
     prompts = Prompts([tmp_path / "in"], ["hardware=cpu"], most_bytes=10**9, watch=True)
     assert prompts.ids() == ["1"] and "it changes the backbone (serve it alone): 0" in caplog.text
-    assert Prompts([tmp_path / "in" / "0"], [], most_bytes=10**9, watch=False).ids() == ["0"]
+    alone = Prompts([tmp_path / "in" / "0"], [], most_bytes=10**9, watch=False)
+    assert alone.ids() == ["0"]
+    assert alone.facts("0")["created"] > 0
+    (tmp_path / "in" / "0").rename(tmp_path / "gone")
+    assert alone.facts("0")["created"] == 0
+    (tmp_path / "gone").rename(tmp_path / "in" / "0")
 
 
 @pytest.mark.slow
