@@ -1,37 +1,24 @@
 """`ptrun report --paper NAME`: every printed number beside ours, printed or written to files."""
 
-import csv
-import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from ptrun.errors import UserError, unknown
-from ptrun.files import below, safe, write_text
+from ptrun.files import below, write_text
 from ptrun.ledger import experiment as experiments
+from ptrun.ledger import formats
 from ptrun.ledger.experiment import AXES, Experiment
+from ptrun.ledger.formats import Cell, escaped_markdown
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.page import page
 from ptrun.ledger.plots import Canvas, plots, png_possible, svg_file, write_png
-from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import (
-    MINUS,
-    NONE,
-    PAPERS,
-    Shown,
-    ShownRow,
-    columns,
-    count_text,
-    listed,
-    shown,
-    total,
-)
+from ptrun.ledger.rows import LedgerRow, rows
+from ptrun.ledger.shown import PAPERS, Shown, ShownRow, count_text, listed, shown, total
 
 
 def report(
@@ -164,27 +151,12 @@ def _parts(table: Shown) -> Iterator[RenderableType]:
     title = f"{table.heading}: {table.experiment.title}"
     title += f" ({table.fixed})" if table.fixed else ""
     yield Text(title, style="bold")
-    reasons = table.reasons()
-    yield _rich_table(table, reasons)
-    for note in _notes(table, reasons):
-        yield Text(note, style="dim")
-    yield ""
-
-
-def _rich_table(table: Shown, reasons: dict[str, int]) -> Table:
-    count, empty = len(table.axes), _empty(table)
-    found = [c for index, c in enumerate(columns(table)) if index < count or c[0] not in empty]
-    shown = Table()
-    for index, (name, _) in enumerate(found):
-        shown.add_column(name, justify="left" if index < count else "right")
     verdicts = {line.row.verdict for line in table.lines}
     judged = table.experiment.scale is None or len(verdicts) > 1  # at a scale, none is
-    if judged:
-        shown.add_column("Verdict")
-    for line in table.lines:
-        last = [_styled_verdict(line, reasons)] if judged else []
-        shown.add_row(*(escape(read(line)) for _, read in found), *last)
-    return shown
+    yield formats.terminal(table.table(_marked(table) if judged else None, _empty(table)))
+    for note in _notes(table):
+        yield Text(note, style="dim")
+    yield ""
 
 
 def _empty(table: Shown) -> set[str]:
@@ -196,15 +168,34 @@ def _empty(table: Shown) -> set[str]:
     return empty if paper or honest else {*empty, "Difference", "Seeds", "Learned", "Cost"}
 
 
-def _styled_verdict(line: ShownRow, reasons: dict[str, int]) -> Text:
-    mark = reasons.get(line.why or "")
-    text = line.row.verdict + (f" ({mark})" if mark else "")
-    return Text(text, style=_STYLES[line.row.verdict])
+def _marked(table: Shown) -> Callable[[ShownRow], Cell]:
+    """Return what gives the verdict of a row, with the mark of its reason."""
+    reasons = table.reasons()
+
+    def cell(line: ShownRow) -> Cell:
+        mark = reasons.get(line.why or "")
+        text = line.row.verdict + (f" ({mark})" if mark else "")
+        return Cell(text, style=_STYLES[line.row.verdict])
+
+    return cell
 
 
-def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
+def _told(line: ShownRow) -> Cell:
+    """Return the verdict of a row with its reason, or with the command that runs it."""
+    style = _STYLES[line.row.verdict]
+    if line.runs:
+        return Cell(line.row.verdict, line.why or "", style)
+    return Cell(line.row.verdict + (f": {line.why}" if line.why else ""), style=style)
+
+
+def _remarks(table: Shown) -> list[str]:
+    """Return the notes on printed numbers and the reasons of verdicts, with their marks."""
     notes = [f"({mark}) {note}" for mark, note in table.notes.items()]
-    notes += [f"({number}) {why}" for why, number in reasons.items()]
+    return notes + [f"({number}) {why}" for why, number in table.reasons().items()]
+
+
+def _notes(table: Shown) -> list[str]:
+    notes = _remarks(table)
     commands = [line.why for line in table.lines if line.runs and line.why]
     if commands:
         scale = f" +scale={table.experiment.scale}" if table.experiment.scale else ""
@@ -221,206 +212,95 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     return [*notes, f"{meaning}; difference to the paper [95 % interval]"]
 
 
-# The ledger as Markdown: one section for each table, with reasons and commands.
+# The ledger as files: Markdown with reasons and commands, and LaTeX to include.
 
 
 def markdown(tables: Sequence[Shown]) -> str:
-    """Return the content of the file."""
-    head = ["# Ledger", "", f"{count_text(total(tables))}.", ""]
-    return "\n".join([*head, *(line for table in tables for line in _section(table))])
+    """Return one section for each table."""
+    sections = [part for table in tables for part in _section(table)]
+    return "\n\n".join(["# Ledger", f"{count_text(total(tables))}.", *sections]) + "\n"
 
 
 def _section(table: Shown) -> list[str]:
-    """Return the lines of a table; the last one is empty."""
-    experiment, shown = table.experiment, columns(table)
-    names = [name for name, _ in shown]
-    count = len(table.axes)
-    rows = [
-        [*(_escaped(read(line)) for _, read in shown), _told_verdict(line)] for line in table.lines
-    ]
-    notes = [f"({mark}) {_escaped(note)}." for mark, note in table.notes.items()]
-    return [
-        f"## {table.heading}",
-        "",
-        f"{_escaped(experiment.title)}. {_escaped(table.fixed)}".rstrip(". ") + ".",
-        "",
-        f"Source: {_escaped(experiment.source)}.",
-        f"Protocol: {_escaped(experiment.protocol.rstrip('. '))}.",
+    """Return the paragraphs of a table."""
+    experiment = table.experiment
+    facts = [
+        f"Source: {escaped_markdown(experiment.source)}.",
+        f"Protocol: {escaped_markdown(experiment.protocol.rstrip('. '))}.",
         f"A number is {table.reported}; the difference to the paper has a 95 % interval.",
         f"Precision: {table.precision}.",
-        *([f"Cost: {_escaped(experiment.hours)}."] if experiment.hours else []),
-        "",
-        _piped([*names, "Verdict"]),
-        _piped(["---"] * count + ["---:"] * (len(names) - count) + ["---"]),
-        *map(_piped, rows),
-        "",
-        *(line for note in notes for line in (note, "")),
-        *([f"{table.order}.", ""] if table.order else []),
-        *(f"- {_escaped(variant)}." for variant in table.variants()),
-        *([""] if table.variants() else []),
     ]
-
-
-def _told_verdict(line: ShownRow) -> str:
-    if line.runs:
-        return f"{line.row.verdict}: `{line.why}`"
-    return _escaped(line.row.verdict + (f": {line.why}" if line.why else ""))
-
-
-def _piped(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escaped(text: str) -> str:
-    text = text.replace("](", "] (")  # no link
-    for mark in "\\|*_`<":
-        text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
-
-
-# The ledger as LaTeX to include: one longtable each. Needs booktabs and longtable.
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"\ensuremath{\pm}",
-    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
-    "·": r"\textperiodcentered{}",
-    MINUS: r"\ensuremath{-}",
-    NONE: "--",
-}
+    if experiment.hours:
+        facts.append(f"Cost: {escaped_markdown(experiment.hours)}.")
+    subject = f"{escaped_markdown(experiment.title)}. {escaped_markdown(table.fixed)}"
+    paragraphs = [
+        f"## {table.heading}",
+        subject.rstrip(". ") + ".",
+        "\n".join(facts),
+        formats.markdown(table.table(_told)),
+        *(f"({mark}) {escaped_markdown(note)}." for mark, note in table.notes.items()),
+        f"{table.order}." if table.order else "",
+        "\n".join(f"- {escaped_markdown(variant)}." for variant in table.variants()),
+    ]
+    return [paragraph for paragraph in paragraphs if paragraph]
 
 
 def latex(tables: Sequence[Shown]) -> str:
-    """Return the content of the file."""
-    head = "% needs \\usepackage{booktabs,longtable}"
-    return "\n".join([head, *(line for table in tables for line in _longtable(table)), ""])
-
-
-def _longtable(table: Shown) -> list[str]:
-    shown = columns(table)
-    names = [name for name, _ in shown]
-    form = "l" * len(table.axes) + "r" * (len(names) - len(table.axes)) + "l"
-    experiment, reasons = table.experiment, table.reasons()
-    caption = f"{table.heading}. {experiment.title}"
-    caption += f" ({table.fixed})." if table.fixed else "."
-    caption += (
-        f" {table.reported.capitalize()}; 95 % intervals of the difference; {table.precision}."
-    )
-    label = f"tab:{experiment.paper}-{experiment.table}"
-    return [
-        "",
-        f"\\begin{{longtable}}{{{form}}}",
-        f"\\caption{{{escaped(caption)}}}\\label{{{label}}}\\\\",
-        r"\toprule",
-        " & ".join(map(escaped, [*names, "Verdict"])) + r" \\",
-        r"\midrule",
-        r"\endhead",
-        *(
-            " & ".join(
-                [*(escaped(read(line)) for _, read in shown), _marked_verdict(line, reasons)]
-            )
-            + r" \\"
-            for line in table.lines
-        ),
-        r"\bottomrule",
-        r"\end{longtable}",
-        *(rf"\noindent ({mark}) {escaped(note)}\par" for mark, note in table.notes.items()),
-        *(rf"\noindent\textsuperscript{{{n}}} {escaped(why)}\par" for why, n in reasons.items()),
-    ]
-
-
-def _marked_verdict(line: ShownRow, reasons: dict[str, int]) -> str:
-    mark = reasons.get(line.why or "")
-    return line.row.verdict + (rf"\textsuperscript{{{mark}}}" if mark else "")
-
-
-def escaped(text: str) -> str:
-    """Return a text with LaTeX's special characters escaped."""
-    return "".join(_SPECIAL.get(mark, mark) for mark in text)
+    """Return one longtable for each table."""
+    parts = ["% needs \\usepackage{booktabs,longtable}"]
+    for table in tables:
+        experiment = table.experiment
+        title = f"{table.heading}. {experiment.title}"
+        title += f" ({table.fixed})." if table.fixed else "."
+        reported = table.reported.capitalize()
+        title += f" {reported}; 95 % intervals of the difference; {table.precision}."
+        content = table.table(_marked(table), title=title, notes=_remarks(table))
+        parts.append(formats.latex(content, f"tab:{experiment.paper}-{experiment.table}"))
+    return "\n\n".join(parts) + "\n"
 
 
 # The ledger as CSV for other programs: unrounded numbers and the score of every seed.
 
-_PLACE = (
-    "paper",
-    "table",
-    *AXES,
-    "metric",
-    "value",
-    "std",
-    "released",
-    "statistic",
-    "seeds",
-    "precision",
-)
-_OURS = (
-    "",
-    "_std",
-    "_n",
-    "_missing",
-    "_failed",
-    "_searched",
-    "_planned",
-    "_learned",
-    "_hours",
-    "_scores",
-)
-_END = ("difference", "low", "high", "verdict", "why", "note", "variants")
-HEADER = (*_PLACE, *(f"{p}{end}" for p in ("ours_paper", "ours_honest") for end in _OURS), *_END)
-
 
 def tabular(tables: Sequence[Shown]) -> str:
-    r"""Return the content of the file; lines end in `\n`."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
-    writer.writerows(map(safe, _cells_of(line)) for table in tables for line in table.lines)
-    return text.getvalue()
+    """Return one line for each printed number."""
+    return formats.to_csv([_values(line.row, line.why) for table in tables for line in table.lines])
 
 
-def _cells_of(line: ShownRow) -> list[str]:
-    row, gap = line.row, line.row.gap
-    cell, experiment = row.cell, row.experiment
-    return [
-        experiment.paper,
-        experiment.table,
-        *(cell.at[axis] for axis in AXES),
-        cell.metric,
-        *(_list(listed(value)) for value in (cell.value, cell.std, cell.released)),
-        experiment.statistic,
-        _list(experiment.seeds),
-        experiment.precision_of(cell),
-        *_ours(row.paper),
-        *_ours(row.honest),
-        *map(_number, astuple(gap) if gap else (None,) * 3),
-        row.verdict,
-        line.why or "",
-        experiment.note(cell) or "",
-        "; ".join(variant.differs for variant in row.variants),
-    ]
+def _values(row: LedgerRow, why: str | None) -> dict[str, str]:
+    """Return the values of a row by column."""
+    cell, experiment, gap = row.cell, row.experiment, row.gap
+    values = {"paper": experiment.paper, "table": experiment.table}
+    values |= {axis: cell.at[axis] for axis in AXES}
+    values["metric"] = cell.metric
+    values |= {
+        name: _list(listed(printed))
+        for name, printed in (("value", cell.value), ("std", cell.std), ("released", cell.released))
+    }
+    values |= {"statistic": experiment.statistic, "seeds": _list(experiment.seeds)}
+    values["precision"] = experiment.precision_of(cell)
+    values |= _ours("ours_paper", row.paper) | _ours("ours_honest", row.honest)
+    ends = astuple(gap) if gap else (None, None, None)
+    values |= dict(zip(("difference", "low", "high"), map(_number, ends), strict=True))
+    values |= {"verdict": row.verdict, "why": why or "", "note": experiment.note(cell) or ""}
+    return values | {"variants": "; ".join(variant.differs for variant in row.variants)}
 
 
-def _ours(ours: Ours | None) -> list[str]:
-    if ours is None:
-        return [""] * len(_OURS)
-    return [
-        _number(ours.value),
-        _number(ours.std),
-        str(len(ours.scores)),
-        _list(ours.missing),
-        _list(ours.failed),
-        str(ours.searched),
-        str(ours.planned),
-        str(ours.learned),
-        _number(ours.hours),
-        " ".join(f"{seed}:{_number(score)}" for seed, score in ours.scores.items()),
-    ]
+def _ours(name: str, ours: Ours | None) -> dict[str, str]:
+    """Return the values of our runs under one protocol; all are empty if there are none."""
+    scores = ours.scores if ours else {}
+    return {
+        name: _number(ours and ours.value),
+        f"{name}_std": _number(ours and ours.std),
+        f"{name}_n": str(len(scores)) if ours else "",
+        f"{name}_missing": _list(ours.missing) if ours else "",
+        f"{name}_failed": _list(ours.failed) if ours else "",
+        f"{name}_searched": str(ours.searched) if ours else "",
+        f"{name}_planned": str(ours.planned) if ours else "",
+        f"{name}_learned": str(ours.learned) if ours else "",
+        f"{name}_hours": _number(ours and ours.hours),
+        f"{name}_scores": " ".join(f"{seed}:{_number(score)}" for seed, score in scores.items()),
+    }
 
 
 def _list(values: Sequence[float]) -> str:

@@ -7,10 +7,7 @@ ptrun report outputs --vote                   # and the score of the seeds' majo
 ptrun report outputs --labels                 # precision, recall and F1 of each label
 """
 
-import csv
-import html
 import io
-import json
 import logging
 import shutil
 from collections import Counter
@@ -20,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ptrun.errors import UserError
-from ptrun.files import safe
 from ptrun.folder import result
 from ptrun.folder.digest import is_number
 from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import unfinished
+from ptrun.ledger import formats
 from ptrun.ledger.cells import (
     DOCUMENT,
     NAMES,
@@ -145,25 +142,18 @@ class Results:
 
         A text that a spreadsheet would run as a formula begins with an apostrophe, unless `raw`.
         """
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        every = [self.columns, *([_cell(row[name]) for name in self.columns] for row in self.rows)]
-        writer.writerows(every if raw else (map(safe, cells) for cells in every))
-        return text.getvalue()
+        return formats.to_csv(self.rows, raw=raw)
 
     def markdown(self) -> str:
         """Return the printed columns and the notes as Markdown."""
-        names = list(self.texts[0]) if self.texts else []
-        lines = [_line(names), _line(["---" if name in _LEFT else "---:" for name in names])]
-        lines += [_line([own[name] for name in names]) for own in self.texts]
-        return "\n".join([*lines, "", *self.notes, ""])
+        return formats.markdown(self._printed) + "\n"
 
     def _repr_html_(self) -> str:
-        names = list(self.texts[0]) if self.texts else []
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(f"<tr>{_html_cells(own)}</tr>" for own in self.texts)
-        notes = "<br>".join(html.escape(note) for note in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
+        return formats.html(self._printed)
+
+    @property
+    def _printed(self) -> formats.Table:
+        return formats.Table(self.texts, _LEFT, self.title, self.notes)
 
     def _is_equal(self, name: str) -> bool:
         """Return whether a column of names has one value."""
@@ -228,28 +218,6 @@ def _said(equal: Mapping[str, str]) -> list[str]:
     """Return a line with what all rows have in common."""
     parts = [f"{name} {value}" for name, value in equal.items() if value]
     return [" · ".join(parts)] if parts else []
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list) else value
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
-
-
-def _escaped(text: str) -> str:
-    """Return text that is no markup in Markdown, on one line."""
-    for mark in "&<>|[`":
-        text = text.replace(mark, f"&#{ord(mark)};")
-    return " ".join(text.split())
-
-
-def _html_cells(own: Mapping[str, str]) -> str:
-    return "".join(
-        f'<td style="text-align:{"left" if name in _LEFT else "right"}">{html.escape(value)}</td>'
-        for name, value in own.items()
-    )
 
 
 _Row = tuple[dict[str, Any], dict[str, str]]

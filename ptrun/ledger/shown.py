@@ -1,8 +1,8 @@
-"""A row of the ledger as text, with the same words and digits in every rendering."""
+"""The rows of the ledger as text, with the same words and digits in every format."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -10,11 +10,11 @@ from string import ascii_lowercase
 from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
+from ptrun.ledger.formats import MINUS, NONE, Cell, Table
 from ptrun.ledger.ours import Interval, Ours, Verdict
 from ptrun.ledger.rows import LedgerRow, Variant
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 PAPERS = {
     "dpt": "DPT",
     "ptuning": "P-tuning",
@@ -40,6 +40,7 @@ class ShownRow:
         row: the row.
         place: its values on the axes that vary in the table.
         digits: the decimals of its numbers.
+        cells: what the row shows in each column.
         why: why it was not run or cannot be compared, or the command that runs it.
         runs: whether `why` is a command.
     """
@@ -47,14 +48,7 @@ class ShownRow:
     row: LedgerRow
     place: tuple[str, ...]
     digits: int
-    paper: str
-    released: str
-    ours: str
-    honest: str
-    difference: str
-    seeds: str
-    learned: str
-    cost: str
+    cells: Mapping[str, Cell]
     why: str | None
     runs: bool
 
@@ -83,11 +77,6 @@ class Shown:
         return f"{paper_name(self.experiment.paper)} · {table_name(self.experiment.table)}"
 
     @property
-    def released(self) -> bool:
-        """Whether any number of the released code is known."""
-        return any(line.row.cell.released is not None for line in self.lines)
-
-    @property
     def reported(self) -> str:
         """The printed statistic, as text."""
         seeds = len(self.experiment.seeds)
@@ -114,6 +103,29 @@ class Shown:
         runs = [_run(row) for row in rows if row.honest or row.paper]
         again = len(runs) - len(set(runs))
         return f"{told}; rows with the runs of a row above: {again}" if again else told
+
+    def table(
+        self,
+        verdict: Callable[[ShownRow], Cell] | None,
+        without: Collection[str] = (),
+        *,
+        title: str = "",
+        notes: Sequence[str] = (),
+    ) -> Table:
+        """Return the lines for one of the formats.
+
+        Args:
+            verdict: the last column, which the formats write differently; None leaves it out.
+            without: columns that are left out.
+            title: a line above.
+            notes: lines below.
+        """
+        rows = []
+        for line in self.lines:
+            cells = {name: cell for name, cell in line.cells.items() if name not in without}
+            rows.append(cells | {"Verdict": verdict(line)} if verdict else cells)
+        words = [axis.capitalize() for axis in (*self.axes, "verdict")]
+        return Table(rows, words, title, notes)
 
     def variants(self) -> list[str]:
         """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
@@ -163,7 +175,8 @@ def shown(experiment: Experiment, rows: Sequence[LedgerRow]) -> Shown:
     digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
     notes = dict.fromkeys(note for row in rows if (note := experiment.note(row.cell)))
     marks = dict(zip(notes, ascii_lowercase, strict=False))
-    lines = [_line(row, axes, digits[row.cell.metric], marks) for row in rows]
+    released = any(row.cell.released is not None for row in rows)
+    lines = [_line(row, axes, digits[row.cell.metric], marks, released=released) for row in rows]
     return Shown(experiment, axes, fixed, lines, {mark: note for note, mark in marks.items()})
 
 
@@ -226,24 +239,39 @@ def total(tables: Sequence[Shown]) -> dict[str, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
-def _line(row: LedgerRow, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> ShownRow:
+def _line(
+    row: LedgerRow, axes: tuple[str, ...], digits: int, marks: Mapping[str, str], *, released: bool
+) -> ShownRow:
     cell, experiment = row.cell, row.experiment
+    place = tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes)
+    cells = {axis.capitalize(): Cell(name) for axis, name in zip(axes, place, strict=True)}
+
+    # The paper's numbers, with the mark of a note.
     mark = marks.get(experiment.note(cell) or "")
-    ours_digits = max(digits, 1)
+    paper = _with_deviation(cell.value, cell.std, digits) + (f" ({mark})" if mark else "")
+    cells["Paper"] = Cell(paper)
+    if released:
+        cells["Released"] = Cell(_with_deviation(cell.released, None, digits))
+
+    # Ours; a table at a scale has other models and data, so there is no difference.
+    decimals = max(digits, 1)
+    cells["Ours (paper)"] = Cell(_score(row.paper, decimals))
+    cells["Ours (honest)"] = Cell(_score(row.honest, decimals))
+    if not experiment.scale:
+        cells["Difference"] = Cell(gap_text(row.gap, decimals))
     runs = [ours for ours in (row.paper, row.honest) if ours]
-    reason, mean = experiment.reason(cell), experiment.mean_over(cell) is not None
+    hours = sum(ours.hours for ours in runs)
+    timed = bool(runs) and experiment.mean_over(cell) is None
+    cells["Seeds"] = Cell(_seeds(runs[0], len(experiment.seeds)) if runs else NONE)
+    cells["Learned"] = Cell(f"{runs[0].learned:,}" if runs else NONE)
+    cells["Cost"] = Cell(duration(hours), value=hours) if timed else Cell(NONE)
+
+    reason = experiment.reason(cell)
     return ShownRow(
         row=row,
-        place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
+        place=place,
         digits=digits,
-        paper=_with_deviation(cell.value, cell.std, digits) + (f" ({mark})" if mark else ""),
-        released=_with_deviation(cell.released, None, digits),
-        ours=_score(row.paper, ours_digits),
-        honest=_score(row.honest, ours_digits),
-        difference=gap_text(row.gap, ours_digits),
-        seeds=_seeds(runs[0], len(experiment.seeds)) if runs else NONE,
-        learned=f"{runs[0].learned:,}" if runs else NONE,
-        cost=duration(sum(ours.hours for ours in runs)) if runs and not mean else NONE,
+        cells=cells,
         why=reason if row.verdict == "not run" and reason else row.why,
         runs=row.verdict == "not run" and reason is None,
     )
@@ -291,32 +319,3 @@ def _variant(variant: Variant, digits: int) -> str:
     runs = "1 run" if len(variant.scores) == 1 else f"{len(variant.scores) or 'failed'} runs"
     scores = ", ".join(number(score, digits) for _, score in sorted(variant.scores.items()))
     return f"{runs} with {variant.differs}, not compared" + (f": {scores}" if scores else "")
-
-
-# The columns of a printed table; a column without any value is left out.
-
-Column = tuple[str, Callable[[ShownRow], str]]
-
-
-def columns(table: Shown) -> list[Column]:
-    """Return all columns except the verdict, which each rendering formats itself."""
-    places = [(axis.capitalize(), _place(index)) for index, axis in enumerate(table.axes)]
-    released: list[Column] = [("Released", lambda line: line.released)] if table.released else []
-    difference: list[Column] = [("Difference", lambda line: line.difference)]
-    if table.experiment.scale:  # other models and data
-        difference = []
-    return [
-        *places,
-        ("Paper", lambda line: line.paper),
-        *released,
-        ("Ours (paper)", lambda line: line.ours),
-        ("Ours (honest)", lambda line: line.honest),
-        *difference,
-        ("Seeds", lambda line: line.seeds),
-        ("Learned", lambda line: line.learned),
-        ("Cost", lambda line: line.cost),
-    ]
-
-
-def _place(index: int) -> Callable[[ShownRow], str]:
-    return lambda line: line.place[index]

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from ptrun.ledger.experiment import read
+from ptrun.ledger.formats import MINUS
 from ptrun.ledger.page.page import embedded, page
 from ptrun.ledger.paper import write
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import MINUS, shown
+from ptrun.ledger.shown import shown
 from tests.ledger.small import TABLE, results
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

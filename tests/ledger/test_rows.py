@@ -121,7 +121,10 @@ def test_a_lucky_seed_of_another_configuration_is_not_chosen(made, tmp_path):
     put(tmp_path, "RTE", 1, 99.0, dev=90.0, group="b")
     table = shown(made, rows(made, tmp_path))
     assert dict(table.lines[0].row.paper.scores) == {1: 70.0, 2: 71.0}
-    assert table.lines[0].seeds == "2 of 3, without 3, best of 1 of 2 configurations on dev"
+    assert (
+        table.lines[0].cells["Seeds"].text
+        == "2 of 3, without 3, best of 1 of 2 configurations on dev"
+    )
 
 
 def test_a_score_of_dev_that_is_no_number_is_left_out(made, tmp_path):
@@ -276,7 +279,9 @@ def test_a_part_of_a_grid_has_no_final_verdict(made, tmp_path):
             assert row.verdict == "not final"
             assert row.why == f"within with {number} of 3 configurations; dev selects among all"
             line = shown(searched, [row]).lines[0]
-            assert line.seeds == f"3 of 3, best of {number} of 3 configurations on dev"
+            assert (
+                line.cells["Seeds"].text == f"3 of 3, best of {number} of 3 configurations on dev"
+            )
     assert row.verdict == "within"
     put(tmp_path, "RTE", 1, 99.0, group="5e-5", typed=("train.lr=5e-5",))
     (variant,) = rows(searched, tmp_path)[0].variants

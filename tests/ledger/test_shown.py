@@ -13,10 +13,11 @@ from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import load, read
+from ptrun.ledger.formats import MINUS
 from ptrun.ledger.ours import Interval
 from ptrun.ledger.paper import latex, markdown, tabular, terminal
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import MINUS, Shown, duration, gap_text, number, shown, table_name
+from ptrun.ledger.shown import Shown, duration, gap_text, number, shown, table_name
 from tests.ledger.small import TABLE, results
 
 HERE = Path(__file__).parent

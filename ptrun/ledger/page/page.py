@@ -17,6 +17,7 @@ from typing import Any
 from ptrun import __version__
 from ptrun.ledger import plots
 from ptrun.ledger.cells import grouped, labels_of
+from ptrun.ledger.formats import NONE
 from ptrun.ledger.ours import Ours, paired
 from ptrun.ledger.plots import SERIES, Canvas, Dot, Path, Scale, Words, dots, scale, ticks, tidy
 from ptrun.ledger.rows import LedgerRow
@@ -43,7 +44,10 @@ def by_seed(runs: Mapping[str, Ours], line: ShownRow) -> Canvas:
         canvas.add(Path([(along(value), 8), (along(value), bottom)], "grid"))
         canvas.add(Words((along(value), bottom + 14), tidy(value), "muted", "middle"))
     if printed is not None:
-        x, text = along(printed), f"the paper\N{RIGHT SINGLE QUOTATION MARK}s {line.paper}"
+        x, text = (
+            along(printed),
+            f"the paper\N{RIGHT SINGLE QUOTATION MARK}s {line.cells['Paper'].text}",
+        )
         canvas.add(Path([(x, 4), (x, bottom)], "paper", 1.5))
         canvas.add(Words((x, canvas.height - 3), text, "paper", "middle"))
     for lane, (name, ours) in enumerate(runs.items()):
@@ -218,7 +222,8 @@ def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[s
         "paper": paper_name(experiment.paper),
         "table": table_name(experiment.table),
         **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
-        **_fields(table, ("fixed", "reported", "precision", "notes", "axes", "released")),
+        **_fields(table, ("fixed", "reported", "precision", "notes", "axes")),
+        "released": "Released" in table.lines[0].cells,
         "variants": [*filter(None, [table.order]), *table.variants()],
         "first": first if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: drawn.add(canvas) for name, canvas in drawings.items()},
@@ -229,7 +234,9 @@ def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[s
 def _row(line: ShownRow, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
     content: dict[str, Any] = {
-        **_fields(line, ("place", "paper", "released", "why", "runs")),
+        **_fields(line, ("place", "why", "runs")),
+        "paper": line.cells["Paper"].text,
+        "released": line.cells["Released"].text if "Released" in line.cells else NONE,
         "where": " ".join([*cell.at.values(), cell.metric]),
         "value": next(iter(listed(cell.value)), None),
         "std": cell.std,
@@ -244,8 +251,9 @@ def _row(line: ShownRow, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]
         "ours": {name: _ours(ours) for name, ours in runs.items()},
         "plot": drawn.add(by_seed(runs, line)),
         "curves": {name: drawn.add(training(own)) for name, own in _curves(runs).items()},
-        "shown": {"paper": line.ours, "honest": line.honest},
-        **_fields(line, ("difference", "cost")),
+        "shown": {name: line.cells[f"Ours ({name})"].text for name in ("paper", "honest")},
+        "difference": line.cells["Difference"].text if "Difference" in line.cells else NONE,
+        "cost": line.cells["Cost"].text,
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
         "hours": round(sum(ours.hours for ours in runs.values()), 4),

@@ -1,0 +1,166 @@
+"""One table as text: on the terminal, as CSV, Markdown, LaTeX and HTML."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ptrun.files import safe
+
+if TYPE_CHECKING:
+    import jinja2
+    import rich.table
+
+MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text of a table with what else is known of it.
+
+    Args:
+        text: the text.
+        command: what a reader can type; Markdown and HTML show it behind the text, as code.
+        style: the colour of the text, of those that the terminal has.
+        value: the number by which HTML sorts, if it is not the first one of the text.
+    """
+
+    text: str
+    command: str = ""
+    style: str = ""
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells by column, the same columns in each row.
+
+    Args:
+        rows: a text or a cell for each column.
+        words: the columns that stand on the left; the others have numbers and stand on the right.
+        title: a line above.
+        notes: lines below.
+    """
+
+    rows: Sequence[Mapping[str, str | Cell]]
+    words: Collection[str]
+    title: str = ""
+    notes: Sequence[str] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.rows[0]) if self.rows else []
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """The rows as cells."""
+        return [
+            [cell if isinstance(cell, Cell) else Cell(cell) for cell in row.values()]
+            for row in self.rows
+        ]
+
+
+def terminal(table: Table) -> "rich.table.Table":
+    """Return the rows as a table for `rich`, without title and notes, which may be wider."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    printed = RichTable()
+    for name in table.columns:
+        printed.add_column(name, justify="left" if name in table.words else "right")
+    for cells in table.cells:
+        printed.add_row(*(Text(cell.text, style=cell.style) for cell in cells))
+    return printed
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:
+    r"""Return values as CSV with a header; None is an empty cell, and lines end in `\n`.
+
+    A text that a spreadsheet would run as a formula begins with an apostrophe, unless `raw`.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    header = list(rows[0]) if rows else []
+    for cells in (header, *(row.values() for row in rows)):
+        plain = (json.dumps(cell) if isinstance(cell, list) else cell for cell in cells)
+        writer.writerow(plain if raw else map(safe, plain))
+    return text.getvalue()
+
+
+def markdown(table: Table) -> str:
+    """Return the rows and then the notes as Markdown."""
+    rules = ["---" if name in table.words else "---:" for name in table.columns]
+    lines = [[escaped_markdown(name) for name in table.columns], rules]
+    for cells in table.cells:
+        codes = (f": `{cell.command}`" if cell.command else "" for cell in cells)
+        texts = (escaped_markdown(cell.text) for cell in cells)
+        lines.append([text + code for text, code in zip(texts, codes, strict=True)])
+    notes = ["", *map(escaped_markdown, table.notes)] if table.notes else []
+    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), *notes])
+
+
+def escaped_markdown(text: str) -> str:
+    """Return text that is no markup in Markdown, on one line; `_` within a word is none."""
+    marks = r"[\\|*`<~]|(?<!\w)_|_(?!\w)|(?<=\])\(|&(?=#?\w)"
+    return " ".join(re.sub(marks, r"\\\g<0>", text).split())
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"\ensuremath{\pm}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
+    "·": r"\textperiodcentered{}",
+    MINUS: r"\ensuremath{-}",
+    NONE: "--",
+}
+
+
+def latex(table: Table, label: str) -> str:
+    """Return the table with its notes below as LaTeX that needs booktabs and longtable."""
+    lines = [[Cell(name) for name in table.columns], *table.cells]
+    head, *rows = [
+        " & ".join(escaped_latex(cell.text) for cell in cells) + r" \\" for cells in lines
+    ]
+    form = "".join("l" if name in table.words else "r" for name in table.columns)
+    caption = f"\\caption{{{escaped_latex(table.title)}}}\\label{{{label}}}\\\\"
+    above = [
+        f"\\begin{{longtable}}{{{form}}}",
+        caption,
+        r"\toprule",
+        head,
+        r"\midrule",
+        r"\endhead",
+    ]
+    below = [r"\bottomrule", r"\end{longtable}"]
+    notes = [rf"\noindent {escaped_latex(note)}\par" for note in table.notes]
+    return "\n".join([*above, *rows, *below, *notes])
+
+
+def escaped_latex(text: str) -> str:
+    """Return a text with LaTeX's special characters escaped."""
+    return "".join(_LATEX.get(mark, mark) for mark in text)
+
+
+def html(table: Table) -> str:
+    """Return the table with its notes below as HTML; all texts are escaped."""
+    return templates().get_template("table.html").render(table=table)
+
+
+@cache
+def templates() -> "jinja2.Environment":
+    """Return the reader of the templates of `page`, which escape what they are given."""
+    import jinja2
+
+    loader = jinja2.PackageLoader("ptrun.ledger", "page")
+    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
