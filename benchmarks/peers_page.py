@@ -3,9 +3,7 @@
 import statistics
 from pathlib import Path
 
-from ptrun.ledger import plots
-from ptrun.ledger.plots import Box, Canvas, Words
-from ptrun.ledger.plots import Path as Line
+from ptrun.ledger.charts import INK, SERIES, legend, panels, styled, svg
 
 
 def share(pair: dict, index: int) -> float:
@@ -33,7 +31,7 @@ def write_page(name: Path, content: dict) -> None:
     name.with_suffix(".md").write_text(
         _HEAD.format(name=name.name, **content) + "\n".join(rows) + "\n"
     )
-    name.with_suffix(".svg").write_text(plots.svg_file(_picture(content)))
+    name.with_suffix(".svg").write_text(_picture(content))
 
 
 _HEAD = """\
@@ -74,22 +72,22 @@ def spread(values: list[float]) -> str:
     return f"**{statistics.median(values):.2f}** ({min(values):.2f} to {max(values):.2f})"
 
 
-def _picture(content: dict) -> Canvas:
+def _picture(content: dict) -> str:
     """Return bars of both ratios; the line marks equal speed."""
-    left, unit = 210.0, 120.0
-    canvas = Canvas(
-        "Speed of ptrun over HF Trainer + PEFT", height=40.0 + 34.0 * len(content["pairs"])
-    )
-    for index, pair in enumerate(content["pairs"]):
-        top = 34.0 + 34.0 * index
-        label = f"{pair['shape']} {pair['method']} {pair['job']}"
-        canvas.add(Words((left - 8, top + 14), label, anchor="end"))
-        for place, (key, role) in enumerate((("tokens_per_second", "s0"), ("run_s", "s1"))):
-            value = statistics.median(ratios(pair, key))
-            at = (left, top + 12 * place)
-            canvas.add(Box(at, (unit * value, 10.0), role))
-            canvas.add(Words((left + unit * value + 4, at[1] + 9), f"{value:.2f}", "muted"))
-    canvas.add(Line([(left + unit, 26.0), (left + unit, canvas.height)], "ink", dashed=True))
-    canvas.add(Words((left, 18), "tokens a second in training", "s0"))
-    canvas.add(Words((left + 190, 18), "command to result", "s1"))
-    return canvas
+    title = "Speed of ptrun over HF Trainer + PEFT"
+    pairs = content["pairs"]
+    labels = [f"{pair['shape']} {pair['method']} {pair['job']}" for pair in pairs]
+    kinds = {"tokens a second in training": "tokens_per_second", "command to result": "run_s"}
+    with styled():
+        figure, (axes,) = panels(title, {"": 0.35 * len(pairs)}, left=2.4, entries=2)
+        for place, (name, key) in enumerate(kinds.items()):
+            lanes = [lane + 0.36 * (place - 0.5) for lane in range(len(pairs))]
+            medians = [statistics.median(ratios(pair, key)) for pair in pairs]
+            bars = axes.barh(lanes, medians, 0.34, color=SERIES[place], label=name)
+            axes.bar_label(bars, fmt="%.2f", padding=3, color=INK)
+        axes.axvline(1, color=INK, ls="--", lw=1)
+        axes.set_yticks(range(len(pairs)), labels)
+        axes.set_ylim(len(pairs) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        legend(figure, *axes.get_legend_handles_labels())
+        return svg(figure, title)

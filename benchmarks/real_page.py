@@ -9,8 +9,6 @@ from headlines import Headline, judged, line, spread
 from real_headlines import CHECKED, CUT, HEADLINES
 from real_pictures import differences, scores
 
-from ptrun.ledger import plots
-
 _HEAD = """\
 # What the papers claim, on real weights and real data
 
@@ -129,8 +127,8 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     ]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
-    name.with_suffix(".svg").write_text(plots.svg_file(differences(done(stored))))
-    name.with_name(f"{name.name}_rows.svg").write_text(plots.svg_file(scores(stored)))
+    name.with_suffix(".svg").write_text(differences(done(stored)))
+    name.with_name(f"{name.name}_rows.svg").write_text(scores(stored))
 
 
 def _summary(verdicts: list[str]) -> str:

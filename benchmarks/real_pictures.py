@@ -2,55 +2,49 @@
 
 from headlines import Headline, judged
 
-from ptrun.ledger.plots import SERIES, Canvas, Dot, Scale, Words, tidy
-from ptrun.ledger.plots import Path as Line
+from ptrun.ledger.charts import MUTED, PAPER, SERIES, panels, styled, svg
 
-VERDICTS = {"holds": "s2", "DOES NOT HOLD": "paper"}
+VERDICTS = {"holds": SERIES[2], "DOES NOT HOLD": PAPER}
+_LANE = 0.2  # inches
 
 
-def differences(claims: list[tuple[Headline, dict, dict]]) -> Canvas:
-    """Return a strip for each claim: a dot for each seed's difference, and a line for the interval.
+def differences(claims: list[tuple[Headline, dict, dict]]) -> str:
+    """Return a lane for each claim: a dot for each seed's difference, and a line for the interval.
 
     Colours are those of the verdicts: holds, does not hold, undecided.
     """
-    step, height = 18.0, 40.0 + 18.0 * len(claims)
     title = "The second row minus the first in points, a dot for each seed"
-    canvas = Canvas(title, width=820.0, height=height)
-    found = [judged(*one) for one in claims]
-    ends = [value for apart, gap, _ in found for value in (*apart, gap.low, gap.high)]
-    x = Scale(min(ends, default=-1.0) - 1, max(ends, default=1.0) + 1, 390.0, 810.0)
-    for tick in range(int(x.low // 10) * 10 + 10, int(x.high) + 1, 10):
-        canvas.add(Line([(x(tick), 24.0), (x(tick), height)], "grid" if tick else "muted"))
-        canvas.add(Words((x(tick), 18), tidy(tick), "muted", anchor="middle"))
-    for index, ((headline, *_), (apart, gap, here)) in enumerate(zip(claims, found, strict=True)):
-        y, role = 36.0 + step * index, VERDICTS.get(here, "muted")
-        words = f"{headline.paper.partition(',')[0]}: {headline.says}"
-        canvas.add(Words((4, y + 4), words, role, size=10.0))
-        canvas.add(Line([(x(gap.low), y), (x(gap.high), y)], role, 2.0))
-        dots = [Dot((x(value), y), 3.0, role, title=f"{value:+.2f}") for value in apart]
-        canvas.add(*dots)
-    return canvas
+    with styled():
+        heights = {"": _LANE * len(claims)}
+        figure, (axes,) = panels(title, heights, left=4.2, width=9, entries=0)
+        names = []
+        for lane, (headline, first, second) in enumerate(claims):
+            apart, gap, here = judged(headline, first, second)
+            colour = VERDICTS.get(here, MUTED)
+            axes.hlines(lane, gap.low, gap.high, color=colour, lw=1.5)
+            axes.plot(apart, [lane] * len(apart), "o", color=colour, ms=4, alpha=0.62)
+            names.append(f"{headline.paper.partition(',')[0]}: {headline.says}")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        axes.axvline(0, color=MUTED, lw=0.8)
+        return svg(figure, title)
 
 
-def scores(stored: list[dict]) -> Canvas:
-    """Return a strip of dots for each row, a dot for each seed, by task."""
-    left, width, step = 190.0, 480.0, 16.0
-    tasks = list(dict.fromkeys(one["claim"] for one in stored))
-    height = 40.0 + step * len(stored) + 22.0 * len(tasks)
-    canvas = Canvas("Test scores on real weights, a dot for each seed", height=height)
-    for tick in range(0, 101, 20):
-        x = left + width * tick / 100
-        canvas.add(Line([(x, 24.0), (x, height)], "grid"))
-        canvas.add(Words((x, 18), str(tick), "muted", anchor="middle"))
-    y = 30.0
-    for task in tasks:
-        canvas.add(Words((4, y + 12), task, bold=True))
-        y += 22.0
-        for index, one in enumerate(own for own in stored if own["claim"] == task):
-            canvas.add(Words((left - 8, y + 4), one["row"], anchor="end"))
-            for seed, score in zip(one["seeds"], one["test"], strict=True):
-                at = (left + width * score / 100, y)
-                title = f"{one['row']}, seed {seed}: {score:.2f}"
-                canvas.add(Dot(at, 4.0, SERIES[index % len(SERIES)], title=title))
-            y += step
-    return canvas
+def scores(stored: list[dict]) -> str:
+    """Return a panel for each task, a lane for each row and a dot for each seed."""
+    by_task: dict[str, list[dict]] = {}
+    for row in stored:
+        by_task.setdefault(row["claim"], []).append(row)
+    title = "Test scores on real weights, a dot for each seed"
+    with styled():
+        heights = {task: _LANE * len(rows) for task, rows in by_task.items()}
+        figure, all_axes = panels(title, heights, entries=0)
+        for axes, rows in zip(all_axes, by_task.values(), strict=True):
+            for lane, row in enumerate(rows):
+                colour = SERIES[lane % len(SERIES)]
+                axes.plot(row["test"], [lane] * len(row["test"]), "o", color=colour, alpha=0.62)
+            axes.set_yticks(range(len(rows)), [row["row"] for row in rows])
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+            axes.set_xlim(0, 100)
+        return svg(figure, title)

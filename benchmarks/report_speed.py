@@ -25,7 +25,6 @@ from ptrun.ledger.rows import Request, Requests
 EVALUATIONS = 20
 REPORT = """
 import sys, time
-sys.modules["matplotlib"] = None  # without PNG files, of which each takes most of a second
 from ptrun.cli import main
 try:
     main()

@@ -3,11 +3,10 @@
 from html import escape
 
 import torch
+from drawing import dot, drawing, words
 from text import figure
 
 from ptrun.config.compose import compose_run
-from ptrun.ledger import plots
-from ptrun.ledger.plots import Canvas, Dot, Words
 from ptrun.method.base import built
 from ptrun.start.spec import parse
 from ptrun.start.start import begin
@@ -27,21 +26,21 @@ def start(value: str) -> str:
     method.placed()
     rows = lambda own, split: own.encode(task.load(split)[:200])  # noqa: E731
     begin(parse(value), {"": method}, {}, 1, rows, {})
-    drawn = plots.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]
+    drawn = _picture(method.prompt.vectors().detach(), value)  # type: ignore[operator,union-attr]
     return figure(drawn, f"<code>start={escape(value)}</code>")
 
 
-def _picture(vectors: torch.Tensor, value: str) -> Canvas:
+def _picture(vectors: torch.Tensor, value: str) -> str:
     """Draw the first numbers of each vector: the size of a dot is theirs, red is below zero."""
     shown = vectors[:, :_NUMBERS]
-    title = f"Four vectors that begin as start={value} says"
-    canvas = Canvas(title, _LEFT + _NUMBERS * _STEP + 4, len(vectors) * _STEP + 8)
     most = float(shown.abs().max())
+    marks = []
     for row, numbers in enumerate(shown.tolist()):
         y = 12 + row * _STEP
-        canvas.add(Words((0, y + 4), f"vector {row + 1}", "muted"))
+        marks.append(words(0, y + 4, f"vector {row + 1}", "muted"))
         for column, number in enumerate(numbers):
-            at = (_LEFT + 10 + column * _STEP, y)
             radius = max(0.6, _WIDEST * (abs(number) / most) ** 0.5)
-            canvas.add(Dot(at, radius, "paper" if number < 0 else "s0"))
-    return canvas
+            x = _LEFT + 10 + column * _STEP
+            marks.append(dot(x, y, radius, "paper" if number < 0 else "s0"))
+    title = f"Four vectors that begin as start={value} says"
+    return drawing(title, _LEFT + _NUMBERS * _STEP + 4, len(vectors) * _STEP + 8, marks)

@@ -1,7 +1,7 @@
 """`ptrun report --paper NAME`: every printed number beside ours, printed or written to files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
@@ -10,15 +10,14 @@ from rich.text import Text
 
 from ptrun.errors import UserError, unknown
 from ptrun.files import below, write_text
+from ptrun.ledger import charts, formats
 from ptrun.ledger import experiment as experiments
-from ptrun.ledger import formats
 from ptrun.ledger.experiment import AXES, Experiment
 from ptrun.ledger.formats import Cell, escaped_markdown
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.page import page
-from ptrun.ledger.plots import Canvas, plots, png_possible, svg_file, write_png
 from ptrun.ledger.rows import LedgerRow, rows
-from ptrun.ledger.shown import PAPERS, Shown, ShownRow, count_text, listed, shown, total
+from ptrun.ledger.shown import PAPERS, STYLES, Shown, ShownRow, count_text, listed, shown, total
 
 
 def report(
@@ -32,12 +31,12 @@ def report(
 ) -> RenderableType:
     """Return what to print: the tables of a paper, or with `to` the names of the files written.
 
-    `png` writes figures as PNG, too, which takes a third of a second each.
+    `png` writes figures as PNG, too.
 
     Raises:
         UserError: a paper, table, scale or folder is unknown, or nothing can be written there.
     """
-    if png and not png_possible():
+    if png and not charts.possible():
         raise UserError("report --png needs matplotlib: type pip install 'ptrun[figures]'.")
     outputs = outputs.expanduser()
     if outputs != Path("outputs") and not outputs.is_dir():
@@ -69,31 +68,41 @@ def _at(scale: str, found: Sequence[Experiment]) -> list[Experiment]:
 
 def write(tables: Sequence[Shown], folder: Path, *, png: bool = False) -> list[str]:
     """Write all files of a ledger and return their names."""
-    drawings = {table.experiment.name: plots(table) for table in tables}
+    folder.mkdir(parents=True, exist_ok=True)
+    drawings, figures = _figures(tables, below(folder, "figures"), png=png)
     texts = {
         "index.html": page(tables, drawings),
         "ledger.md": markdown(tables),
         "ledger.csv": tabular(tables),
         "ledger.tex": latex(tables),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_text(folder / name, text)
-    return [*texts, *_figures(drawings, below(folder, "figures"), png=png)]
+    return [*texts, *figures]
 
 
-def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path, *, png: bool) -> list[str]:
-    """Write the drawings as SVG, and as PNG if asked."""
+def _figures(
+    tables: Sequence[Shown], folder: Path, *, png: bool
+) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Write the charts of tables as SVG, and as PNG if asked; none without matplotlib.
+
+    Returns:
+        the charts as SVG by the table's and their own name, and the names of the files.
+    """
+    drawings: dict[str, dict[str, str]] = {}
     names = []
-    for table, kinds in drawings.items():
-        for kind, canvas in kinds.items():
-            file = folder / f"{table.replace('/', '-')}-{kind}.svg"
+    for table in tables if charts.possible() else ():
+        name = table.experiment.name
+        for kind, figure in charts.charts(table).items():
+            svg = charts.svg(figure, f"{table.heading}: {kind}")
+            drawings.setdefault(name, {})[kind] = svg
+            file = folder / f"{name.replace('/', '-')}-{kind}.svg"
             folder.mkdir(exist_ok=True)
-            write_text(file, svg_file(canvas))
+            write_text(file, svg)
             names.append(f"figures/{file.name}")
             if png:
-                write_png(canvas, file.with_suffix(".png"))
-    return names
+                charts.write_png(figure, file.with_suffix(".png"))
+    return drawings, names
 
 
 def _names(paper: str, table: str | None) -> list[str]:
@@ -124,20 +133,14 @@ def _listed(folder: Path, files: Sequence[str]) -> str:
     lines = [f"  {folder / name}" for name in texts]
     if count := len(files) - len(texts):
         lines.append(f"  {folder / 'figures'}: {count} drawings")
+    if not charts.possible():
+        lines.append("  no figures: they need matplotlib, type pip install 'ptrun[figures]'")
     return "\n".join(lines)
 
 
 # The ledger on the terminal: each table with its reasons below, then the verdict counts.
 
 _MOST_VARIANTS = 8
-_STYLES = {
-    "within": "green",
-    "above": "cyan",
-    "below": "yellow",
-    "not final": "blue",
-    "not comparable": "magenta",
-    "not run": "dim",
-}
 
 
 def terminal(tables: Sequence[Shown]) -> Group:
@@ -175,17 +178,9 @@ def _marked(table: Shown) -> Callable[[ShownRow], Cell]:
     def cell(line: ShownRow) -> Cell:
         mark = reasons.get(line.why or "")
         text = line.row.verdict + (f" ({mark})" if mark else "")
-        return Cell(text, style=_STYLES[line.row.verdict])
+        return Cell(text, style=STYLES[line.row.verdict])
 
     return cell
-
-
-def _told(line: ShownRow) -> Cell:
-    """Return the verdict of a row with its reason, or with the command that runs it."""
-    style = _STYLES[line.row.verdict]
-    if line.runs:
-        return Cell(line.row.verdict, line.why or "", style)
-    return Cell(line.row.verdict + (f": {line.why}" if line.why else ""), style=style)
 
 
 def _remarks(table: Shown) -> list[str]:
@@ -237,7 +232,7 @@ def _section(table: Shown) -> list[str]:
         f"## {table.heading}",
         subject.rstrip(". ") + ".",
         "\n".join(facts),
-        formats.markdown(table.table(_told)),
+        formats.markdown(table.table(lambda line: line.told)),
         *(f"({mark}) {escaped_markdown(note)}." for mark, note in table.notes.items()),
         f"{table.order}." if table.order else "",
         "\n".join(f"- {escaped_markdown(variant)}." for variant in table.variants()),
@@ -288,19 +283,23 @@ def _values(row: LedgerRow, why: str | None) -> dict[str, str]:
 
 def _ours(name: str, ours: Ours | None) -> dict[str, str]:
     """Return the values of our runs under one protocol; all are empty if there are none."""
-    scores = ours.scores if ours else {}
-    return {
-        name: _number(ours and ours.value),
-        f"{name}_std": _number(ours and ours.std),
-        f"{name}_n": str(len(scores)) if ours else "",
-        f"{name}_missing": _list(ours.missing) if ours else "",
-        f"{name}_failed": _list(ours.failed) if ours else "",
-        f"{name}_searched": str(ours.searched) if ours else "",
-        f"{name}_planned": str(ours.planned) if ours else "",
-        f"{name}_learned": str(ours.learned) if ours else "",
-        f"{name}_hours": _number(ours and ours.hours),
-        f"{name}_scores": " ".join(f"{seed}:{_number(score)}" for seed, score in scores.items()),
-    }
+    parts = ("std", "n", "missing", "failed", "searched", "planned", "learned", "hours", "scores")
+    names = [name, *(f"{name}_{part}" for part in parts)]
+    if ours is None:
+        return dict.fromkeys(names, "")
+    values = [
+        _number(ours.value),
+        _number(ours.std),
+        str(len(ours.scores)),
+        _list(ours.missing),
+        _list(ours.failed),
+        str(ours.searched),
+        str(ours.planned),
+        str(ours.learned),
+        _number(ours.hours),
+        " ".join(f"{seed}:{_number(score)}" for seed, score in ours.scores.items()),
+    ]
+    return dict(zip(names, values, strict=True))
 
 
 def _list(values: Sequence[float]) -> str:

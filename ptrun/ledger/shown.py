@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
 from string import ascii_lowercase
-from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
 from ptrun.ledger.formats import MINUS, NONE, Cell, Table
 from ptrun.ledger.ours import Interval, Ours, Verdict
 from ptrun.ledger.rows import LedgerRow, Variant
 
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 PAPERS = {
     "dpt": "DPT",
     "ptuning": "P-tuning",
@@ -22,6 +20,15 @@ PAPERS = {
     "idpg": "IDPG",
     "ppt": "PPT",
 }
+STYLES: Mapping[Verdict, str] = {
+    "within": "green",
+    "above": "cyan",
+    "below": "yellow",
+    "not final": "blue",
+    "not comparable": "magenta",
+    "not run": "dim",
+}
+"""The colour of each verdict."""
 _STATISTICS = {
     "mean": "the mean of {} seeds",
     "best_3": "the mean of the best 3 of {} seeds",
@@ -51,6 +58,14 @@ class ShownRow:
     cells: Mapping[str, Cell]
     why: str | None
     runs: bool
+
+    @property
+    def told(self) -> Cell:
+        """The verdict with its reason, or with the command that runs the row."""
+        verdict = self.row.verdict
+        if self.runs:
+            return Cell(verdict, self.why or "", STYLES[verdict])
+        return Cell(verdict + (f": {self.why}" if self.why else ""), style=STYLES[verdict])
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,11 @@ class Shown:
         return ", ".join(dict.fromkeys(own))
 
     @property
+    def places(self) -> list[str]:
+        """The columns of the axes."""
+        return [axis.capitalize() for axis in self.axes]
+
+    @property
     def order(self) -> str:
         """How many pairs of methods have the paper's order; empty if not at a scale.
 
@@ -124,8 +144,7 @@ class Shown:
         for line in self.lines:
             cells = {name: cell for name, cell in line.cells.items() if name not in without}
             rows.append(cells | {"Verdict": verdict(line)} if verdict else cells)
-        words = [axis.capitalize() for axis in (*self.axes, "verdict")]
-        return Table(rows, words, title, notes)
+        return Table(rows, (*self.places, "Verdict"), title, notes)
 
     def variants(self) -> list[str]:
         """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
@@ -236,7 +255,7 @@ def count_text(counts: dict[str, int]) -> str:
 def total(tables: Sequence[Shown]) -> dict[str, int]:
     """Return the number of rows of all tables by verdict, in a fixed order."""
     counts = Counter(line.row.verdict for table in tables for line in table.lines)
-    return {verdict: counts[verdict] for verdict in VERDICTS}
+    return {verdict: counts[verdict] for verdict in STYLES}
 
 
 def _line(
@@ -262,7 +281,7 @@ def _line(
     runs = [ours for ours in (row.paper, row.honest) if ours]
     hours = sum(ours.hours for ours in runs)
     timed = bool(runs) and experiment.mean_over(cell) is None
-    cells["Seeds"] = Cell(_seeds(runs[0], len(experiment.seeds)) if runs else NONE)
+    cells["Seeds"] = Cell(seeds_text(runs[0], experiment) if runs else NONE)
     cells["Learned"] = Cell(f"{runs[0].learned:,}" if runs else NONE)
     cells["Cost"] = Cell(duration(hours), value=hours) if timed else Cell(NONE)
 
@@ -297,21 +316,16 @@ def _score(ours: Ours | None, digits: int) -> str:
     return NONE if ours is None else _with_deviation(ours.value, ours.std, digits)
 
 
-def _seeds(ours: Ours, wanted: int) -> str:
+def seeds_text(ours: Ours, experiment: Experiment) -> str:
     """Return `8 of 10, without 3, 7 (failed), best of 4 configurations on dev`."""
-    text = f"{len(ours.scores)} of {wanted}"
+    text = f"{len(ours.scores)} of {len(experiment.seeds)}"
     if ours.missing:
         names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
         text += f", without {', '.join(names)}"
-    return text + searched(ours.searched, ours.planned)
-
-
-def searched(count: int, planned: int) -> str:
-    """Return `, best of 3 of 12 configurations on dev`; nothing if there was no choice."""
-    if planned == 1:
-        return ""
-    part = f"{count} of " if count < planned else ""
-    return f", best of {part}{planned} configurations on dev"
+    if ours.planned > 1:
+        part = f"{ours.searched} of " if ours.searched < ours.planned else ""
+        text += f", best of {part}{ours.planned} configurations on dev"
+    return text
 
 
 def _variant(variant: Variant, digits: int) -> str:

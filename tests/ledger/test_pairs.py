@@ -1,10 +1,10 @@
 """Two methods on the same seeds: told from four pairs on."""
 
-import pytest
-
 from ptrun.ledger.experiment import read
+from ptrun.ledger.formats import MINUS
 from ptrun.ledger.page.page import pairs
 from ptrun.ledger.rows import rows
+from ptrun.ledger.shown import shown
 from tests.ledger.small import TABLE, results
 
 
@@ -15,16 +15,16 @@ def found(tmp_path, seeds):
     }
     (tmp_path / "table.yaml").write_text(TABLE)
     results(tmp_path, scores=scores)
-    return pairs(rows(read(tmp_path / "table.yaml"), tmp_path))
+    experiment = read(tmp_path / "table.yaml")
+    return pairs(shown(experiment, rows(experiment, tmp_path))).rows
 
 
 def test_the_common_seeds_are_compared_both_ways(tmp_path):
-    told = found(tmp_path, [2, 3, 4, 5])
-    (first,), (second,) = told[0], told[1]
-    assert (first.other, first.seeds, first.difference) == ("PT_1", 4, -2.0)
-    assert (second.other, second.difference) == ("FT", 2.0)
-    assert first.p == second.p == pytest.approx(2 / 2**4)
+    first, second = found(tmp_path, [2, 3, 4, 5])
+    assert (first["Method"], first["Compared with"], first["Seeds"]) == ("FT", "PT_1", "4")
+    assert (first["Difference"], second["Difference"]) == (f"{MINUS}2.0", "+2.0")
+    assert second["Compared with"] == "FT" and first["p"] == second["p"] == f"{2 / 2**4:.2f}"
 
 
 def test_of_three_pairs_nothing_is_said(tmp_path):
-    assert not any(found(tmp_path, [3, 4, 5]).values())
+    assert not found(tmp_path, [3, 4, 5])

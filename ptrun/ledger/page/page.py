@@ -1,320 +1,177 @@
-"""The ledger as one self-contained HTML file: its data as JSON, its drawings as SVG."""
+"""The ledger as one HTML file that needs no other: its tables, and its charts as pictures."""
 
 import json
-import re
 from base64 import b64encode
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
-from datetime import date
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
-from html import escape
 from importlib import resources
 from itertools import permutations
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from ptrun import __version__
-from ptrun.ledger import plots
+from ptrun.ledger import formats
 from ptrun.ledger.cells import grouped, labels_of
-from ptrun.ledger.formats import NONE
-from ptrun.ledger.ours import Ours, paired
-from ptrun.ledger.plots import SERIES, Canvas, Dot, Path, Scale, Words, dots, scale, ticks, tidy
-from ptrun.ledger.rows import LedgerRow
-from ptrun.ledger.shown import VERDICTS, Shown, ShownRow, listed, paper_name, signed, table_name
+from ptrun.ledger.experiment import AXES
+from ptrun.ledger.formats import Cell, Table
+from ptrun.ledger.ours import Interval, Ours, paired
+from ptrun.ledger.shown import (
+    Shown,
+    ShownRow,
+    count_text,
+    gap_text,
+    paper_name,
+    seeds_text,
+    signed,
+    table_name,
+    total,
+)
 
-# The drawings of the page's details: a row's seeds and training curves, and a claim's seeds.
-
-_WIDTH, _LANE = 416.0, 34.0
-Curve = Sequence[tuple[int, float]]
-
-
-def by_seed(runs: Mapping[str, Ours], line: ShownRow) -> Canvas:
-    """Return a lane for each protocol with a dot for each seed, and a line at the paper's number.
-
-    Args:
-        runs: our runs by protocol.
-        line: their row.
-    """
-    canvas = Canvas("Scores by seed", _WIDTH, _LANE * len(runs) + 40)
-    printed, bottom = line.row.cell.number, canvas.height - 32
-    values = [score for ours in runs.values() for score in ours.scores.values()]
-    along = scale([*values, *([] if printed is None else [printed])], 60, _WIDTH - 12)
-    for value in ticks(along):
-        canvas.add(Path([(along(value), 8), (along(value), bottom)], "grid"))
-        canvas.add(Words((along(value), bottom + 14), tidy(value), "muted", "middle"))
-    if printed is not None:
-        x, text = (
-            along(printed),
-            f"the paper\N{RIGHT SINGLE QUOTATION MARK}s {line.cells['Paper'].text}",
-        )
-        canvas.add(Path([(x, 4), (x, bottom)], "paper", 1.5))
-        canvas.add(Words((x, canvas.height - 3), text, "paper", "middle"))
-    for lane, (name, ours) in enumerate(runs.items()):
-        _lane(canvas, name, ours, along, 24 + _LANE * lane)
-    return canvas
+_P_VALUE = (
+    "p: two-sided p-value of sign flips of the paired differences, not corrected for multiple "
+    "tests."
+)
 
 
-def _lane(canvas: Canvas, name: str, ours: Ours, along: Scale, y: float) -> None:
-    canvas.add(Words((0, y + 4), name))
-    canvas.add(*dots(ours, [(along(score), y) for score in ours.scores.values()], "s0", 4))
-    canvas.add(Path([(along(ours.value), y - 9), (along(ours.value), y + 9)], "ink", 2))
+def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the content of the file; `drawings` are SVG by the experiment's and their own name."""
+    contents = [_content(table, drawings.get(table.experiment.name, {})) for table in tables]
+    papers = grouped(contents, lambda content: str(content["paper"]))
+    style, script = _source("page.css"), _source("sort.js")
+    template = formats.templates().get_template("page.html")
+    return template.render(
+        version=__version__,
+        papers=papers,
+        counts=count_text(total(tables)),
+        claims=claims(papers),
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+    )
 
 
-def training(history: Mapping[int, Curve]) -> Canvas:
-    """Return the dev score by step, a line for each seed; one point is a dot."""
-    canvas = Canvas("Dev score by step", _WIDTH, 190)
-    points = [point for curve in history.values() for point in curve]
-    along = scale([step for step, _ in points], 44, _WIDTH - 12)
-    up = scale([score for _, score in points], 162, 8)
-    for value in ticks(up, 4):
-        canvas.add(Path([(44, up(value)), (_WIDTH - 12, up(value))], "grid"))
-        canvas.add(Words((38, up(value) + 4), tidy(value), "muted", "end"))
-    for value in ticks(along, 4):
-        if value >= 0:
-            canvas.add(Words((along(value), 182), f"{value:,g}", "muted", "middle"))
-    for index, (seed, curve) in enumerate(history.items()):
-        role, title = SERIES[index % len(SERIES)], f"seed {seed}"
-        line = [(along(step), up(score)) for step, score in curve]
-        several = Path(line, role, 1.5, title=title)
-        canvas.add(several if len(line) > 1 else Dot(line[0], 3, role, title=title))
-    return canvas
-
-
-def of_claim(claim: Mapping[str, Any]) -> Canvas:
-    """Return a dot for each seed: the first method above, the second below, with their means."""
-    scores: Sequence[Sequence[float]] = claim["scores"]
-    title = f"{claim['first']} above, {claim['second']} below: test scores by seed"
-    canvas = Canvas(title, 160, 34)
-    along = scale([score for own in scores for score in own], 8, 152)
-    for lane, own in enumerate(scores):
-        y, middle = 10.0 + 14 * lane, along(fmean(own))
-        canvas.add(Path([(8, y), (152, y)], "grid"))
-        for seed, score in zip(claim["seeds"], own, strict=True):
-            told = f"seed {seed}: {score:.2f}"
-            canvas.add(Dot((along(score), y), 3, SERIES[lane], title=told))
-        canvas.add(Path([(middle, y - 6), (middle, y + 6)], "ink", 1.5))
-    return canvas
-
-
-# The paired difference of two methods on the same seeds of the same cell, with its p-value.
-#
-# A pair needs four common seeds: with fewer, no p-value can be small.
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One method compared with another.
-
-    Args:
-        other: the other method.
-        protocol: the protocol of both.
-        seeds: the number of common seeds.
-        difference: the mean of this method's scores minus the other's.
-        p: the two-sided p-value of sign flips.
-    """
-
-    other: str
-    protocol: str
-    seeds: int
-    difference: float
-    p: float
-
-
-def pairs(rows: Sequence[LedgerRow]) -> dict[int, list[Pair]]:
-    """Return the pairs of each row, by the row's index."""
-    found: dict[int, list[Pair]] = defaultdict(list)
-    for group in grouped(range(len(rows)), lambda index: _place(rows[index])).values():
-        for one, two in permutations(group, 2):
-            found[one] += _both(rows[one], rows[two])
-    return found
-
-
-def _place(row: LedgerRow) -> tuple[str, ...]:
-    return (*(row.cell.at[axis] for axis in ("backbone", "setting", "task")), row.cell.metric)
-
-
-def _both(row: LedgerRow, other: LedgerRow) -> Iterator[Pair]:
-    """Yield the pair of each protocol."""
-    name = other.cell.at["method"]
-    sides = (("paper", row.paper, other.paper), ("honest", row.honest, other.honest))
-    for protocol, a, b in sides:
-        if a and b and (pair := _pair(name, protocol, a.scores, b.scores)):
-            yield pair
-
-
-def _pair(
-    name: str, protocol: str, first: Mapping[int, float], second: Mapping[int, float]
-) -> Pair | None:
-    common = sorted(first.keys() & second.keys())
-    left, right = [first[seed] for seed in common], [second[seed] for seed in common]
-    p = paired(left, right)
-    if p is None:
-        return None
-    return Pair(name, protocol, len(common), (sum(left) - sum(right)) / len(common), p)
-
-
-_POINTS = 40  # of a training curve
-
-
-def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) -> str:
-    """Return the content of the file; `drawings` are grouped by the experiment's name."""
-    papers = dict.fromkeys(paper_name(table.experiment.paper) for table in tables)
-    drawn = Drawn()
-    content = {
-        "version": __version__,
-        "date": date.today().isoformat(),
-        "verdicts": VERDICTS,
-        "claims": _claims(claims(papers), drawn),
-        "tables": [_table(own, drawings.get(own.experiment.name, {}), drawn) for own in tables],
+def _content(table: Shown, drawings: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the page shows of a table."""
+    details = {
+        "Scores by seed": _scores(table),
+        "Methods on the same seeds": pairs(table),
+        "Labels on test, means over seeds": _labels(table),
     }
-    style = _part("page.css") + plots.style()
-    script = "\n".join(map(_part, ("page.js", "build.js", "claims.js")))
-    parts = {
-        "style hash": _hash(style),
-        "script hash": _hash(script),
-        "title": escape(f"Ledger: {', '.join(papers)}"),
-        "style": style,
-        "script": script,
-        "drawings": "".join(drawn),
-        "data": embedded(content),
+    return {
+        "shown": table,
+        "experiment": table.experiment,
+        "paper": paper_name(table.experiment.paper),
+        "name": table_name(table.experiment.table),
+        "counts": count_text(total([table])),
+        "rows": table.table(lambda line: line.told),
+        "drawings": {name: _base64(svg.encode()) for name, svg in drawings.items()},
+        "details": {name: detail for name, detail in details.items() if detail.rows},
     }
-    return re.sub(r"\[\[([a-z ]+)]]", lambda place: parts[place[1]], _part("page.html"))
 
 
-class Drawn(list[str]):
-    """The drawings of the page, each in an element that is not shown."""
-
-    def add(self, canvas: Canvas) -> int:
-        """Keep a drawing and return its number."""
-        self.append(f'<template id="drawing{len(self)}">{plots.inside(canvas)}</template>')
-        return len(self) - 1
-
-
-def embedded(content: Any) -> str:
-    """Return JSON that cannot close its script element."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for mark in "<>&\u2028\u2029":
-        text = text.replace(mark, f"\\u{ord(mark):04x}")
-    return text
+def _source(name: str) -> str:
+    return resources.files("ptrun.ledger.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
     """Return the name of a script or style in the page's policy: no other one runs."""
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+    return f"sha256-{_base64(sha256(text.encode()).digest())}"
 
 
-def _part(name: str) -> str:
-    return resources.files("ptrun.ledger.page").joinpath(name).read_text(encoding="utf-8")
+def _base64(content: bytes) -> str:
+    return b64encode(content).decode()
 
 
-def _claims(content: dict[str, Any], drawn: Drawn) -> dict[str, Any]:
-    """Return the claims, each with its drawing."""
-    with_plots = [{**own, "plot": drawn.add(of_claim(own))} for own in content["claims"]]
-    return {**content, "claims": with_plots}
+# The details of a table: the seeds of its rows, pairs of methods, and labels.
 
 
-def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[str, Any]:
-    experiment = table.experiment
-    first = "curves" if "curves" in drawings else "seeds"
-    beside = pairs([line.row for line in table.lines])
-    return {
-        "paper": paper_name(experiment.paper),
-        "table": table_name(experiment.table),
-        **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
-        **_fields(table, ("fixed", "reported", "precision", "notes", "axes")),
-        "released": "Released" in table.lines[0].cells,
-        "variants": [*filter(None, [table.order]), *table.variants()],
-        "first": first if experiment.curve else None,  # a figure opens with its drawing
-        "plots": {name: drawn.add(canvas) for name, canvas in drawings.items()},
-        "rows": [_row(own, beside.get(index, []), drawn) for index, own in enumerate(table.lines)],
-    }
+def _scores(table: Shown) -> Table:
+    """Return the scores of all seeds, a row for each protocol of each row that ran."""
+    rows = []
+    for line in table.lines:
+        for protocol, ours in _runs(line).items():
+            cells: dict[str, str] = {name: line.cells[name].text for name in table.places}
+            cells |= {"Protocol": protocol, "Seeds": seeds_text(ours, table.experiment)}
+            scores = (f"{seed}: {score:.2f}" for seed, score in ours.scores.items())
+            rows.append(cells | {"Score of each seed": ", ".join(scores)})
+    return Table(rows, (*table.places, "Protocol", "Seeds", "Score of each seed"))
 
 
-def _row(line: ShownRow, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
-    row, cell = line.row, line.row.cell
-    content: dict[str, Any] = {
-        **_fields(line, ("place", "why", "runs")),
-        "paper": line.cells["Paper"].text,
-        "released": line.cells["Released"].text if "Released" in line.cells else NONE,
-        "where": " ".join([*cell.at.values(), cell.metric]),
-        "value": next(iter(listed(cell.value)), None),
-        "std": cell.std,
-        "rerun": cell.released,
-        "verdict": row.verdict,
-    }
-    runs = {name: ours for name, ours in (("paper", row.paper), ("honest", row.honest)) if ours}
-    if not runs:
-        return content
-    first = next(iter(runs.values()))
-    content |= {
-        "ours": {name: _ours(ours) for name, ours in runs.items()},
-        "plot": drawn.add(by_seed(runs, line)),
-        "curves": {name: drawn.add(training(own)) for name, own in _curves(runs).items()},
-        "shown": {name: line.cells[f"Ours ({name})"].text for name in ("paper", "honest")},
-        "difference": line.cells["Difference"].text if "Difference" in line.cells else NONE,
-        "cost": line.cells["Cost"].text,
-        "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
-        "learned": first.learned,
-        "hours": round(sum(ours.hours for ours in runs.values()), 4),
-        "labels": _labels(first),
-        "pairs": [_pair_as_data(pair, max(line.digits, 1)) for pair in beside],
-    }
-    if row.gap:
-        content["gap"] = [round(number, 4) for number in astuple(row.gap)]
-    return content
+def pairs(table: Shown) -> Table:
+    """Return the paired difference of two methods on the same seeds of the same cell.
+
+    A pair needs four common seeds: with fewer, no p-value can be small.
+    """
+    rows = []
+    for lines in grouped(table.lines, _except_method).values():
+        for line, other in permutations(lines, 2):
+            theirs = _runs(other)
+            for protocol, ours in _runs(line).items():
+                if protocol not in theirs:
+                    continue
+                seeds = sorted(ours.scores.keys() & theirs[protocol].scores.keys())
+                scores = [ours.scores[seed] for seed in seeds]
+                other_scores = [theirs[protocol].scores[seed] for seed in seeds]
+                p = paired(scores, other_scores)
+                if p is None:
+                    continue
+                difference = fmean(scores) - fmean(other_scores)
+                cells: dict[str, str] = {name: line.cells[name].text for name in table.places}
+                cells |= {"Compared with": other.row.cell.at["method"], "Protocol": protocol}
+                cells |= {"Seeds": str(len(seeds))}
+                cells |= {"Difference": signed(difference, max(line.digits, 1))}
+                rows.append(cells | {"p": f"{p:.2g}" if p < 0.1 else f"{p:.2f}"})
+    return Table(rows, (*table.places, "Compared with", "Protocol"), notes=[_P_VALUE])
 
 
-def _ours(ours: Ours) -> dict[str, Any]:
-    return {
-        **_fields(ours, ("missing", "failed", "searched", "planned")),
-        "value": round(ours.value, 4),
-        "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
-    }
+def _except_method(line: ShownRow) -> tuple[str, ...]:
+    """Return the place of a row on all axes but its method's."""
+    cell = line.row.cell
+    return (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
 
 
-def _labels(ours: Ours) -> list[list[Any]]:
-    """Return label, count, mean precision, recall and F1, and what it is taken for."""
-    return [
-        [name, own.count, *(f"{fmean(scores):.2f}" for scores in own.scores.values()), own.confused]
-        for name, own in labels_of(ours.by_label).items()
-    ]
+def _labels(table: Shown) -> Table:
+    """Return the scores of each label, of the first protocol that ran."""
+    rows = []
+    for line in table.lines:
+        by_label = next((ours.by_label for ours in _runs(line).values()), ())
+        for label, scores in labels_of(by_label).items():
+            cells: dict[str, str] = {name: line.cells[name].text for name in table.places}
+            cells |= {"Label": label, "Count": f"{scores.count:,}"}
+            cells |= {name.capitalize(): f"{fmean(n):.2f}" for name, n in scores.scores.items()}
+            rows.append(cells | {"Read as": scores.confused})
+    return Table(rows, (*table.places, "Label", "Read as"))
 
 
-def _curves(runs: Mapping[str, Ours]) -> dict[str, dict[int, Curve]]:
-    """Return the training curves of a protocol by seed, if any run has one."""
-    found = {
-        name: {seed: _thinned(curve) for seed, curve in ours.history.items() if curve}
-        for name, ours in runs.items()
-    }
-    return {name: curves for name, curves in found.items() if curves}
-
-
-def _thinned(history: Curve) -> Curve:
-    """Return at most `_POINTS` points of a curve and its highest; the last is among them."""
-    count = len(history)
-    kept = {round(index * (count - 1) / (_POINTS - 1)) for index in range(_POINTS)}
-    best = max(range(count), key=lambda index: history[index][1])
-    few = sorted(kept | {best}) if count > _POINTS else range(count)
-    return [history[index] for index in few]
-
-
-def _pair_as_data(pair: Pair, digits: int) -> dict[str, Any]:
-    p = f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}"
-    return {**asdict(pair), "difference": signed(pair.difference, digits), "p": p}
-
-
-def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
+def _runs(line: ShownRow) -> dict[str, Ours]:
+    """Return our runs of a row by protocol."""
+    protocols = {"paper": line.row.paper, "honest": line.row.honest}
+    return {protocol: ours for protocol, ours in protocols.items() if ours}
 
 
 # The papers' claims on small pretrained models and public data, from `claims.json`.
 #
 # `benchmarks/claims_real.py` writes that file. Its page says how the scores were measured.
 
+_CLAIM_STYLES = {"holds": "green", "does not hold": "yellow", "undecided": "magenta"}
 
-def claims(papers: Collection[str]) -> dict[str, Any]:
-    """Return the claims of papers, by their printed names, and how they were measured."""
-    text = resources.files("ptrun.ledger.page").joinpath("claims.json").read_text(encoding="utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return {**content, "claims": [one for one in content["claims"] if one["paper"] in papers]}
+
+def claims(papers: Collection[str]) -> Table:
+    """Return the claims of papers, by their printed names; a note says how they were measured."""
+    content: dict[str, Any] = json.loads(_source("claims.json"))
+    rows: list[dict[str, str | Cell]] = []
+    for claim in content["claims"]:
+        if claim["paper"] not in papers:
+            continue
+        first, second = (f"{fmean(scores):.2f} ± {stdev(scores):.2f}" for scores in claim["scores"])
+        rows.append(
+            {
+                "Claim": f"{claim['paper']}, {claim['source']}: {claim['says']}",
+                "First": f"{claim['first']} {first}",
+                "Second": f"{claim['second']} {second}",
+                "Difference": gap_text(Interval(*claim["gap"]), 2),
+                "Verdict": Cell(claim["verdict"], style=_CLAIM_STYLES[claim["verdict"]]),
+            }
+        )
+    return Table(rows, ("Claim", "First", "Second", "Verdict"), notes=[content["measured"]])
