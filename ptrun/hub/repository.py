@@ -12,8 +12,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -262,20 +262,6 @@ def go_offline_if_unreachable() -> None:
 def answered_status(error: BaseException) -> int | None:
     """Return the status with which the hub answered; None if there was no answer."""
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-@contextmanager
-def from_cache_alone() -> Iterator[None]:
-    """Keep the hub libraries from any request."""
-    import datasets.config
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 @cache

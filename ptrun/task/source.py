@@ -3,10 +3,11 @@
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,6 @@ from ptrun.hub.repository import (
     Repository,
     answered_status,
     failure,
-    from_cache_alone,
 )
 from ptrun.task import reasoning
 from ptrun.task.corpus import positive
@@ -342,14 +342,15 @@ def class_name(value: Any, names: list[str] | None) -> Any:
 # The hub converts data sets to parquet on a branch of its own, with a folder for each subset. It is
 # read where a repository has only a script, which is never run.
 
-_MARK = "ptrun_subset.txt"
+_NOTE = ".ptrun-"  # with the name of a subset: the paths of its files, which are all there
 _FILE = re.compile(r"([^/]+)/([^/]+)/\d{4}\.parquet")  # of that branch: subset, split
 
 
 def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     """Return the rows of a split, as a table of the `datasets` library.
 
-    Without the hub the cached copy is used, if it is that of the wanted commit.
+    The files of the wanted commit are downloaded into the hub's cache and read there. Without the
+    hub they are used if they are complete.
 
     Raises:
         UserError: it cannot be read, has no such subset or split, or the hub has converted only a
@@ -363,17 +364,19 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HTTPError
 
-    one = _with_rows(repository)
-    options = _options(one, subset, split)
+    converted = _with_rows(repository)
+    options = _options(converted, subset, split)
     try:
-        with from_cache_alone() if trouble else nullcontext():
-            kept = _cached(one, subset) if trouble else None
-            builder = kept or _builder(one, options)
+        if trouble is None:
+            _download(converted, options)
+        else:
+            _check_cached(converted, options, trouble)
+        builder = _builder(converted, str(converted.snapshot), options)
+        builder.download_and_prepare()
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(failure(one, trouble or error)) from error
-    _check_commit(one, builder.hash, trouble)
-    one.found(builder.hash)
-    repository.found(builder.hash)
+        raise UserError(failure(converted, trouble or error)) from error
+    for pinned in (converted, repository):
+        pinned.found(converted.snapshot.name)
     return _split(repository, builder, split)
 
 
@@ -390,7 +393,9 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
             f"of the hub's.\nRename it, or type {repository.group}.hub=./{name} to read it."
         )
     try:
-        return _builder(repository, {"name": subset})
+        builder = _builder(repository, name, {"name": subset})
+        builder.download_and_prepare()
+        return builder
     except (ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{name}: cannot be read ({reason}).") from error
@@ -428,29 +433,28 @@ def _options(repository: Repository, subset: str | None, split: str) -> dict[str
     Raises:
         UserError: the conversion has no such subset, several without a name, or only a part.
     """
-    names = repository.listing()
-    names = {} if isinstance(names, Exception) else names
-    found = {own[1]: own for own in map(_FILE.fullmatch, names) if own}
-    if not found or "README.md" in names:
+    listing, folder = repository.listing(), repository.snapshot
+    if isinstance(listing, Exception):
+        paths = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
+    else:
+        paths = {*listing}
+    subsets = {match[1] for match in map(_FILE.fullmatch, sorted(paths)) if match}
+    if not subsets or "README.md" in paths:
         return {"name": subset}
     repository.is_converted = True
-    if subset not in found and (subset is not None or len(found) > 1):
+    if subset not in subsets and (subset is not None or len(subsets) > 1):
         raise UserError(
             f"{repository.name}: no subset {subset} at {CONVERTED}; there are "
-            f"{', '.join(sorted(found))}.\nType {repository.group}.subset=NAME."
+            f"{', '.join(sorted(subsets))}.\nType {repository.group}.subset=NAME."
         )
-    _check_whole(repository, names, subset or next(iter(found)), split)
-    return {"data_dir": subset} if subset else {"name": None}
-
-
-def _check_whole(repository: Repository, names: Collection[str], subset: str, split: str) -> None:
-    """Raise a UserError if the hub has converted only the first rows of a split."""
-    if any(name.startswith(f"{subset}/partial-{split}/") for name in names):
+    part = f"{subset or min(subsets)}/partial-{split}"
+    if any(path.startswith(f"{part}/") for path in paths):
         raise UserError(
-            f"{repository.name}: {CONVERTED} has only a part of split {split} of {subset} "
-            f"({subset}/partial-{split}).\n"
+            f"{repository.name}: {CONVERTED} has only a part of split {split} of "
+            f"{subset or min(subsets)} ({part}).\n"
             f"Type {repository.group}.hub= with a repository that has all rows."
         )
+    return {"data_dir": subset} if subset else {"name": None}
 
 
 def _split(repository: Repository, builder: Any, split: str) -> Any:
@@ -468,8 +472,8 @@ def _split(repository: Repository, builder: Any, split: str) -> Any:
         ) from error
 
 
-def _builder(repository: Repository, options: dict[str, str | None]) -> Any:
-    """Return what reads a data set; its files are in the cache.
+def _builder(repository: Repository, place: str, options: Mapping[str, str | None]) -> Any:
+    """Return what reads a data set: of the hub, by its name, or a folder.
 
     Raises:
         UserError: it has no such subset.
@@ -477,7 +481,7 @@ def _builder(repository: Repository, options: dict[str, str | None]) -> Any:
     from datasets import load_dataset_builder
 
     try:
-        builder = load_dataset_builder(repository.name, revision=repository.wanted, **options)
+        return load_dataset_builder(place, revision=repository.wanted, **options)
     except ValueError as error:
         if "Config" not in str(error):
             raise
@@ -486,49 +490,49 @@ def _builder(repository: Repository, options: dict[str, str | None]) -> Any:
             f"{repository.name}: no subset {options['name']} ({text})\n"
             f"Type {repository.group}.subset=NAME."
         ) from error
-    builder.download_and_prepare()
-    if subset := options.get("data_dir"):  # the copy's own name does not say so
-        with suppress(OSError):  # a shared cache may be read-only
-            Path(builder.cache_dir, _MARK).write_text(subset, encoding="utf-8")
-    return builder
 
 
-def _cached(repository: Repository, subset: str | None) -> Any:
-    """Return what reads the copy of the wanted commit; None if the cache has none.
+def _download(repository: Repository, options: Mapping[str, str | None]) -> None:
+    """Download the files of a subset, and note their paths when all are there."""
+    from huggingface_hub import snapshot_download
 
-    Without the hub, `load_dataset_builder` reads the latest copy, of whatever commit.
-    """
-    from datasets import config
-    from datasets.naming import camelcase_to_snakecase
-    from datasets.packaged_modules.cache.cache import Cache
-
-    owner, _, name = repository.name.rpartition("/")
-    place = "___".join([*([owner] if owner else []), camelcase_to_snakecase(name)])
-    folder, commit = Path(config.HF_DATASETS_CACHE, place), repository.wanted_commit
-    found = list(folder.glob(f"{subset or '*'}/*/{commit}"))
-    marks = folder.glob(f"*/*/{commit}/{_MARK}")
-    found += [mark.parent for mark in marks if mark.read_text(encoding="utf-8") == subset]
-    if len(found) != 1:
-        return None
-    own, version, _ = found[0].parts[-3:]
-    return Cache(
-        repo_id=repository.name, dataset_name=name, config_name=own, version=version, hash=commit
-    )
+    commit = repository.wanted
+    home = f"hf://datasets/{repository.name}@{commit}/"
+    splits = _builder(repository, repository.name, options).config.data_files or {}
+    files = [file for split in splits.values() for file in split]
+    paths = [file.removeprefix(home) for file in files if file.startswith(home)]
+    wanted = [escape(path) for path in ("README.md", *paths)]
+    snapshot_download(repository.name, repo_type="dataset", revision=commit, allow_patterns=wanted)
+    with suppress(OSError):  # a shared cache may be read-only
+        _note(repository, options).write_text("\n".join(paths), encoding="utf-8")
 
 
-def _check_commit(repository: Repository, found: str, trouble: Exception | None) -> None:
-    """Refuse rows of another commit: if `datasets` cannot read one, it reads a copy of another.
+def _note(repository: Repository, options: Mapping[str, str | None]) -> Path:
+    subset = options.get("name") or options.get("data_dir") or ""
+    return repository.snapshot / f"{_NOTE}{subset.replace('/', '-')}"
+
+
+def _check_cached(
+    repository: Repository, options: Mapping[str, str | None], trouble: Exception
+) -> None:
+    """Refuse a subset of which the cache lacks a file.
 
     Raises:
-        UserError: these rows are not of the wanted commit.
+        UserError: names the commit that the cache has instead, if it has one.
     """
-    wanted = repository.commit or repository.recorded or repository.current or repository.cached()
-    if wanted and found != wanted:
-        why = "and the hub does not give it now" if trouble else "but its files cannot be read"
-        raise UserError(
-            f"{repository.name}: commit {wanted} is needed, {why}; the cache has {found}.\n"
-            f"Type {repository.group}.revision={found}, or the command again later."
+    note = _note(repository, options)
+    paths = note.read_text(encoding="utf-8").splitlines() if note.is_file() else ["none"]
+    if all((repository.snapshot / path).is_file() for path in paths):
+        return
+    commits = {note.parent.name for note in repository.snapshot.parent.glob(f"*/{_NOTE}*")}
+    told = failure(repository, trouble)
+    if others := sorted(commits - {repository.snapshot.name}):
+        told = (
+            f"{repository.name}: commit {repository.wanted_commit} is needed, and the hub does "
+            f"not give it now; the cache has {others[0]}.\n"
+            f"Type {repository.group}.revision={others[0]}, or the command again later."
         )
+    raise UserError(told) from trouble
 
 
 def _refused(error: Exception) -> bool:

@@ -16,7 +16,6 @@ the cells, charset-normalizer guesses encodings for an error's advice. No sniffe
 a header: those of csv, clevercsv and DuckDB guess, and drop or join rows where they are wrong.
 """
 
-import codecs
 import csv
 import hashlib
 import logging
@@ -75,7 +74,6 @@ _OTHER = {
 """What a file is that is no table, by its first bytes in small letters."""
 _TYPO = 0.8  # how similar, from 0 to 1, a name is to the column that it means
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
-_NO_TEXT = {"idna", "punycode", "undefined"}  # encodings that Python has for other things
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
 """A cell in quotes, or the last one of a text that is cut."""
 _SPACED = re.compile(r'[,;\t|] +"')
@@ -107,13 +105,12 @@ class Given:
         if self.separator not in (None, "tab") and len(str(self.separator)) != 1:
             raise UserError(f"separator={shown(self.separator)}: type one character, or tab.")
         try:
-            known = codecs.lookup(self.encoding or "utf-8")
-        except LookupError:
-            known = None
-        if known is None or not known._is_text_encoding or known.name in _NO_TEXT:
+            name = self.encoding or "utf-8"
+            bytes(64).decode(name).encode(name)  # some codecs make no text: base64, idna
+        except (LookupError, ValueError) as error:
             raise UserError(
                 f"encoding={shown(self.encoding)}: unknown; for example utf-8, gb18030, cp1252."
-            )
+            ) from error
 
 
 FOUND = Given()

@@ -8,6 +8,7 @@ SQuAD's (`ptrun.metrics`).
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -68,28 +69,35 @@ def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]
     Raises:
         UserError: names the metric, and one that fits.
     """
+    chosen = {name.rstrip("L12"): name for name in metrics if name.startswith(("rouge", "bleu"))}
+    if not chosen:
+        return
     texts = [text for several in references for text in several]
-    letters = [letter for text in texts for letter in text if letter.isalnum()]
-    unspaced = {one for one in {*letters} if unicodedata.name(one, "").startswith(_UNSPACED)}
-    for kind, first, seen in (
-        ("ROUGE", "rouge", str.isascii),  # rouge-score reads a-z and 0-9 alone
-        ("BLEU", "bleu", lambda letter: letter not in unspaced),
-    ):
-        chosen = [name for name in metrics if name.startswith(first)]
-        unseen = sum(not seen(letter) for letter in letters)
-        if chosen and unseen > _RARE * len(letters):
+    letters = Counter(letter for text in texts for letter in text if letter.isalnum())
+    for kind, name in chosen.items():
+        is_seen = str.isascii if kind == "rouge" else _is_spaced  # rouge-score reads a-z, 0-9
+        unseen = {letter for letter in letters if not is_seen(letter)}
+        count = sum(letters[letter] for letter in unseen)
+        if count > _RARE * letters.total():
             raise UserError(
-                f"task.metric={chosen[0]}: {kind} does not divide these texts into words, and "
+                f"task.metric={name}: {kind.upper()} does not divide these texts into words, and "
                 "equal ones could have 0. Type task.metric=chrf, which compares letters."
             )
-        if chosen and unseen:
-            cut = sum(not all(map(seen, filter(str.isalnum, text))) for text in texts)
-            warn_once(f"{kind} cuts words with other letters, in {cut} of {len(texts)} references")
+        if unseen:
+            cut = sum(not unseen.isdisjoint(text) for text in texts)
+            warn_once(
+                f"{kind.upper()} cuts words with other letters, in {cut} of {len(texts)} references"
+            )
     if "bleu" in metrics and texts and max(len(text.split()) for text in texts) < _BLEU_WORDS:
         raise UserError(
             f"task.metric=bleu: no reference has {_BLEU_WORDS} words, so BLEU is 0 for all texts. "
             "Type task.metric=chrf."
         )
+
+
+def _is_spaced(letter: str) -> bool:
+    """Return whether the script of a letter has spaces between words."""
+    return not unicodedata.name(letter, "").startswith(_UNSPACED)
 
 
 def signatures(metrics: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A data set of the hub is read, or one sentence says why not."""
 
 import time
+from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
@@ -145,8 +146,8 @@ def test_a_damaged_file_is_named(hub):
 
 def test_a_new_commit_without_rows_is_not_replaced_by_the_copy_of_another(hub):
     texts(source())
-    old, new = main(hub), hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
-    check(refused(source()), f"commit {new} is needed, but its files cannot be read", old)
+    new = hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
+    check(refused(source()), "it cannot be read", f"{new} doesn't contain any data files")
 
 
 def test_offline_the_cache_is_used_without_a_request(hub, offline):
@@ -173,6 +174,13 @@ def test_offline_the_copy_of_the_wanted_commit_is_read(hub, offline):
         assert pinned.repository.commit == old
     assert texts(source())[0].startswith("new")
     assert texts(source(new), "test")[0].startswith("new test")
+
+
+def test_offline_a_part_of_the_files_is_not_read(hub, offline):
+    texts(source())
+    next(Path(constants.HF_HUB_CACHE).rglob("train-*.parquet")).unlink()
+    offline()
+    check(refused(source()), "does not hold it")
 
 
 def test_offline_the_copy_of_another_commit_is_refused(hub, offline):
