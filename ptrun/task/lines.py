@@ -128,35 +128,32 @@ def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, s
         UserError: the file cannot be read, or a line is not text in its encoding.
     """
     start = start_of(file)
-    chosen = encoding or encoding_of(start)
-    wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-    yield from (_wide_lines if wide else _narrow_lines)(file, chosen, start)
-
-
-def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
-    """Yield lines of an encoding in which a line ends in the byte of LF."""
-    alone = b"\n" not in start and b"\r" in start.rstrip(b"\r")  # as on a classic Mac
-    for number, line in enumerate(_byte_lines(file, b"\r" if alone else b"\n"), start=1):
-        try:
-            text = line.decode(encoding)
-        except UnicodeDecodeError as error:
-            raise _undecoded(f"{file}:{number}", line, file, error) from error
-        yield f"{file}:{number}", text.lstrip("\ufeff") if number == 1 else text
-
-
-def _byte_lines(file: Path, end: bytes) -> Iterator[bytes]:
-    number, read, most = 0, 0, most_bytes(file)
+    encoding = encoding or encoding_of(start)
+    top = start.decode(encoding, errors="ignore")
+    end = "\r" if "\n" not in top and "\r" in top.rstrip("\r") else "\n"  # as on a classic Mac
+    number, letters, most = 0, 0, most_bytes(file)
     try:
         with unpacked(file) as opened:
-            for number, line in enumerate(_split(opened, end), start=1):
+            text = io.TextIOWrapper(cast(Any, opened), encoding, newline=end)
+            lines = iter(partial(text.readline, LONGEST + 1), "")
+            for number, line in enumerate(lines, start=1):
+                letters += len(line)
                 if len(line) > LONGEST:
                     raise _too_long(f"{file}:{number}")
-                read += len(line)
-                if read > most:
+                if letters > most:
                     raise grown(file)
-                yield line
+                yield f"{file}:{number}", line.lstrip("\ufeff") if number == 1 else line
+    except UnicodeError as error:
+        raise _undecoded(file, encoding, number + 1, error) from error
     except _DAMAGED as error:
         raise _damaged(file, number + 1, error) from error
+
+
+def _damaged(file: Path, number: int, error: Exception) -> UserError:
+    packed = file.suffix.lower() in _SUFFIXES
+    reason = str(error) if packed else getattr(error, "strerror", None) or error
+    advice = "pack it again." if packed else "check the file."
+    return UserError(f"{file}:{number}: cannot be read ({reason}); {advice}")
 
 
 def grown(file: Path) -> UserError:
@@ -172,47 +169,6 @@ def most_bytes(file: Path) -> int:
     return max(_SMALL, _RATIO * file.stat().st_size)
 
 
-def _split(opened: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield lines, each with LF at its end, whatever ends it in the file."""
-    if end == b"\n":
-        yield from iter(partial(opened.readline, LONGEST + 1), b"")
-        return
-    rest = b""
-    while block := opened.read(_START):
-        *lines, rest = (rest + block).split(end)
-        yield from (line + b"\n" for line in lines)
-        if len(rest) > LONGEST:
-            break
-    if rest:
-        yield rest
-
-
-def _wide_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
-    number, top = 0, start.decode(encoding, errors="ignore")
-    alone = "\n" not in top and "\r" in top.rstrip("\r")
-    try:
-        with unpacked(file) as opened:
-            text = io.TextIOWrapper(cast(Any, opened), encoding, newline="\r" if alone else "\n")
-            whole = iter(partial(text.readline, LONGEST + 1), "")
-            for number, line in enumerate(whole, start=1):
-                if len(line) > LONGEST:
-                    raise _too_long(f"{file}:{number}")
-                yield f"{file}:{number}", line.lstrip("\ufeff") if number == 1 else line
-    except UnicodeError as error:
-        raise UserError(
-            f"{file}:{number + 1}: not readable as {encoding.upper()} ({error})."
-        ) from error
-    except _DAMAGED as error:
-        raise _damaged(file, number + 1, error) from error
-
-
-def _damaged(file: Path, number: int, error: Exception) -> UserError:
-    packed = file.suffix.lower() in _SUFFIXES
-    reason = str(error) if packed else getattr(error, "strerror", None) or error
-    advice = "pack it again." if packed else "check the file."
-    return UserError(f"{file}:{number}: cannot be read ({reason}); {advice}")
-
-
 def _too_long(where: str) -> UserError:
     """Return the refusal of a line that would fill the memory.
 
@@ -224,11 +180,20 @@ def _too_long(where: str) -> UserError:
     )
 
 
-def _undecoded(where: str, line: bytes, file: Path, error: UnicodeDecodeError) -> UserError:
-    place = f"{where}: byte 0x{line[error.start]:02x} at {error.start + 1}"
-    return UserError(
-        f"{place} is not readable as {error.encoding.upper()}.\n{_other_encodings(file, line)}"
-    )
+def _undecoded(file: Path, encoding: str, number: int, error: UnicodeError) -> UserError:
+    """Return the refusal of a line that is no text: the first that does not decode on its own."""
+    name = encoding.upper()
+    if not name.startswith(("UTF-16", "UTF_16", "UTF-32", "UTF_32")):
+        with unpacked(file) as opened:
+            for place, line in enumerate(opened, start=1):
+                try:
+                    line.decode(encoding)
+                except UnicodeDecodeError as wrong:
+                    return UserError(
+                        f"{file}:{place}: byte 0x{line[wrong.start]:02x} at {wrong.start + 1} is "
+                        f"not readable as {name}.\n{_other_encodings(file, line)}"
+                    )
+    return UserError(f"{file}:{number}: not readable as {name} ({error}).")
 
 
 def _other_encodings(file: Path, line: bytes) -> str:
@@ -429,17 +394,15 @@ def _value(where: str, text: str) -> Any:
         if "\\u" in text and "\\ud" in text.lower():
             _refuse_surrogates(data)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg} at {_at(error)}).") from error
+        line = f"line {error.lineno}, " if "\n" in error.doc.rstrip() else ""
+        raise UserError(
+            f"{where}: not JSON ({error.msg} at {line}column {error.colno})."
+        ) from error
     except RecursionError as error:
         raise UserError(f"{where}: not readable as JSON (nested too deeply).") from error
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
         raise UserError(f"{where}: not JSON ({str(error).split(';')[0][:120]}).") from error
     return data
-
-
-def _at(error: json.JSONDecodeError) -> str:
-    line = f"line {error.lineno}, " if "\n" in error.doc.rstrip() else ""
-    return f"{line}column {error.colno}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
