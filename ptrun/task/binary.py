@@ -1,15 +1,15 @@
 """Tables that are no text: parquet, Arrow files and streams, `save_to_disk` folders, Excel."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, names, shown
-from ptrun.task.source import Row, class_name
+from ptrun.task.source import Row, class_name, label_names
 
 STATE = "state.json"
 """In a folder of `datasets.Dataset.save_to_disk`."""
@@ -23,7 +23,7 @@ def columns(file: Path) -> list[str]:
     Raises:
         UserError: it cannot be read.
     """
-    return list(_schema(file).names)
+    return list(_open(file)[0].names)
 
 
 def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
@@ -34,16 +34,19 @@ def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
     """
     import pyarrow
 
-    schema = _schema(file)
+    schema, batches = _open(file)
     for name in wanted:
         if schema.names.count(name) > 1:
             raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
-    labels = _class_labels(schema)
+    classes = _classes(schema)
+    numbers = count(1)
     try:
-        for number, data in enumerate(_data(file, wanted), start=1):
-            for name in labels.keys() & data.keys():
-                data[name] = class_name(data[name], labels[name])
-            yield Row(f"{file} row {number}", data)
+        for batch in batches(wanted):
+            batch.validate(full=True)  # an offset out of the batch would end the process
+            for data in _values(batch):
+                for name in classes.keys() & data.keys():
+                    data[name] = class_name(data[name], classes[name])
+                yield Row(f"{file} row {next(numbers)}", data)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _unreadable(file, error) from error
 
@@ -65,126 +68,93 @@ def streams(folder: Path) -> list[Path]:
 
 
 def _is_parquet(file: Path) -> bool:
-    if file.is_dir():
-        return False
+    return file.is_file() and _starts(file, b"PAR1")
+
+
+def _starts(file: Path, magic: bytes) -> bool:
     with file.open("rb") as opened:
-        return opened.read(4) == b"PAR1"
+        return opened.read(len(magic)) == magic
 
 
-def _schema(file: Path) -> Any:
-    return _parquet(file).schema_arrow if _is_parquet(file) else _arrow(file)[0]
+def _open(file: Path) -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
+    """Return the schema of a file, and what yields batches of some columns.
 
-
-def _parquet(file: Path) -> Any:
-    import pyarrow
+    Raises:
+        UserError: it cannot be read.
+    """
     import pyarrow.parquet
 
     try:
-        plain = pyarrow.parquet.ParquetFile(file)
-        texts = [f.name for f in plain.schema_arrow if pyarrow.types.is_string(f.type)]
-        return pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
+        if _is_parquet(file):
+            schema = pyarrow.parquet.read_schema(file)
+            texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
+            parquet = pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
+            return schema, lambda wanted: _parquet_batches(file, parquet, wanted)
+        parts = [_reader(part) for part in (streams(file) if file.is_dir() else [file])]
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
-
-
-def _arrow(file: Path) -> tuple[Any, Iterator[Any]]:
-    """Return the schema and the batches of an Arrow file or stream, or of a folder of streams.
-
-    Raises:
-        UserError: they cannot be read.
-    """
-    import pyarrow
-
-    files = streams(file) if file.is_dir() else [file]
-    try:
-        opened = [_reader(one) for one in files]
-        return opened[0][0], chain.from_iterable(batches for _, batches in opened)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from error
+    batches = chain.from_iterable(batches for _, batches in parts)
+    return parts[0][0], lambda wanted: (batch.select(list(wanted)) for batch in batches)
 
 
 def _reader(file: Path) -> tuple[Any, Iterator[Any]]:
+    """Return the schema and the batches of an Arrow file or stream."""
     import pyarrow.ipc
 
-    with file.open("rb") as opened:
-        is_file = opened.read(6) == b"ARROW1"
     mapped = pyarrow.memory_map(str(file))
-    if not is_file:
+    if not _starts(file, b"ARROW1"):
         stream = pyarrow.ipc.open_stream(mapped)
         return stream.schema, iter(stream)
-    whole = pyarrow.ipc.open_file(mapped)
-    return whole.schema, (whole.get_batch(i) for i in range(whole.num_record_batches))
+    opened = pyarrow.ipc.open_file(mapped)
+    return opened.schema, (opened.get_batch(i) for i in range(opened.num_record_batches))
 
 
-def _data(file: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if _is_parquet(file):
-        parquet = _parquet(file)
-        _check_sizes(file, parquet, wanted)
-        batches = parquet.iter_batches(_BATCH, columns=list(wanted))
-    else:
-        batches = (batch.select(list(wanted)) for batch in _arrow(file)[1])
-    for batch in batches:
-        batch.validate(full=True)  # an offset out of the batch would end the process
-        yield from _values(batch)
+def _classes(schema: Any) -> dict[str, list[str] | None]:
+    """Return the names of the classes of each column, where `datasets` wrote the file."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    from datasets import Features
 
-
-def _class_labels(schema: Any) -> dict[str, list[str]]:
-    """Return the names of the classes of each ClassLabel of `datasets`, or of a list of them."""
-    stored = (schema.metadata or {}).get(b"huggingface")
     try:
-        features = json.loads(stored)["info"]["features"] if stored else {}
-        found = {name: _classes(own) for name, own in features.items()}
+        features = Features.from_arrow_schema(schema)
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return {name: own for name, own in found.items() if own}
-
-
-def _classes(feature: Any) -> list[str] | None:
-    inside = feature[0] if isinstance(feature, list) and feature else feature
-    if not isinstance(inside, dict):
-        return None
-    if inside.get("_type") in ("List", "LargeList", "Sequence"):
-        return _classes(inside.get("feature"))
-    classes = inside.get("names") if inside.get("_type") == "ClassLabel" else None
-    return classes if isinstance(classes, list) else None
+    return {name: label_names(feature) for name, feature in features.items()}
 
 
 def _values(batch: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch one by one: equal texts are stored once, and many are long."""
-    seen: dict[tuple[str, int], Any] = {}  # a text by its place in the dictionary of a column
+    """Yield the rows of a batch; equal texts, of which many may be long, are stored once."""
+    texts: dict[tuple[str, int | None], Any] = {}  # by column and place in its dictionary
     for place in range(batch.num_rows):
-        row = batch.slice(place, 1)
-        yield {name: _value(row.column(name), name, seen) for name in batch.schema.names}
+        row: dict[str, Any] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if not hasattr(column, "indices"):
+                row[name] = column[place].as_py()
+                continue
+            text = name, column.indices[place].as_py()
+            if text not in texts:
+                texts[text] = column[place].as_py()
+            row[name] = texts[text]
+        yield row
 
 
-def _value(column: Any, name: str, seen: dict[tuple[str, int], Any]) -> Any:
-    """Return the value of a column of one row; rows of one text share it."""
-    index = column.indices[0].as_py() if hasattr(column, "indices") else None
-    if index is None:
-        return column[0].as_py()
-    if (name, index) not in seen:
-        seen[name, index] = column[0].as_py()
-    return seen[name, index]
-
-
-def _check_sizes(file: Path, parquet: Any, wanted: Sequence[str]) -> None:
-    """Refuse a row group whose columns do not fit in memory.
+def _parquet_batches(file: Path, parquet: Any, wanted: Sequence[str]) -> Iterator[Any]:
+    """Return batches of a parquet file.
 
     Raises:
-        UserError: names the column and its size.
+        UserError: the columns of a row group do not fit in memory; names one and its size.
     """
     for group in range(parquet.metadata.num_row_groups):
         columns = parquet.metadata.row_group(group)
-        for place in range(columns.num_columns):
-            column = columns.column(place)
-            if column.path_in_schema.partition(".")[0] not in wanted:
-                continue
-            if column.total_uncompressed_size > _LARGEST:
+        for column in map(columns.column, range(columns.num_columns)):
+            name, size = column.path_in_schema, column.total_uncompressed_size
+            if name.partition(".")[0] in wanted and size > _LARGEST:
                 raise UserError(
-                    f"{file}: column {shown(column.path_in_schema)} of row group {group + 1} has "
-                    f"{column.total_uncompressed_size:,} bytes, more than {_LARGEST:,}. Write it "
-                    "with smaller row groups."
+                    f"{file}: column {shown(name)} of row group {group + 1} has {size:,} bytes, "
+                    f"more than {_LARGEST:,}. Write it with smaller row groups."
                 )
+    batches: Iterator[Any] = parquet.iter_batches(_BATCH, columns=list(wanted))
+    return batches
 
 
 def _unreadable(file: Path, error: Exception) -> UserError:

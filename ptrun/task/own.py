@@ -43,7 +43,7 @@ from ptrun.task.label import (
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
 from ptrun.task.source import HubTable, Row
-from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
+from ptrun.task.table import Given, Quoting, Table, check_file, table
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction
 
@@ -166,7 +166,7 @@ class Own:
         self._places = {part: place for part, place in given.items() if place is not None}
         self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
         self._subset = subset
-        self._tables: dict[str, Table | JoinedTables | HubTable] = {}
+        self._tables: dict[str, Table | HubTable] = {}
         self.name = name or _named(hub, train)
         self._labels, self._empty = labels, empty
         self._skip = {normal(one) for one in skip or []}
@@ -308,7 +308,7 @@ class Own:
             self._table(part).check([*texts, str(label), *self._each])
         return texts, str(label)
 
-    def _table(self, part: Part) -> Table | JoinedTables | HubTable:
+    def _table(self, part: Part) -> Table | HubTable:
         """Return the table of a part; how it is read is found once."""
         if part not in self._tables:
             self._tables[part] = (
@@ -390,7 +390,7 @@ class Own:
             return _number(row, self._label, label)
         return (answered if self._chats else references)(row, self._label)
 
-    def _verdict(self, own: Table | JoinedTables | HubTable) -> str:
+    def _verdict(self, own: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
         if _VERDICT not in own.columns or _VERDICT in (*self.fields, self._label):
             return ""

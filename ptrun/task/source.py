@@ -310,7 +310,7 @@ class HubTable:
 
 def _hub_rows(place: str, data: Any) -> Iterator[Row]:
     """Yield the rows of a table of the `datasets` library; classes are read by name."""
-    classes = {key: _label_names(feature) for key, feature in data.features.items()}
+    classes = {key: label_names(feature) for key, feature in data.features.items()}
     for index, row in enumerate(data):
         decoded = {key: class_name(value, classes[key]) for key, value in row.items()}
         yield Row(f"{place} row {index}", decoded)
@@ -323,9 +323,11 @@ def _pocket(name: str, split: str) -> Iterator[Row]:
         yield Row(f"{name}/{split} row {index}", data)
 
 
-def _label_names(feature: Any) -> list[str] | None:
-    """Return the class names of a hub feature: labels map by name, never by index."""
-    return getattr(getattr(feature, "feature", feature), "names", None)
+def label_names(feature: Any) -> list[str] | None:
+    """Return the class names of a feature of `datasets`: labels map by name, never by index."""
+    while hasattr(feature, "feature"):  # a list of labels
+        feature = feature.feature
+    return getattr(feature, "names", None)
 
 
 def class_name(value: Any, names: list[str] | None) -> Any:

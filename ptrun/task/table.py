@@ -21,15 +21,16 @@ import hashlib
 import logging
 import os
 import re
+import zipfile
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ptrun.errors import UserError, names, near, shown
 from ptrun.task import binary
@@ -58,22 +59,31 @@ _ALLOWED = ".csv, .tsv, .json, .jsonl, .parquet, .arrow or .xlsx"
 _NAMED: dict[str, Kind] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _NAMED |= {".xlsx": "excel", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _NAMED |= {".csv": "cells", ".tsv": "cells", ".txt": "cells", ".tab": "cells"}
-_MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow"}
-_Record = TypeVar("_Record")
+_MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow", b"PK\x03\x04": "excel"}
+_MAGIC[b"\xff\xff\xff\xff"] = "arrow"  # a stream
 _BLOCK = 2**20  # bytes that are read together
-_TOP = 100  # objects of JSON that name the columns; a row may lack some
+_TOP = 100  # objects of JSON that name the columns
 _QUOTES = 5000  # bytes in which spaces before quotes are looked for
 _OTHER = {
     b"<!doctype html": "a page of HTML",
     b"<html": "a page of HTML",
     b"version https://git-lfs": "a pointer of Git LFS; type git lfs pull",
     b"%pdf": "a PDF",
+    b"\xd0\xcf\x11\xe0": "an old Excel file; save it as .xlsx or CSV",
     b"sqlite format 3": "a database of SQLite",
     b"__label__": "lines of fastText; write two columns, text and label",
 }
 """What a file is that is no table, by its first bytes in small letters."""
 _TYPO = 0.8  # how similar, from 0 to 1, a name is to the column that it means
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
+_BACKSLASH = (
+    'A quote within quotes is written \\" here: type task.quoting=backslash (ptrun predict: '
+    "--quoting backslash)."
+)
+_CLOSE = (
+    'Close every quote, and write "" for a quote within quotes. If quotes are plain text, type '
+    "task.quoting=none (ptrun predict: --quoting none)."
+)
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
 """A cell in quotes, or the last one of a text that is cut."""
 _SPACED = re.compile(r'[,;\t|] +"')
@@ -119,15 +129,16 @@ FOUND = Given()
 
 @dataclass(frozen=True)
 class Table:
-    """A table file and how it is read.
+    """A table and how it is read.
 
     Args:
-        file: the file, or a folder of `save_to_disk`.
+        file: the file, a folder of `save_to_disk`, or the name of several files.
         kind: its form.
         separator: between the cells of a CSV.
         spaced: whether spaces stand before the quotes of a CSV.
         says: whether the first line of a CSV is `sep=;`.
         given: what the user says of it.
+        parts: the files of which it is made, in order: `part-00000.csv`, `part-00001.csv`.
     """
 
     file: Path
@@ -136,6 +147,7 @@ class Table:
     spaced: bool = False
     says: bool = False
     given: Given = FOUND
+    parts: "Sequence[Table]" = ()
 
     @cached_property
     def columns(self) -> list[str]:
@@ -144,7 +156,25 @@ class Table:
         Raises:
             UserError: the first line names no columns.
         """
-        return _columns(self)
+        if self.parts:
+            return self.parts[0].columns
+        if self.kind in ("parquet", "arrow"):
+            return binary.columns(self.file)
+        if self.kind == "json":  # a row may lack some
+            rows = list(islice(json_rows(self.file, self.given.encoding), _TOP))
+            if not rows:
+                raise UserError(f"{self.file}: no rows; a table needs at least one.")
+            return list(dict.fromkeys(name for _, row in rows for name in row))
+        if self.given.columns:
+            return list(self.given.columns)
+        where, cells = next(self._records(), ("", None))
+        if cells is None:
+            raise _empty(self.file)
+        columns = [str(cell).strip() for cell in cells]  # Excel has numbers too
+        for name, count in Counter(columns).items():
+            if name and count > 1:
+                raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
+        return columns
 
     def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
         """Yield the rows, in order; `where` is the first line of a row. Blank lines are none.
@@ -153,11 +183,18 @@ class Table:
             UserError: a wanted column is missing, a row does not fit the header, or none is there.
         """
         self.check(wanted)
-        every = _rows(self, wanted)
-        first = next(every, None)
+        if self.parts:
+            return chain.from_iterable(part.rows(wanted) for part in self.parts)
+        if self.kind in ("parquet", "arrow"):
+            rows = binary.rows(self.file, wanted)
+        elif self.kind == "json":
+            rows = (Row(*pair) for pair in json_rows(self.file, self.given.encoding))
+        else:
+            rows = self._under_header()
+        first = next(rows, None)
         if first is None:
             raise UserError(f"{self.file}: no rows below the header; a table needs at least one.")
-        return chain([first], every)
+        return chain([first], rows)
 
     def check(self, wanted: Sequence[str]) -> None:
         """Refuse columns that the table does not have.
@@ -165,12 +202,19 @@ class Table:
         Raises:
             UserError: names the column, the most similar one, and all columns.
         """
-        for name in wanted:
-            if name not in self.columns:
-                raise _no_column(self, name)
+        for table in self.parts or (self,):
+            for name in wanted:
+                if name not in table.columns:
+                    raise UserError(
+                        f"{table.file}: no column {shown(name)}{near(name, table.columns)}\nIts "
+                        f"first line names the columns: {names(table.columns)}"
+                        f"{table._otherwise(name)}"
+                    )
 
     def identity(self) -> str:
         """Return what identifies the rows: the form, and the SHA-256 of all files in hex."""
+        if self.parts:
+            return " ".join(part.identity() for part in self.parts)
         hashed = hashlib.sha256()
         for file in binary.streams(self.file) if self.file.is_dir() else [self.file]:
             with file.open("rb") as opened:
@@ -181,6 +225,8 @@ class Table:
     @property
     def found(self) -> str:
         """How it is read, in a few words."""
+        if self.parts:
+            return f"{len(self.parts)} files of {self.parts[0].found}"
         packed = f", {kind}" if self.file.is_file() and (kind := packing(self.file)) else ""
         if self.kind == "excel":
             return f"excel{binary.first_of(self.file)}"
@@ -192,78 +238,185 @@ class Table:
         quotes = ", quotes are text" if self.given.quoting == "none" else ""
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
 
+    def _otherwise(self, name: str) -> str:
+        """Return how else a file can be read so that it has a column."""
+        if self.kind == "excel":
+            return f"\nIt is read{rest}" if (rest := binary.first_of(self.file)) else ""
+        if self.kind != "cells" or self.given.columns:
+            return ""
+        for other in _SEPARATORS:
+            if other != self.separator and name in replace(self, separator=other).columns:
+                typed = "tab" if other == "\t" else f"'{other}'"
+                return (
+                    f"\nSeparated by {typed} it has this column: task.separator={typed} (ptrun "
+                    f"predict: --separator {typed})."
+                )
+        typo = get_close_matches(name.lower(), [c.lower() for c in self.columns], 1, _TYPO)
+        if len(self.columns) == 1 or typo:
+            return ""
+        return (
+            f"\nIf it has no header, name the columns, {len(self.columns)} in all: "
+            "task.columns=[...] (ptrun predict: --columns)."
+        )
 
-class JoinedTables:
-    """Several files as one table: `part-00000.csv`, `part-00001.csv`; see `Table`.
-
-    Args:
-        file: the folder, or the name with a *.
-        parts: the files, in order.
-    """
-
-    def __init__(self, file: Path, parts: Sequence[Table]):
-        self.file, self._parts, self.kind = file, parts, parts[0].kind
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns of the first file."""
-        return self._parts[0].columns
-
-    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows of all files.
-
-        Raises:
-            UserError: as one file does.
-        """
-        self.check(wanted)
-        return chain.from_iterable(part.rows(wanted) for part in self._parts)
-
-    def check(self, wanted: Sequence[str]) -> None:
-        """Refuse columns that a file does not have.
+    def _under_header(self) -> Iterator[Row]:
+        """Yield the rows below the header.
 
         Raises:
-            UserError: as one file does.
+            UserError: a row does not fit the header.
         """
-        for part in self._parts:
-            part.check(wanted)
+        columns = self.columns
+        records = islice(self._records(), 0 if self.given.columns else 1, None)
+        for where, cells in records:
+            if self.kind == "excel":  # a row ends at its last cell, or has notes beside the table
+                cells = [*cells, *[""] * len(columns)][: len(columns)]
+            if len(cells) != len(columns):
+                raise UserError(
+                    f"{where}: {len(cells)} cells, the header has {len(columns)}: "
+                    f"{names(columns)}\n{self._repair(cells)}"
+                )
+            if str(cells[0]).strip() == columns[0] and [str(c).strip() for c in cells] == columns:
+                advice = "Delete this line; it is no row."
+                if self.given.columns:
+                    advice = "The file has a header; leave out task.columns "
+                    advice += "(ptrun predict: --columns)."
+                raise UserError(f"{where}: the names of the columns again. {advice}")
+            pairs = zip(columns, cells, strict=True)
+            yield Row(where, {name: cell for name, cell in pairs if name})
 
-    def identity(self) -> str:
-        """Return what identifies the rows: that of each file."""
-        return " ".join(part.identity() for part in self._parts)
+    def _repair(self, cells: Sequence[str]) -> str:
+        """Return what to do about a row that has more or fewer cells than the header."""
+        columns, more = self.columns, len(cells) - len(self.columns)
+        if self.given.columns:
+            one = " For a text a line type task.separator=tab (--separator tab)."
+            return (
+                f"task.columns (ptrun predict: --columns) names {len(columns)} columns; name all."
+                f"{one if len(columns) == 1 else ''}"
+            )
+        if self.given.quoting == "none":
+            return (
+                "A line break cuts this row in two, or a cell has the separator; join or replace "
+                "it."
+            )
+        if any('\\"' in cell or cell.endswith("\\") for cell in cells):
+            return _BACKSLASH
+        if more == 1 and not cells[-1]:
+            return "The row ends in a separator; end the header in one too, or remove it."
+        if more == -1 and not columns[-1]:
+            return "The header ends in a separator; remove it."
+        if more == 1 and cells[0].isdecimal():
+            return "If R wrote the numbers of rows, write the file again with row.names=FALSE."
+        return 'Put a text with the separator or a line break in double quotes: "a, b".'
 
-    @property
-    def found(self) -> str:
-        """How it is read, in a few words."""
-        return f"{len(self._parts)} files of {self._parts[0].found}"
+    def _records(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield `file:line` and the cells of each row; blank lines are skipped.
+
+        In a file of one column a blank line between rows is an empty cell.
+
+        Raises:
+            UserError: a line is not text, or a quote is not closed, or joins rows.
+        """
+        if self.kind == "excel":
+            yield from binary.sheet(self.file)
+            return
+        lines: deque[str] = deque()  # of the row that is being read
+        escape = self.given.quoting == "backslash"
+        reader = csv.reader(
+            self._lines(lines),
+            delimiter=self.separator,
+            quoting=csv.QUOTE_NONE if self.given.quoting == "none" else csv.QUOTE_MINIMAL,
+            escapechar="\\" if escape else None,
+            doublequote=not escape,
+            strict=True,
+            skipinitialspace=self.spaced,
+        )
+        width, blank = 0, list[str]()
+        while True:
+            where = f"{self.file}:{reader.line_num + 1 + self.says}"
+            lines.clear()
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                advice = _BACKSLASH if any('\\"' in line for line in lines) else _CLOSE
+                raise UserError(
+                    f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
+                ) from error
+            text = lines[0] if len(lines) == 1 else "".join(lines)
+            if not text.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
+                blank.append(where)
+                continue
+            if self.given.quoting is None and len(lines) > 1 and width:
+                self._check_joined(where, lines, width)
+            if width == 1:
+                yield from ((place, [""]) for place in blank)
+            blank.clear()
+            width = width or len(cells)
+            if "\r" in text:
+                cells = [cell.replace(_RETURN, "\r") for cell in cells]
+            yield where, cells
+
+    def _lines(self, kept: deque[str]) -> Iterator[str]:
+        """Yield the lines of a CSV as csv reads them, and keep those of one row."""
+        lines = text_lines(self.file, self.given.encoding)
+        for where, line in islice(lines, int(self.says), None):
+            if "\0" in line:
+                raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
+            kept.append(line)
+            if "\r" in line:
+                inside = line.rstrip("\r\n")
+                line = inside.replace("\r", _RETURN) + line[len(inside) :]
+            yield line
+
+    def _check_joined(self, where: str, lines: Sequence[str], width: int) -> None:
+        """Refuse a row over several lines of which each would be a row: two lone quotes join them.
+
+        A row with "" was written by a program that closes its quotes; tabs are rare in texts.
+
+        Raises:
+            UserError: names the line and both readings.
+        """
+        written = '""' in "".join(lines) and self.separator != "\t"
+        rows = [line for line in lines if line.strip(" \r\n")]
+        if all(line.count(self.separator) == width - 1 for line in rows) and not written:
+            raise UserError(
+                f"{where}: a quote opens here and closes {len(lines) - 1} lines below, and each "
+                f"of these lines has {width} cells.\nIf quotes are plain text, type "
+                "task.quoting=none (ptrun predict: --quoting none); if one cell has these lines, "
+                "task.quoting=cells (--quoting cells)."
+            )
 
 
-def table(file: Path, given: Given = FOUND) -> Table | JoinedTables:
+def table(file: Path, given: Given = FOUND) -> Table:
     """Return how a file is read, or the files of a folder whose names differ only in a number.
 
     Raises:
         UserError: there is no such file, or it is no table.
     """
-    if parts := _parts(file):
-        return JoinedTables(file, [_one(part, given) for part in parts])
+    if files := _files(file):
+        parts = [_one(part, given) for part in files]
+        return Table(file, parts[0].kind, parts=parts)
     if shard := _SHARD.fullmatch(file.name):
-        every = file.with_name(f"{shard[1]}-*{shard[2]}")
-        _LOG.warning("%s: one of several files; '%s' names them all", file, every)
+        pattern = file.with_name(f"{shard[1]}-*{shard[2]}")
+        _LOG.warning("%s: one of several files; '%s' names them all", file, pattern)
     return _one(file, given)
 
 
-def _parts(file: Path) -> list[Path]:
+def _files(file: Path) -> list[Path]:
     """Return the files that a name with a * stands for, or a folder of numbered files."""
     if "*" in file.name and not os.path.exists(file):
         beside = file.parent.iterdir() if file.parent.is_dir() else ()
-        return sorted(one for one in beside if fnmatch(one.name, file.name) and one.is_file())
+        return sorted(path for path in beside if fnmatch(path.name, file.name) and path.is_file())
     if not os.path.isdir(file) or (file / binary.STATE).is_file():
         return []
     inside = sorted(f for f in file.iterdir() if f.is_file() and f.name[0] not in "._")
-    alike = {re.sub(r"\d+", "#", one.name) for one in inside}
+    alike = {re.sub(r"\d+", "#", path.name) for path in inside}
     return inside if len(alike) == 1 and "#" in alike.pop() else []
 
 
 def _one(file: Path, given: Given) -> Table:
+    """Return how one file is read."""
     if (file / binary.STATE).is_file():
         return Table(file, "arrow", given=given)
     check_file(file)
@@ -271,43 +424,15 @@ def _one(file: Path, given: Given) -> Table:
     if kind != "cells":
         return Table(file, kind, given=given)
     top = next((text for _, text in text_lines(file, given.encoding) if text.strip()), "")
-    said = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
-    usual = "\t" if name_inside(file).endswith(".tsv") else _separator(top)
-    typed = "\t" if given.separator == "tab" else given.separator
+    says = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
+    separator = max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", top).count)
+    separator = "\t" if name_inside(file).endswith(".tsv") else separator
+    separator = says[1] if says else separator
+    separator = {None: separator, "tab": "\t"}.get(given.separator, given.separator or "")
     start = start_of(file)
     text = start[:_QUOTES].decode(given.encoding or encoding_of(start), errors="ignore")
     spaced = _SPACED.search(_QUOTED.sub("", text)) is not None
-    return Table(file, kind, typed or (said[1] if said else usual), spaced, said is not None, given)
-
-
-def _no_column(own: Table, name: str) -> UserError:
-    return UserError(
-        f"{own.file}: no column {shown(name)}{near(name, own.columns)}\n"
-        f"Its first line names the columns: {names(own.columns)}{_otherwise(own, name)}"
-    )
-
-
-def _otherwise(own: Table, name: str) -> str:
-    """Return how else a file can be read so that it has a column."""
-    if own.kind == "excel":
-        return f"\nIt is read{rest}" if (rest := binary.first_of(own.file)) else ""
-    if own.kind != "cells" or own.given.columns:
-        return ""
-    for other in _SEPARATORS:
-        tried = Table(own.file, "cells", other, own.spaced, own.says, own.given)
-        if other != own.separator and name in tried.columns:
-            typed = "tab" if other == "\t" else f"'{other}'"
-            return (
-                f"\nSeparated by {typed} it has this column: task.separator={typed} (ptrun "
-                f"predict: --separator {typed})."
-            )
-    typo = get_close_matches(name.lower(), [one.lower() for one in own.columns], 1, _TYPO)
-    if len(own.columns) == 1 or typo:
-        return ""
-    return (
-        f"\nIf it has no header, name the columns, {len(own.columns)} in all: task.columns=[...] "
-        "(ptrun predict: --columns)."
-    )
+    return Table(file, kind, separator, spaced, says is not None, given)
 
 
 def check_file(file: Path) -> None:
@@ -332,35 +457,30 @@ def _kind(file: Path) -> Kind:
     Raises:
         UserError: it is empty, or no table.
     """
-    with file.open("rb") as opened:
-        magic = opened.read(8)
-    if not magic:
-        raise _empty(file)
-    if magic.startswith(b"\xd0\xcf\x11\xe0") or name_inside(file).endswith((".xls", ".ods")):
+    name, packed = name_inside(file), packing(file)
+    if name.endswith((".xls", ".ods")):
         raise UserError(f"{file}: an old Excel file or another sheet; save it as .xlsx or CSV.")
-    if packing(file) == "zip" and _holds_sheets(file):
+    if packed == "zip" and _holds_sheets(file):
         return "excel"
     start = start_of(file)
-    named = _NAMED.get(Path(name_inside(file)).suffix)
-    found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    if found is None and start[:4] == b"\xff\xff\xff\xff":  # a stream of Arrow
-        found = "arrow"
-    if packed := packing(file):
-        is_sheet = start.startswith(b"PK\x03\x04")
-        if found is not None or is_sheet:
-            raise UserError(f"{file}: {found or 'a sheet or zip'} inside {packed}; unpack it.")
-    if found is None and named in ("parquet", "arrow", "excel"):
-        raise UserError(f"{file}: not {named}, though its name says so.")
-    if found is not None:
-        return found
+    if not start:
+        raise _empty(file)
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    if kind is not None and packed:
+        raise UserError(f"{file}: {kind} inside {packed}; unpack it.")
+    if kind is not None:
+        return kind
     top = start.lstrip(b"\xef\xbb\xbf \t\r\n")
-    for other, what in _OTHER.items():
-        if top.lower().startswith(other):
+    for magic, what in _OTHER.items():
+        if top.lower().startswith(magic):
             raise UserError(f"{file}: {what}, no table.")
+    named = _NAMED.get(Path(name).suffix)
+    if named in ("parquet", "arrow", "excel"):
+        raise UserError(f"{file}: not {named}, though its name says so.")
     bracket = top[:1] in (b"{", b"[")
     if re.match(rb'(\[\s*)?\{\s*"[^"\n]*"\s*:', top):
         return "json"
-    if named is None and packing(file) == "zip":  # it is the file inside that has the name
+    if named is None and packed == "zip":  # it is the file inside that has the name
         named = "json" if bracket else "cells"
     if named is None and not bracket:
         several = re.search(r"\.(tar|tgz|7z|rar)(\.|$)", file.name.lower())
@@ -370,8 +490,6 @@ def _kind(file: Path) -> Kind:
 
 
 def _holds_sheets(file: Path) -> bool:
-    import zipfile
-
     try:
         with zipfile.ZipFile(file) as archive:
             found = "xl/workbook.xml" in archive.namelist()
@@ -380,200 +498,6 @@ def _holds_sheets(file: Path) -> bool:
             return found
     except (zipfile.BadZipFile, OSError) as error:
         raise UserError(f"{file}: a damaged Excel or zip file ({error}).") from error
-
-
-def _columns(own: Table) -> list[str]:
-    if own.kind in ("parquet", "arrow"):
-        return binary.columns(own.file)
-    if own.kind == "json":
-        top = list(islice(json_rows(own.file, own.given.encoding), _TOP))
-        if not top:
-            raise UserError(f"{own.file}: no rows; a table needs at least one.")
-        return list(dict.fromkeys(name for _, row in top for name in row))
-    if own.kind == "excel":
-        return _header(*_first(own.file, binary.sheet(own.file)))
-    if own.given.columns:
-        return list(own.given.columns)
-    return _header(*_first(own.file, _records(own)))
-
-
-def _header(where: str, cells: Sequence[str]) -> list[str]:
-    """Return the column names from the cells of the first row.
-
-    Raises:
-        UserError: two columns have the same name.
-    """
-    named = [str(cell).strip() for cell in cells]  # Excel has numbers too
-    for name, count in Counter(named).items():
-        if name and count > 1:
-            raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
-    return named
-
-
-def _rows(own: Table, wanted: Sequence[str]) -> Iterator[Row]:
-    if own.kind in ("parquet", "arrow"):
-        return binary.rows(own.file, wanted)
-    if own.kind == "json":
-        return (Row(w, data) for w, data in json_rows(own.file, own.given.encoding))
-    if own.kind == "excel":
-        return _under_header(own, binary.sheet(own.file))
-    return _under_header(own, _records(own))
-
-
-def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Row]:
-    """Yield the rows below the header.
-
-    Raises:
-        UserError: a row does not fit the header.
-    """
-    named = list(own.given.columns or []) or _header(*next(records))
-    top, kept = named[0], [name for name in named if name]
-    for where, cells in records:
-        if own.kind == "excel":  # a row ends at its last cell, or has notes beside the table
-            cells = [*cells, *[""] * len(named)][: len(named)]
-        if len(cells) != len(named):
-            raise UserError(
-                f"{where}: {len(cells)} cells, the header has {len(named)}: {names(named)}\n"
-                f"{_repair(own, cells, named)}"
-            )
-        if str(cells[0]).strip() == top and [str(cell).strip() for cell in cells] == named:
-            raise UserError(
-                f"{where}: the names of the columns again. "
-                + (
-                    "The file has a header; leave out task.columns (ptrun predict: --columns)."
-                    if own.given.columns
-                    else "Delete this line; it is no row."
-                )
-            )
-        pairs = zip(named, cells, strict=True)
-        yield Row(where, dict(pairs) if len(kept) == len(named) else {n: c for n, c in pairs if n})
-
-
-def _repair(own: Table, cells: Sequence[str], named: Sequence[str]) -> str:
-    """Return what to do about a row that has more or fewer cells than the header."""
-    if own.given.columns:
-        one = " For a text a line type task.separator=tab (--separator tab)." * (len(named) == 1)
-        return f"task.columns (ptrun predict: --columns) names {len(named)} columns; name all.{one}"
-    if own.given.quoting == "none":
-        return "A line break cuts this row in two, or a cell has the separator; join or replace it."
-    if any('\\"' in cell or cell.endswith("\\") for cell in cells):
-        return _BACKSLASH
-    if len(cells) == len(named) + 1 and not cells[-1]:
-        return "The row ends in a separator; end the header in one too, or remove it."
-    if len(cells) == len(named) - 1 and not named[-1]:
-        return "The header ends in a separator; remove it."
-    if len(cells) == len(named) + 1 and cells[0].isdecimal():
-        return "If R wrote the numbers of rows, write the file again with row.names=FALSE."
-    return 'Put a text with the separator or a line break in double quotes: "a, b".'
-
-
-_BACKSLASH = (
-    'A quote within quotes is written \\" here: type task.quoting=backslash (ptrun predict: '
-    "--quoting backslash)."
-)
-
-
-def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
-    """Yield `file:line` and the cells of each row; blank lines are skipped.
-
-    In a file of one column a blank line between rows is an empty cell.
-
-    Raises:
-        UserError: a line is not text, or a quote is not closed, or joins rows.
-    """
-    seen: deque[str] = deque()
-    lines = _remembered(_texts(own), seen)
-    escape = own.given.quoting == "backslash"
-    reader = csv.reader(
-        lines,
-        delimiter=own.separator,
-        quoting=csv.QUOTE_NONE if own.given.quoting == "none" else csv.QUOTE_MINIMAL,
-        escapechar="\\" if escape else None,
-        doublequote=not escape,
-        strict=True,
-        skipinitialspace=own.spaced,
-    )
-    width = 0
-    blank: list[str] = []
-    while True:
-        where = f"{own.file}:{reader.line_num + 1 + own.says}"
-        seen.clear()
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            advice = _BACKSLASH if any('\\"' in line for line in seen) else _CLOSE
-            raise UserError(
-                f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
-            ) from error
-        whole = seen[0] if len(seen) == 1 else "".join(seen)
-        if not whole.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
-            blank.append(where)
-            continue
-        if own.given.quoting is None and len(seen) > 1 and width:
-            _check_joined(own, where, [*seen], width)
-        if blank:
-            if width == 1:
-                yield from ((place, [""]) for place in blank)
-            blank.clear()
-        width = width or len(cells)
-        if "\r" in whole:
-            cells = [cell.replace(_RETURN, "\r") for cell in cells]
-        yield where, cells
-
-
-_CLOSE = (
-    'Close every quote, and write "" for a quote within quotes. If quotes are plain text, type '
-    "task.quoting=none (ptrun predict: --quoting none)."
-)
-
-
-def _check_joined(own: Table, where: str, lines: Sequence[str], width: int) -> None:
-    """Refuse a row over several lines of which each would be a row: two lone quotes join them.
-
-    A row with "" was written by a program that closes its quotes; tabs are rare in texts.
-
-    Raises:
-        UserError: names the line and both readings.
-    """
-    written = '""' in "".join(lines) and own.separator != "\t"
-    rows = [line for line in lines if line.strip(" \r\n")]
-    if all(line.count(own.separator) == width - 1 for line in rows) and not written:
-        raise UserError(
-            f"{where}: a quote opens here and closes {len(lines) - 1} lines below, and each of "
-            f"these lines has {width} cells.\nIf quotes are plain text, type task.quoting=none "
-            "(ptrun predict: --quoting none); if one cell has these lines, task.quoting=cells "
-            "(--quoting cells)."
-        )
-
-
-def _texts(own: Table) -> Iterator[str]:
-    for where, text in islice(text_lines(own.file, own.given.encoding), int(own.says), None):
-        if "\0" in text:
-            raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
-        yield text
-
-
-def _remembered(lines: Iterator[str], seen: deque[str]) -> Iterator[str]:
-    """Yield lines, and keep those of the row that is being read."""
-    for line in lines:
-        seen.append(line)
-        if "\r" in line:
-            inside = line.rstrip("\r\n")
-            line = inside.replace("\r", _RETURN) + line[len(inside) :]
-        yield line
-
-
-def _separator(header: str) -> str:
-    bare = re.sub(r'"[^"]*"', "", header)
-    return max(_SEPARATORS, key=bare.count)
-
-
-def _first(file: Path, records: Iterator[_Record]) -> _Record:
-    for record in records:
-        return record
-    raise _empty(file)
 
 
 def _empty(file: Path) -> UserError:
