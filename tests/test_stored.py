@@ -10,8 +10,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from ptrun.errors import UserError
-from ptrun.task.stored import _END_BYTES, Stored, _end, _write, code_of, stored
+from ptrun.task.stored import _END_BYTES, Stored, _write, code_of, stored
 from ptrun.types import Example
 
 ROWS = [Example(f"é-{n}", {"text": f"电影 {n}\n", "list": ["a", "b"]}, n) for n in range(2_500)]
@@ -126,24 +125,6 @@ def test_other_code_has_another_hash(tmp_path):
         (tmp_path / name).write_text(f"x = {number}")
         code_of.cache_clear()
         assert code_of(tmp_path) != before
-
-
-@pytest.mark.parametrize("rows", [[[1, 2]], [{"other": 1}], [5], ["text"]])
-def test_rows_of_another_form_name_the_file(tmp_path, rows):
-    """Somebody else wrote them, with a digest that fits."""
-    found = stored(tmp_path / "rows.arrow", lambda: rows, example)
-    with pytest.raises(UserError, match=r"rows.arrow: damaged \(row 0\). Delete it"):
-        found[0]
-
-
-def test_a_file_that_is_no_arrow_is_named(tmp_path):
-    file = tmp_path / "rows.arrow"
-    file.write_bytes(b"not arrow")
-    with file.open("rb") as source:
-        end = _end(source, 9, 1)
-    file.write_bytes(b"not arrow" + end)
-    with pytest.raises(UserError, match=r"rows.arrow: damaged \(not Arrow"):
-        stored(file, lambda: ROWS, example)
 
 
 def test_a_planted_link_is_replaced(tmp_path):

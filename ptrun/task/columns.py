@@ -6,7 +6,7 @@ A table of the user's has texts and one target a row. Its examples are made when
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from tempfile import SpooledTemporaryFile, gettempdir
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -18,7 +18,6 @@ from ptrun.types import Example
 FEW = 10_000
 """Examples that are kept as they are."""
 _BLOCK = 8192  # texts that become Arrow together
-_IN_MEMORY = 2**27  # bytes of columns
 _TOGETHER, _LETTERS = 512, 2**20  # examples and letters that are tokenized together
 T = TypeVar("T")
 
@@ -82,8 +81,8 @@ class ExampleColumns(Sequence[Example]):
 
     def pick(self, places: Sequence[int]) -> "ExampleColumns":
         """Return the examples at some places."""
-        own = np.asarray(places, dtype=np.int64)
-        return ExampleColumns(*self._columns, own if self._places is None else self._places[own])
+        rows = np.asarray(places, dtype=np.int64)
+        return ExampleColumns(*self._columns, rows if self._places is None else self._places[rows])
 
     def _read(self, column: Any) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
@@ -96,19 +95,19 @@ class ExampleColumns(Sequence[Example]):
 def gathered(examples: Iterable[Example]) -> Sequence[Example]:
     """Return examples as a list; many that hold plain texts, as columns.
 
-    Columns of more than 128 MiB are in a file without a name, of which memory holds what is read.
+    Columns are in a file without a name, of which memory holds what is read.
 
     Raises:
         UserError: the disk of temporary files is full.
     """
     rows = iter(examples)
-    first = list(islice(rows, FEW))
-    if len(first) < FEW or not _are_plain(first):
-        return [*first, *rows]
-    names, every = list(first[0].fields), chain(first, rows)
-    del first
+    few = list(islice(rows, FEW))
+    if len(few) < FEW or not _are_plain(few):
+        return [*few, *rows]
+    names, rows = list(few[0].fields), chain(few, rows)
+    del few
     try:
-        return _written(names, every)
+        return _written(names, rows)
     except OSError as error:
         raise UserError(
             f"{gettempdir()}: {error.strerror or error}. It holds the rows of large tables; free "
@@ -117,13 +116,27 @@ def gathered(examples: Iterable[Example]) -> Sequence[Example]:
 
 
 def _written(names: Sequence[str], examples: Iterator[Example]) -> Sequence[Example]:
-    with SpooledTemporaryFile(_IN_MEMORY) as file:
-        written = _ColumnWriter(file, names)
-        while block := list(islice(examples, _BLOCK)):
-            if not _are_plain(block):
-                return [*written.columns(), *block, *examples]
-            written.write(block)
-        return written.columns()
+    """Return examples as Arrow, up to the first block that holds more than texts."""
+    import pyarrow
+
+    text = pyarrow.large_string()
+    schema = pyarrow.schema([("id", text), *((f"field {name}", text) for name in names)])
+    targets, same = list[Any](), dict[str, Any]()
+    with TemporaryFile() as file:
+        with pyarrow.ipc.new_stream(file, schema) as stream:
+            while (block := list(islice(examples, _BLOCK))) and _are_plain(block):
+                columns = [[e.id for e in block], *([e.fields[n] for e in block] for n in names)]
+                arrays = [pyarrow.array(column, text) for column in columns]
+                stream.write_batch(pyarrow.record_batch(arrays, schema=schema))
+                for example in block:  # equal targets are one object, as long as they are few
+                    target = example.target
+                    few = len(same) <= FEW
+                    targets.append(same.setdefault(repr(target), target) if few else target)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    ids, *fields = pyarrow.ipc.open_stream(pyarrow.py_buffer(mapped)).read_all().columns
+    written = ExampleColumns(ids, dict(zip(names, fields, strict=True)), targets)
+    return [*written, *block, *examples] if block else written
 
 
 def _are_plain(examples: Sequence[Example]) -> bool:
@@ -137,62 +150,17 @@ def _are_plain(examples: Sequence[Example]) -> bool:
     )
 
 
-class _ColumnWriter:
-    """Writes examples as Arrow, into memory or a file."""
-
-    def __init__(self, file: "SpooledTemporaryFile[bytes]", names: Sequence[str]):
-        import pyarrow
-
-        self._names, self._targets, self._same = names, list[Any](), dict[Any, Any]()
-        kinds = [(f"field {name}", pyarrow.large_string()) for name in names]
-        self._schema = pyarrow.schema([("id", pyarrow.large_string()), *kinds])
-        self._file = file
-        self._stream = pyarrow.ipc.new_stream(self._file, self._schema)
-
-    def write(self, block: Sequence[Example]) -> None:
-        """Write examples."""
-        import pyarrow
-
-        self._targets += (self._shared(example.target) for example in block)
-        columns = [[e.id for e in block], *([e.fields[n] for e in block] for n in self._names)]
-        arrays = [pyarrow.array(column, pyarrow.large_string()) for column in columns]
-        self._stream.write_batch(pyarrow.record_batch(arrays, schema=self._schema))
-
-    def _shared(self, target: Any) -> Any:
-        """Return one object for equal targets, as long as they are few, as labels are."""
-        if len(self._same) > FEW:
-            return target
-        return self._same.setdefault(repr(target), target)
-
-    def columns(self) -> ExampleColumns:
-        """Return what was written."""
-        import pyarrow
-
-        self._stream.close()
-        self._file.flush()
-        held: Any
-        if self._file.tell() <= _IN_MEMORY:
-            self._file.seek(0)
-            held = self._file.read()
-        else:
-            held = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(held)).read_all()
-        ids, *fields = table.columns
-        return ExampleColumns(ids, dict(zip(self._names, fields, strict=True)), self._targets)
-
-
 def in_parts(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
     """Yield examples in parts that are tokenized together: at most 512, or 2^20 letters."""
     for start in range(0, len(examples), _TOGETHER):
         part = examples[start : start + _TOGETHER]
-        size = max(1, _LETTERS // max(1, *map(_letters, part)))
-        yield from (part[first : first + size] for first in range(0, len(part), size))
-
-
-def _letters(example: Example) -> int:
-    """Return the number of letters of an example's texts."""
-    values = (v if isinstance(v, list | tuple) else (v,) for v in example.fields.values())
-    return sum(len(text) for own in values for text in own if isinstance(text, str))
+        longest = 1
+        for example in part:
+            values = (v if isinstance(v, list | tuple) else (v,) for v in example.fields.values())
+            texts = (text for value in values for text in value if isinstance(text, str))
+            longest = max(longest, sum(map(len, texts)))
+        size = max(1, _LETTERS // longest)
+        yield from (part[begin : begin + size] for begin in range(0, len(part), size))
 
 
 def part_of(examples: Sequence[T], places: Sequence[int]) -> Sequence[T]:

@@ -11,7 +11,7 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -19,11 +19,9 @@ from typing import Any, BinaryIO, TypeVar, overload
 
 from filelock import FileLock
 
-from ptrun.errors import UserError
 from ptrun.files import drafted, opened
 
 _LOG = logging.getLogger(__name__)
-_AGAIN = "Delete it; it is made again."
 _COLUMN, _CODE = "row", (".py", ".toml")
 _WRITTEN = 1024  # rows that a writer holds
 _CHUNK = 2**20  # bytes that are hashed at once
@@ -46,17 +44,14 @@ class Stored(Sequence[T]):
     def __init__(self, file: Path, decode: Callable[[dict[str, Any]], T]):
         import pyarrow
 
-        self.file, self._decode, self._reads = file, decode, 0
+        self._decode, self._reads = decode, 0
         with opened(file) as source:
             self._mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
         parts = []
-        try:
-            for part in pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)):
-                self._release()
-                parts.append(part.column(_COLUMN))
-            self._rows = pyarrow.chunked_array(parts, pyarrow.large_string())
-        except (pyarrow.ArrowException, KeyError, ValueError) as error:
-            raise UserError(f"{file}: damaged (not Arrow of one column). {_AGAIN}") from error
+        for part in pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)):
+            self._release()
+            parts.append(part.column(_COLUMN))
+        self._rows = pyarrow.chunked_array(parts, pyarrow.large_string())
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -71,10 +66,7 @@ class Stored(Sequence[T]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         self._release()
-        try:
-            return self._decode(json.loads(self._rows[index].as_py()))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise UserError(f"{self.file}: damaged (row {index}). {_AGAIN}") from error
+        return self._decode(json.loads(self._rows[index].as_py()))
 
     def _release(self) -> None:
         """Release the pages of the file after some reads."""
@@ -145,36 +137,26 @@ def _end(source: BinaryIO, size: int, rows: int) -> bytes:
 
 
 def _write(file: Path, rows: Iterable[Any]) -> None:
+    """Write rows, and log their number now and then."""
     import pyarrow
 
     schema = pyarrow.schema([(_COLUMN, pyarrow.large_string())])
-    count = 0
+    encode = json.JSONEncoder(default=vars, ensure_ascii=False, separators=(",", ":")).encode
+    count, logged, texts = 0, time.monotonic(), map(encode, rows)
     with drafted(file) as target:
         with pyarrow.ipc.new_stream(target, schema) as writer:
-            for part in _parts(file, map(_text, rows)):
+            while part := list(islice(texts, _WRITTEN)):
                 writer.write_batch(pyarrow.record_batch([part], schema=schema))
                 count += len(part)
+                if time.monotonic() - logged > _LOG_EVERY:
+                    logged = time.monotonic()
+                    _LOG.info("%s: %s examples", file, f"{count:,}")
         target.flush()
         size = target.tell()
         target.seek(0)
         end = _end(target, size, count)
         target.seek(size)
         target.write(end)
-
-
-def _parts(file: Path, rows: Iterator[str]) -> Iterator[list[str]]:
-    """Yield lists of rows, and log their number."""
-    count, logged = 0, time.monotonic()
-    while part := list(islice(rows, _WRITTEN)):
-        count += len(part)
-        if time.monotonic() - logged > _LOG_EVERY:
-            logged = time.monotonic()
-            _LOG.info("%s: %s examples", file, f"{count:,}")
-        yield part
-
-
-def _text(row: Any) -> str:
-    return json.dumps(row, default=vars, ensure_ascii=False, separators=(",", ":"))
 
 
 @cache

@@ -61,14 +61,7 @@ def test_equal_texts_are_found_in_both_forms(few):
         assert [list(part) for part in both[0]] == [list(part) for part in both[1]]
 
 
-@pytest.mark.parametrize("limit", [10, 2**27])
-def test_large_columns_are_in_a_file(few, monkeypatch, limit):
-    monkeypatch.setattr(columns, "_IN_MEMORY", limit)
-    assert list(gathered(iter(rows(50)))) == rows(50)
-
-
 def test_a_full_disk_of_temporary_files_is_named(few, monkeypatch, tmp_path):
-    monkeypatch.setattr(columns, "_IN_MEMORY", 10)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     with pytest.raises(UserError, match="set TMPDIR to another folder"):
         gathered(iter(rows(50)))
