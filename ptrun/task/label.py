@@ -69,12 +69,12 @@ def listed(text: str) -> Any:
     if not (cell.startswith(("[", '{"choices"')) and cell.endswith(("]", "}"))):
         return text
     try:
-        found = ast.literal_eval(cell)
+        labels = ast.literal_eval(cell)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text
-    found = found.get("choices") if isinstance(found, dict) else found
-    plain = isinstance(found, list) and all(isinstance(one, str | int | float) for one in found)
-    return found if plain else text
+    labels = labels.get("choices") if isinstance(labels, dict) else labels
+    plain = isinstance(labels, list) and all(isinstance(n, str | int | float) for n in labels)
+    return labels if plain else text
 
 
 def normal(raw: Any) -> str:
@@ -103,8 +103,9 @@ def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iter
     lone = [label for label, count in sorted(counts.items()) if count == 1]
     if lone and len(lone) < len(counts) and total > _ENOUGH:
         yield f"the labels {names(lone)} have one row each"
-    alike = Counter(map(_key, counts))
-    if same := [label for label in sorted(counts) if alike[_key(label)] > 1]:
+    keys = {label: float(label) if is_number(label) else label.casefold() for label in counts}
+    alike = Counter(keys.values())
+    if same := [label for label in sorted(counts) if alike[keys[label]] > 1]:
         yield f"the labels {names(same)} differ only in how they are written and are different"
     if by_accuracy and max(counts.values()) > _SKEWED * total:
         yield (
@@ -114,27 +115,21 @@ def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iter
         )
 
 
-def _key(label: str) -> Any:
-    return float(label) if is_number(label) else label.casefold()
-
-
 def missing(counts: Mapping[str, int]) -> list[str]:
     """Return the labels that may mean that a row has none.
 
     -1 is one beside numbers from 0 or beside names, but not beside 1 alone or other negatives.
     """
-    found = [label for label in counts if label.lower() in NO_LABEL]
+    absent = [label for label in counts if label.lower() in NO_LABEL]
     numbers = {float(label) for label in counts if is_number(label)} - {-1, -100}
     signed = numbers == {1} or min(numbers, default=0) < 0
-    return found + [label for label in ("-1", "-100") if label in counts and not signed]
+    return absent + [label for label in ("-1", "-100") if label in counts and not signed]
 
 
 def skipping(labels: Sequence[str]) -> str:
     """Return `task.skip=[...]` as one types it in a shell."""
-    every = ",".join(
-        one if _BARE.fullmatch(one) else value_text("task.skip", one) for one in labels
-    )
-    return shlex.quote(f"task.skip=[{every}]")
+    texts = (n if _BARE.fullmatch(n) else value_text("task.skip", n) for n in labels)
+    return shlex.quote(f"task.skip=[{','.join(texts)}]")
 
 
 def bare(text: str) -> str:
@@ -156,11 +151,12 @@ def several(counts: Mapping[str, int]) -> str | None:
     A part of such a value is a value itself, or all its parts are parts of others too: `a;b`
     beside `a`, or beside `b;c` and `c;a`. A number such as `1,000` is one value.
     """
-    parts = {v: own for v in counts if len(own := [p for p in _SEVERAL.split(v) if p]) > 1}
-    uses = Counter(part for own in parts.values() for part in set(own))
-    single = set(counts) - parts.keys()
-    shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
-    beside = [v for v, own in parts.items() if single & set(own) and not _THOUSANDS.fullmatch(v)]
+    divided = {value: [part for part in _SEVERAL.split(value) if part] for value in counts}
+    lists = {value: parts for value, parts in divided.items() if len(parts) > 1}
+    uses = Counter(part for parts in lists.values() for part in set(parts))
+    single = set(counts) - lists.keys()
+    shared = [v for v, parts in lists.items() if all(p in single or uses[p] > 1 for p in parts)]
+    beside = [v for v, parts in lists.items() if single & {*parts} and not _THOUSANDS.fullmatch(v)]
     return shared[0] if len(shared) > 1 else beside[0] if beside else None
 
 
@@ -177,47 +173,39 @@ def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping
         UserError: names the column, what it holds, and what to type.
     """
     total = sum(counts.values())
-    problem, advice, texts = None, "", ""
+    many, mostly = len(counts) > _MOST_LABELS, 2 * len(counts) > total
+    numbers = sorted(map(float, counts)) if all(map(is_number, counts)) else []
+    advice = (
+        "Classification needs a few labels with many rows each. Name another column: "
+        f"task.label=COLUMN, of {names(columns)}."
+    )
     if len(counts) < 2:
         problem = f"only one value, {shown(next(iter(counts)))}."
-    elif 2 * len(counts) > total and _long(counts):
+    elif mostly and sum(map(len, counts)) > _LONG * len(counts):
         problem = f"{len(counts)} different values in {total} rows, too many to be labels."
-        advice = "If these are texts that a model is to write, type "
-        advice += f"task.answer={column} instead of task.label."
-    elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
+        advice = (
+            "If these are texts that a model is to write, type "
+            f"task.answer={column} instead of task.label."
+        )
+    elif many and all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts):
         problem = f"numbers with a comma, as {next(iter(counts))}."
-        advice = "If they are decimals, write them with a point and type task.kind=regression. "
-        advice += "If they are several labels, type task.kind=multilabel."
+        advice = (
+            "If they are decimals, write them with a point and type task.kind=regression. If they "
+            "are several labels, type task.kind=multilabel."
+        )
     elif cell := several(counts):
         problem = f"several labels in a cell, as in {shown(cell)}."
-        advice = "Type task.kind=multilabel if a row has several labels. If this is one label, "
-        advice += "write it without the separator."
-    elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
-        problem = f"{len(counts)} different numbers, from {_range(counts)}."
+        advice = (
+            "Type task.kind=multilabel if a row has several labels. If this is one label, write it "
+            "without the separator."
+        )
+    elif many and not all(number.is_integer() for number in numbers):
+        span = f"{numbers[0]:g} to {numbers[-1]:g}"
+        problem = f"{len(counts)} different numbers, from {span}."
         advice = "For scores type task.kind=regression."
-    elif 2 * len(counts) > total and len(counts) > _MOST_LABELS:
+    elif mostly and many:
         problem = f"{len(counts)} different values in {total} rows, too many to be labels."
-        texts = f" Texts that a model is to write are task.answer={column}."
-    if problem:
-        usual = "Classification needs a few labels with many rows each. Name another column: "
-        usual += f"task.label=COLUMN, of {names(columns)}.{texts}"
-        raise UserError(f"{file}: column {shown(column)} has {problem}\n{advice or usual}")
-
-
-def _long(counts: Mapping[str, int]) -> bool:
-    """Return whether values are as long as sentences."""
-    return sum(map(len, counts)) > _LONG * len(counts)
-
-
-def _written_with_commas(counts: Mapping[str, int]) -> bool:
-    return all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts)
-
-
-def _broken(counts: Mapping[str, int]) -> bool:
-    """Return whether some of the numbers are not whole."""
-    return any(not float(text).is_integer() for text in counts)
-
-
-def _range(counts: Mapping[str, int]) -> str:
-    numbers = sorted(map(float, counts))
-    return f"{numbers[0]:g} to {numbers[-1]:g}"
+        advice += f" Texts that a model is to write are task.answer={column}."
+    else:
+        return
+    raise UserError(f"{file}: column {shown(column)} has {problem}\n{advice}")
