@@ -1,6 +1,7 @@
 """Rows of a data set: from the user's local files, the pocket world, or the hub."""
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
+from ptrun.files import read_json
 from ptrun.hub.repository import (
     COMMIT,
     CONVERTED,
@@ -344,7 +346,6 @@ def class_name(value: Any, names: list[str] | None) -> Any:
 # The hub converts data sets to parquet on a branch of its own, with a folder for each subset. It is
 # read where a repository has only a script, which is never run.
 
-_NOTE = ".ptrun-"  # with the name of a subset: the paths of its files, which are all there
 _FILE = re.compile(r"([^/]+)/([^/]+)/\d{4}\.parquet")  # of that branch: subset, split
 
 
@@ -367,18 +368,18 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     from huggingface_hub.errors import HTTPError
 
     converted = _with_rows(repository)
-    options = _options(converted, subset, split)
+    options, folder = _options(converted, subset, split), converted.snapshot
     try:
-        if trouble is None:
-            _download(converted, options)
-        else:
-            _check_cached(converted, options, trouble)
-        builder = _builder(converted, str(converted.snapshot), options)
+        splits = _downloaded(converted, options) if trouble is None else _noted(converted, subset)
+        if not splits:
+            raise _absent(converted, trouble)
+        paths = {name: [str(folder / path) for path in paths] for name, paths in splits.items()}
+        builder = _builder(converted, str(folder), name=options.get("name"), data_files=paths)
         builder.download_and_prepare()
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
         raise UserError(failure(converted, trouble or error)) from error
     for pinned in (converted, repository):
-        pinned.found(converted.snapshot.name)
+        pinned.found(folder.name)
     return _split(repository, builder, split)
 
 
@@ -395,7 +396,7 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
             f"of the hub's.\nRename it, or type {repository.group}.hub=./{name} to read it."
         )
     try:
-        builder = _builder(repository, name, {"name": subset})
+        builder = _builder(repository, name, name=subset)
         builder.download_and_prepare()
         return builder
     except (ValueError, OSError, RuntimeError) as error:
@@ -474,7 +475,7 @@ def _split(repository: Repository, builder: Any, split: str) -> Any:
         ) from error
 
 
-def _builder(repository: Repository, place: str, options: Mapping[str, str | None]) -> Any:
+def _builder(repository: Repository, place: str, **options: Any) -> Any:
     """Return what reads a data set: of the hub, by its name, or a folder.
 
     Raises:
@@ -494,47 +495,54 @@ def _builder(repository: Repository, place: str, options: Mapping[str, str | Non
         ) from error
 
 
-def _download(repository: Repository, options: Mapping[str, str | None]) -> None:
-    """Download the files of a subset, and note their paths when all are there."""
+def _downloaded(
+    repository: Repository, options: Mapping[str, str | None]
+) -> Mapping[str, Sequence[str]]:
+    """Download the files of a subset and return their paths by split; note them when all are there.
+
+    `datasets` says which they are; if it has only a copy of its own, they are none.
+    """
     from huggingface_hub import snapshot_download
 
     commit = repository.wanted
     home = f"hf://datasets/{repository.name}@{commit}/"
-    splits = _builder(repository, repository.name, options).config.data_files or {}
-    files = [file for split in splits.values() for file in split]
-    paths = [file.removeprefix(home) for file in files if file.startswith(home)]
-    wanted = [escape(path) for path in ("README.md", *paths)]
-    snapshot_download(repository.name, repo_type="dataset", revision=commit, allow_patterns=wanted)
+    files = _builder(repository, repository.name, **options).config.data_files or {}
+    splits = {str(split): [path.removeprefix(home) for path in files[split]] for split in files}
+    patterns = ["README.md", *(escape(path) for paths in splits.values() for path in paths)]
+    snapshot_download(
+        repository.name, repo_type="dataset", revision=commit, allow_patterns=patterns
+    )
+    subset = options.get("name") or options.get("data_dir")
     with suppress(OSError):  # a shared cache may be read-only
-        _note(repository, options).write_text("\n".join(paths), encoding="utf-8")
+        _note(repository, subset).write_text(json.dumps(splits), encoding="utf-8")
+    return splits
 
 
-def _note(repository: Repository, options: Mapping[str, str | None]) -> Path:
-    subset = options.get("name") or options.get("data_dir") or ""
-    return repository.snapshot / f"{_NOTE}{subset.replace('/', '-')}"
+def _note(repository: Repository, subset: str | None) -> Path:
+    """Return the file with the paths of a subset, which is written when all of them are there."""
+    return repository.snapshot / f".ptrun-{(subset or '').replace('/', '-')}.json"
 
 
-def _check_cached(
-    repository: Repository, options: Mapping[str, str | None], trouble: Exception
-) -> None:
-    """Refuse a subset of which the cache lacks a file.
+def _noted(repository: Repository, subset: str | None) -> Mapping[str, Sequence[str]]:
+    """Return the paths of a subset by split; nothing if the cache lacks a file."""
+    note = _note(repository, subset)
+    splits: dict[str, list[str]] = read_json(note) if note.is_file() else {}
+    paths = [path for files in splits.values() for path in files]
+    return splits if all((repository.snapshot / path).is_file() for path in paths) else {}
 
-    Raises:
-        UserError: names the commit that the cache has instead, if it has one.
-    """
-    note = _note(repository, options)
-    paths = note.read_text(encoding="utf-8").splitlines() if note.is_file() else ["none"]
-    if all((repository.snapshot / path).is_file() for path in paths):
-        return
-    commits = {note.parent.name for note in repository.snapshot.parent.glob(f"*/{_NOTE}*")}
-    told = failure(repository, trouble)
-    if others := sorted(commits - {repository.snapshot.name}):
-        told = (
-            f"{repository.name}: commit {repository.wanted_commit} is needed, and the hub does "
-            f"not give it now; the cache has {others[0]}.\n"
-            f"Type {repository.group}.revision={others[0]}, or the command again later."
-        )
-    raise UserError(told) from trouble
+
+def _absent(repository: Repository, trouble: Exception | None) -> Exception:
+    """Return the refusal of a commit without files, with one that the cache has."""
+    if trouble is None:
+        return FileNotFoundError(f"commit {repository.wanted} has no files of rows")
+    commits = {note.parent.name for note in repository.snapshot.parent.glob("*/.ptrun-*")}
+    if not (others := sorted(commits - {repository.snapshot.name})):
+        return UserError(failure(repository, trouble))
+    return UserError(
+        f"{repository.name}: commit {repository.wanted_commit} is needed, and the hub does not "
+        f"give it now; the cache has {others[0]}.\n"
+        f"Type {repository.group}.revision={others[0]}, or the command again later."
+    )
 
 
 def _refused(error: Exception) -> bool:
