@@ -100,18 +100,16 @@ class Finished:
         for part, method in methods.items():
             prefix = f"{part}/" if part else ""
             tensors = self.tensors.items()
-            own = {n.removeprefix(prefix): t for n, t in tensors if n.startswith(prefix)}
-            method.load_exported(own)
+            exported = {n.removeprefix(prefix): t for n, t in tensors if n.startswith(prefix)}
+            method.load_exported(exported)
         return methods
 
     def _build_method(self) -> Method:
         """Return the method with the run's seed, which decides random values that stay frozen."""
         torch.manual_seed(self.done.seed)
-        method: Method = building.build("method", self.method, *self._runtime())
+        readout = building.build("readout", self.readout)
+        method: Method = building.build("method", self.method, self.backbone, self.task, readout)
         return method
-
-    def _runtime(self) -> tuple[Any, ...]:
-        return self.backbone, self.task, building.build("readout", self.readout)
 
 
 def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
@@ -159,24 +157,24 @@ def learned(
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
     try:
-        found = from_json(header.get("task", "null")) or None
-        if found is not None:
-            _check_found(found)
+        facts = from_json(header.get("task", "null")) or None
+        if facts is not None:
+            _check_found(facts)
     except ValueError as error:
         raise UserError(f"{folder / PROMPT}: damaged (its task: {error}). {_AGAIN}") from error
-    return tensors, found
+    return tensors, facts
 
 
-def _check_found(found: Any) -> None:
+def _check_found(facts: Any) -> None:
     """Raise ValueError if plain data are not what `found_by` writes."""
-    if not isinstance(found, dict):
+    if not isinstance(facts, dict):
         raise ValueError("no object")
-    if "tasks" in found:
-        for own in found["tasks"].values() if isinstance(found["tasks"], dict) else [None]:
-            _check_found(own)
+    if "tasks" in facts:
+        for member in facts["tasks"].values() if isinstance(facts["tasks"], dict) else [None]:
+            _check_found(member)
         return
-    labels, pvps = found.get("labels"), found.get("pvps", {})
-    if not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
+    labels, pvps = facts.get("labels"), facts.get("pvps", {})
+    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
         raise ValueError("labels are no list of texts")
     if not isinstance(pvps, dict):
         raise ValueError("patterns are no object")
@@ -185,7 +183,7 @@ def _check_found(found: Any) -> None:
 def found_by(task: Task) -> dict[str, Any]:
     """Return what a task read from its files and predictions need, as plain data."""
     if isinstance(task, Multi):
-        return {"tasks": {name: found_by(own) for name, own in task.tasks.items()}}
+        return {"tasks": {name: found_by(member) for name, member in task.tasks.items()}}
     pattern: dict[str, Any] = {"pvps": dict(task.pvps)} if isinstance(task, Own) else {}
     return {"labels": list(task.labels), **pattern}
 
@@ -212,14 +210,14 @@ def _reads_labels(node: Mapping[str, Any]) -> bool:
     """Return whether a task reads its labels from its files."""
     target = building.target("task", node)
     if target is Multi:
-        return any(_reads_labels(own) for own in node["tasks"].values())
+        return any(_reads_labels(member) for member in node["tasks"].values())
     return target is Own or (target is Tagging and node.get("entities") is None)
 
 
 def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping[str, Any]:
     if "tasks" in saved:
         tasks = node["tasks"]
-        inner = {name: _without_files(tasks[name], own) for name, own in saved["tasks"].items()}
+        inner = {name: _without_files(tasks[name], facts) for name, facts in saved["tasks"].items()}
         return {**node, "tasks": inner}
     if building.target("task", node) is Own:
         return {**node, **dict.fromkeys(_FILES), "labels": saved["labels"]}
@@ -229,8 +227,8 @@ def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping
 def _restore(task: Task, saved: Mapping[str, Any]) -> None:
     """Give a task what it read from its files when it was trained."""
     if isinstance(task, Multi):
-        for name, own in saved.get("tasks", {}).items():
-            _restore(task.tasks[name], own)
+        for name, facts in saved.get("tasks", {}).items():
+            _restore(task.tasks[name], facts)
         return
     if saved.get("labels"):
         if (
@@ -324,8 +322,8 @@ class Labelling:
         tensors, _ = learned(folder, done, backbone)
         engine = self.hardware.build(backbone)
         config = done.config
-        own = config["method"], config["readout"], tensors
-        return Labeller(folder, done, task, backbone, engine, *own)
+        components = config["method"], config["readout"], tensors
+        return Labeller(folder, done, task, backbone, engine, *components)
 
 
 def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
@@ -350,8 +348,12 @@ def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Lab
         thresholds=_thresholds(lines.thresholds, labels),
     )
     lines = replace(lines, shards=str(below(composed.outputs, ".labels", lines.folder_name())))
-    pvps = {name: _with_words(pvp, labels, labeller) for name, pvp in task["pvps"].items()}
-    task = {**task, "source": vars(lines), "labels": {own: own for own in labels}, "pvps": pvps}
+    pvps = {}
+    for name, pvp in task["pvps"].items():  # its own words if they are for these labels
+        words = pvp.get("words", {})
+        pvps[name] = {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
+    names = {label: label for label in labels}
+    task = {**task, "source": vars(lines), "labels": names, "pvps": pvps}
     completed = replace(composed, config={**composed.config, "task": task})
     return completed, replace(labelling, lines=lines)
 
@@ -398,28 +400,24 @@ def _task(done: RunResult) -> Task:
     )
 
 
-def _thresholds(given: Mapping[str, float], labels: list[str]) -> dict[str, float]:
+def _thresholds(thresholds: Mapping[str, float], labels: list[str]) -> dict[str, float]:
     """Return the threshold of each label.
 
     Raises:
         UserError: a key is not a label.
     """
     allowed = ("first", "last", "other", *labels)
-    for key in given:
+    for key in thresholds:
         if key not in allowed:
             raise UserError(
                 f"task.source.thresholds.{key}: the labeller has no such label. Give one of "
                 f"{', '.join(allowed)}."
             )
     ends = {labels[0]: "first", labels[-1]: "last"}
-    other = given.get("other", 0.0)
-    return {own: given.get(own, given.get(ends.get(own, ""), other)) for own in labels}
-
-
-def _with_words(pvp: Mapping[str, Any], labels: list[str], labeller: Labeller) -> dict[str, Any]:
-    """Return a pattern with its own words if they are for these labels, else the labeller's."""
-    words = pvp.get("words", {})
-    return {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
+    other = thresholds.get("other", 0.0)
+    return {
+        label: thresholds.get(label, thresholds.get(ends.get(label, ""), other)) for label in labels
+    }
 
 
 def _labelled(
@@ -429,7 +427,7 @@ def _labelled(
     tokenizer, (field,) = method.backbone.tokenizer(), method.task.fields
     texts = [line.text for line in block]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    long = [line for line, own in zip(block, ids, strict=True) if len(own) > _MIN_TOKENS]
+    long = [line for line, tokens in zip(block, ids, strict=True) if len(tokens) > _MIN_TOKENS]
     any_label = method.task.labels[0]
     features = method.encode([Example(line.id, {field: line.text}, any_label) for line in long])
     (predictions,) = engine.predict([method], [features])
@@ -442,6 +440,6 @@ def _labelled(
                 "readout=head or verbalizer."
             )
         if name in lines.thresholds and probability > lines.thresholds[name]:
-            kept = {"id": line.id, "split": line.split, "text": line.text, "label": name}
-            rows.append({**kept, "probability": round(probability, 4)})
+            row = {"id": line.id, "split": line.split, "text": line.text, "label": name}
+            rows.append({**row, "probability": round(probability, 4)})
     return rows

@@ -49,9 +49,9 @@ def planned(composed: Composed) -> Execution:
         UserError: the configuration is wrong.
     """
     with recognition.opened_files() as opened:
-        made = plan(composed)
-    files = recognition.states(opened, made.backbone.folder, made.outputs)
-    return Execution(made, composed, files)
+        run_plan = plan(composed)
+    files = recognition.states(opened, run_plan.backbone.folder, run_plan.outputs)
+    return Execution(run_plan, composed, files)
 
 
 def launch_together(runs: Sequence[Execution]) -> list[Ended]:
@@ -62,9 +62,9 @@ def launch_together(runs: Sequence[Execution]) -> list[Ended]:
     """
     ends: dict[int, Ended] = {}
     with ExitStack() as leases:
-        for place, own in enumerate(runs):
+        for place, execution in enumerate(runs):
             try:
-                leases.enter_context(_lease(own))
+                leases.enter_context(_lease(execution))
             except UserError as error:
                 ends[place] = error
         left = [place for place in range(len(runs)) if place not in ends]
@@ -83,18 +83,19 @@ def _rank() -> int | None:
     return None if launched is None else int(launched["RANK"])
 
 
-def _lease(own: Execution) -> AbstractContextManager[None]:
+def _lease(execution: Execution) -> AbstractContextManager[None]:
     """Return the lease of a run folder; of several ranks the first holds it."""
     if _rank():
         return nullcontext()
-    return lease.held(own.planned.folder, wait=own.composed is not None and own.composed.sweep.wait)
+    composed = execution.composed
+    return lease.held(execution.planned.folder, wait=composed is not None and composed.sweep.wait)
 
 
 def _do(plans: Sequence[Plan]) -> list[Ended]:
     """Do runs together; after an error that ends all of them, do each half again on its own."""
     try:
         if plans[0].hardware.divides and _rank() is None:
-            return [_start_ranks(one) for one in plans]
+            return [_start_ranks(run) for run in plans]
         return together(plans)
     except (UserError, RunFailed) as error:
         if len(plans) == 1:

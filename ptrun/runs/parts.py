@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from ptrun.errors import UserError
@@ -45,15 +44,19 @@ def divide(method: Method, split: Split) -> list[Part]:
     Raises:
         UserError: no part is left.
     """
-    kept = usable(method, split)
-    left_out = len(split.test) - len(kept.test)
+    usable_split = usable(method, split)
+    left_out = len(split.test) - len(usable_split.test)
     if not getattr(method, "per_relation", False):
-        return [Part("", kept, left_out)]
+        return [Part("", usable_split, left_out)]
     counts = Counter(str(e.group) for e in split.test)
     parts = []
-    for name in dict.fromkeys(str(e.group) for e in kept.test):
-        own = _each(kept, partial(_of_relation, name))
-        parts.append(Part(name, own, counts[name] - len(own.test)))
+    for name in dict.fromkeys(str(e.group) for e in usable_split.test):
+        train, dev, test = (
+            [example for example in examples if str(example.group) == name]
+            for examples in (usable_split.train, usable_split.dev, usable_split.test)
+        )
+        relation = replace(usable_split, train=train, dev=dev, test=test)
+        parts.append(Part(name, relation, counts[name] - len(test)))
     complete = [part for part in parts if part.split.train and part.split.dev]
     for name in sorted({part.name for part in parts} - {part.name for part in complete}):
         _LOG.warning("relation %s has no train or dev examples and is left out", name)
@@ -71,41 +74,37 @@ def usable(method: Method, split: Split) -> Split:
     Raises:
         UserError: no example is left.
     """
-    if found := words_in_pieces(method.readout, method.task):
-        _LOG.warning("%s", found)
-    kept = _teaching(method, _each(split, method.readout.answerable))
-    left_out = len(split.test) - len(kept.test)
+    if warning := words_in_pieces(method.readout, method.task):
+        _LOG.warning("%s", warning)
+    remaining = _teaching(method, _each(split, method.readout.answerable))
+    left_out = len(split.test) - len(remaining.test)
     if left_out:
         _LOG.warning(
             "%d of %d test examples are left out: their answer is not one token, or not an "
             "allowed one",
             *(left_out, len(split.test)),
         )
-    if not kept.test:
+    if not remaining.test:
         raise UserError(
             f"backbone={method.backbone.name}: no answer of the task is one token, or none is "
             "allowed."
         )
-    if split.train and not kept.train:
+    if split.train and not remaining.train:
         raise UserError(
             f"This method cannot learn from any of the {len(split.train)} training examples."
         )
-    return kept
+    return remaining
 
 
 def _teaching(method: Method, split: Split) -> Split:
     """Return the split with the training examples of the read-out: all, some, or more."""
     if not method.readout.teaches:
         return split
-    kept = method.readout.teaching(split.train, method.room())
-    left_out = len(split.train) - len(kept)
+    taught = method.readout.teaching(split.train, method.room())
+    left_out = len(split.train) - len(taught)
     if left_out > 0:
         _LOG.info("%d of %d training examples are left out", left_out, len(split.train))
-    return replace(split, train=kept)
-
-
-def _of_relation(relation: str, examples: Sequence[Example]) -> list[Example]:
-    return [example for example in examples if str(example.group) == relation]
+    return replace(split, train=taught)
 
 
 def _each(split: Split, keep: Callable[[Sequence[Example]], Sequence[Example]]) -> Split:
@@ -124,29 +123,25 @@ _READOUT = "readout"
 
 def shape(planned: Plan) -> str | None:
     """Return what the runs of a group have in common; None if the run is done alone."""
-    own: Any = planned.method.target
-    shared = own.shares(planned.method.node, planned.backbone)
+    method: Any = planned.method.target
+    shared = method.shares(planned.method.node, planned.backbone)
     reading: Any = planned.readout.build()
     alone = planned.start.tuned is not None or planned.hardware.divides or reading.whole
     if shared is None or alone:
         return None
     common = {k: v for k, v in planned.content.items() if k not in (*_OWN, _READOUT)}
     read = {k: v for k, v in planned.readout.node.items() if k not in reading.may_differ}
+    # a pooler that the files lack is a part of the backbone
+    random_pooler = read.get("pooler") == "frozen" and not planned.backbone.has_pooler
     facts = {
         "common": common,
         "method": shared,
         "backbone": [planned.content["backbone"], planned.backbone_path],
         "commit": hub.recorded if (hub := planned.backbone.repository) else None,
         _READOUT: read,
-        "pooler": _random_pooler(planned),
+        "pooler": planned.seed if random_pooler else None,
         "hardware": planned.engine_component.node,
         "tracking": planned.tracking.node,
         "outputs": str(planned.outputs.absolute()),
     }
     return json.dumps(facts, sort_keys=True, default=str)
-
-
-def _random_pooler(planned: Plan) -> int | None:
-    """Return the seed of a pooler that the files lack: it is a part of the backbone."""
-    drawn = planned.readout.node.get("pooler") == "frozen" and not planned.backbone.has_pooler
-    return planned.seed if drawn else None

@@ -110,8 +110,8 @@ class Plan:
     @property
     def repositories(self) -> list[Repository]:
         """The hub repositories of the backbone and the data."""
-        own = self.backbone.repository
-        return [*([own] if own else []), *self.task.repositories]
+        hub = self.backbone.repository
+        return [*([hub] if hub else []), *self.task.repositories]
 
     def build_method(self) -> Method:
         """Return the method; only the seed decides its random values."""
@@ -168,18 +168,21 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         pretraining = _pretraining(composed_for(composed, start.value), engine)
         folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
-    made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
+    built_engine = engine(backbone) if engine else components["hardware"].build(backbone)
     code = own_code({group: component.node for group, component in components.items()})
-    own = {"hardware": _precision(config["hardware"], made_engine), "start": str(start)}
-    own["method"] = method.fingerprint_config(config["method"])
-    own["readout"] = reading.fingerprint_config(config["readout"])
-    own |= {"own_code": code} if code else {}
+    hardware = {"precision": built_engine.precision, **identity.quantized(config["hardware"])}
+    if config["hardware"].get("fp16_scaling"):
+        hardware["fp16_scaling"] = True
+    variables = {"hardware": hardware, "start": str(start)}
+    variables["method"] = method.fingerprint_config(config["method"])
+    variables["readout"] = reading.fingerprint_config(config["readout"])
+    variables |= {"own_code": code} if code else {}
     if MESSAGES in task.fields and not backbone.repository:  # a hub model's is in its result
-        own["template"] = template_digest(backbone, config["readout"])
-    content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
+        variables["template"] = template_digest(backbone, config["readout"])
+    content = identity.affecting({**config, **variables}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
     run_id = identity.run_id(names, essence)
-    made = Plan(
+    planned = Plan(
         names=names,
         seed=config["seed"],
         data_seed=config["data_seed"],
@@ -199,7 +202,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         readout=components["readout"],
         usual_rates=config["backbone"].get("lr") or {},
         hardware=schema.hardware_config(config["hardware"]),
-        engine=made_engine,
+        engine=built_engine,
         engine_component=components["hardware"],
         tracking=components["tracking"],
         start=start,
@@ -214,9 +217,9 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder=below(composed.outputs, composed.name, run_id),
         request=request,
     )
-    commits = _recorded(made, composed.commits)
-    pin(made.repositories, commits)
-    return replace(made, request=replace(request, commits=commits))
+    commits = _recorded(planned, composed.commits)
+    pin(planned.repositories, commits)
+    return replace(planned, request=replace(request, commits=commits))
 
 
 def _essence(
@@ -226,7 +229,7 @@ def _essence(
     train: schema.TrainConfig,
 ) -> dict[str, Any]:
     """Return what the id of a run is made from: no defaults, and no keys that change nothing."""
-    parts = {group: own.defaults for group, own in components.items() if group in content}
+    parts = {g: component.defaults for g, component in components.items() if g in content}
     node = components["method"].node
     unused = {"method": method.unused(node), "train": unused_keys(train, tuned=method.tunes(node))}
     if not method.learns:
@@ -242,10 +245,10 @@ def with_readout(composed: Composed) -> Composed:
     parts = composed.components()
     try:
         task, backbone = parts["task"].build(composed.data_dir, None), parts["backbone"].build()
-        own = check_pair(parts["method"].target, *composed.readout, backbone, task)
+        readout = check_pair(parts["method"].target, *composed.readout, backbone, task)
     except UserError:
         return composed
-    return composed.read_by(*own)
+    return composed.read_by(*readout)
 
 
 def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
@@ -256,19 +259,13 @@ def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
     """
     if not planned.repositories:
         return commits
-    own = {} if planned.rerun else _commits(planned.folder)
-    return {**_commits(planned.start.folder), **commits, **own}
+    resumed = {} if planned.rerun else _commits(planned.folder)
+    return {**_commits(planned.start.folder), **commits, **resumed}
 
 
 def _commits(folder: Path | None) -> dict[str, str]:
     before = request_file.read(folder) if folder else None
     return before.commits if before else {}
-
-
-def _precision(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
-    """Return the hardware settings that can change a number beyond rounding."""
-    scaled = {"fp16_scaling": True} if node.get("fp16_scaling") else {}
-    return {"precision": engine.precision, **scaled, **identity.quantized(node)}
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
@@ -311,8 +308,8 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
         label(planned.labelling)
     split = planned.protocol.split(task, data_seed)
     if planned.variant:
-        own = f"files of {planned.variant}"
-        split = replace(split, origin={**split.origin, "train": own, "dev": own})
+        files = f"files of {planned.variant}"
+        split = replace(split, origin={**split.origin, "train": files, "dev": files})
     split = _bounded(planned.setting.choose(split, data_seed), planned.train.eval_rows, data_seed)
     if task.pvps_from:
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
@@ -357,8 +354,8 @@ def _compare(planned: Plan, shared: Overlaps) -> None:
 
 def _compare_start(planned: Plan) -> None:
     """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
-    folder, first = planned.start.folder, planned.pretraining
-    of_corpus = first is not None and first.of_corpus  # has no examples of this task
+    folder, prerequisite = planned.start.folder, planned.pretraining
+    of_corpus = prerequisite is not None and prerequisite.of_corpus  # has no examples of this task
     if folder is None or of_corpus or not planned.protocol.disjoint:
         return
     before = result.read(folder)
@@ -383,36 +380,36 @@ def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
         UserError: the prompt of the prerequisite has another form, or that run is refused.
         RunFailed: the prerequisite failed.
     """
-    first, start = planned.pretraining, planned.start
-    if first is None or start.folder is None:
+    prerequisite, start = planned.pretraining, planned.start
+    if prerequisite is None or start.folder is None:
         return planned
-    other = first.method_over(first.backbone, first.task)
+    other = prerequisite.method_over(prerequisite.backbone, prerequisite.task)
     if not prompt_of(method):
         raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
     check_fits(method, prompt_of(other), start.folder)
     if not (start.folder / result.FINISHED).is_file():
-        _do(first, run, main=planned.engine.world.main)
+        _do(prerequisite, run, main=planned.engine.world.main)
     digest = fingerprint(start.folder, bound_to(planned.backbone))
     _LOG.info("the prompt starts from %s", start.folder)
     return replace(planned, start=replace(start, digest=digest))
 
 
-def _do(first: Plan, run: Run, *, main: bool) -> None:
+def _do(prerequisite: Plan, run: Run, *, main: bool) -> None:
     """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it.
 
     Raises:
         UserError: the run is refused. The message names keys as the user types them.
         RunFailed: the run failed, now or before.
     """
-    with lease.held(first.folder, wait=True) if main else nullcontext():
-        if result.read(first.folder) is None:
-            _LOG.info("pre-training the prompt: %s (done once, then reused)", first.run_id)
+    with lease.held(prerequisite.folder, wait=True) if main else nullcontext():
+        if result.read(prerequisite.folder) is None:
+            _LOG.info("pre-training the prompt: %s (done once, then reused)", prerequisite.run_id)
         try:
-            run(first)
+            run(prerequisite)
         except UserError as error:
             raise UserError(f"the prompt is not pre-trained: {typed_keys(error)}") from error
         except RunFailed as error:
             raise RunFailed(
                 f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another "
-                f"recipe (pretraining.train.lr=...), or delete {first.folder} to try again."
+                f"recipe (pretraining.train.lr=...), or delete {prerequisite.folder} to try again."
             ) from error

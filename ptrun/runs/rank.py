@@ -41,9 +41,9 @@ def _fork_all(file: Path) -> None:
     import_module("ptrun.runs.recipe")
     imported("cpu")
     gc.freeze()  # a fork copies no page to count what it never frees
-    own = {processes.PARENT: str(os.getpid())}
+    parent = {processes.PARENT: str(os.getpid())}
     numbers = range(int(os.environ["WORLD_SIZE"]))
-    environments = [{**own, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in numbers]
+    environments = [{**parent, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in numbers]
     stopping.install()
     try:
         ends = processes.work(partial(_rank, file), environments, file.parent)

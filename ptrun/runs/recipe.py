@@ -64,10 +64,10 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
     """
     backbone, engine = plans[0].backbone, plans[0].engine
     shared: dict[Any, Any] = {}
-    tasks = [shared.setdefault(_rows_of(own), own.task) for own in plans]
+    tasks = [shared.setdefault(_rows_of(planned), planned.task) for planned in plans]
     works = [
-        Execution(replace(own, backbone=backbone, engine=engine, task=task), shared=shared)
-        for own, task in zip(plans, tasks, strict=True)
+        Execution(replace(planned, backbone=backbone, engine=engine, task=task), shared=shared)
+        for planned, task in zip(plans, tasks, strict=True)
     ]
     engine.connect()
     left = _each(_each(works, _find), _prepare)
@@ -99,8 +99,8 @@ def _split(work: Execution) -> tuple[Split, Overlaps]:
     key = json.dumps([_rows_of(planned), draw, planned.train.eval_rows], default=str)
     if key not in work.shared:
         work.shared[key] = split_of(planned)
-    found: tuple[Split, Overlaps] = work.shared[key]
-    return found
+    sampled: tuple[Split, Overlaps] = work.shared[key]
+    return sampled
 
 
 def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
@@ -109,8 +109,8 @@ def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Seq
     key = (id(examples), type(method), node, method.room())
     if key not in work.shared:  # the examples are kept, so that no others get their id
         work.shared[key] = examples, tokenized(method, examples)
-    found: Sequence[Features] = work.shared[key][1]
-    return found
+    features: Sequence[Features] = work.shared[key][1]
+    return features
 
 
 def _each(works: Iterable[Execution], stage: Callable[[Execution], None]) -> list[Execution]:
@@ -136,7 +136,10 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         raise
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
-    for work, outcome, share in zip(works, outcomes, _shares(works), strict=True):
+    tokens = [sum(part.member.tokens for part in work.parts) for work in works]
+    for work, outcome, count in zip(works, outcomes, tokens, strict=True):
+        # a run took the part of the group's time that its tokens are of the group's tokens
+        share = count / sum(tokens) if sum(tokens) else 1 / len(works)
         earlier = sum(part.member.earlier for part in work.parts)
         manifest = facts(work, earlier + seconds * share)
         manifest["warnings"] = [*work.warnings, *_findings(work)]
@@ -144,13 +147,6 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         outcome = replace(outcome, manifest=manifest)
         work.store.close(outcome, keep_state=work.planned.keep.has_state)
         work.ended = _checked(outcome, work.planned.folder)
-
-
-def _shares(works: Sequence[Execution]) -> list[float]:
-    """Return the part of the group's time that each run took, by the tokens that it trained on."""
-    tokens = [sum(part.member.tokens for part in work.parts) for work in works]
-    total = sum(tokens)
-    return [own / total if total else 1 / len(works) for own in tokens]
 
 
 def checked_result(done: RunResult, folder: Path) -> RunResult:
@@ -192,7 +188,7 @@ def _prepare(work: Execution) -> None:
         work.split, work.overlaps = _split(work)
     work.parts = divide(planned.build_method(), work.split)
     if planned.trial is not None:
-        work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
+        work.parts = [replace(part, split=replace(part.split, test=[])) for part in work.parts]
     for part in work.parts:
         part.method = planned.build_method()
         part.method.readout.weigh(part.split.train)
@@ -230,7 +226,11 @@ def _open(work: Execution) -> None:
     for part in work.parts:
         _study(work, part)
     _begin(work)
-    features = [_features(work, part) for part in work.parts]
+    features = []
+    for part in work.parts:
+        _tokens(work, part.method, part.split.test)  # encoded to raise its errors now
+        train = _tokens(work, part.method, part.split.train)
+        features.append((train, _tokens(work, part.method, part.split.dev)))
     rate, usual = planned.train.lr, planned.usual_rates
     work.warnings = [
         *doubts(work.parts[0].method, features[0][0], rate, usual),
@@ -270,18 +270,11 @@ def _begin(work: Execution) -> None:
 
     def rows(method: Method, part: str) -> Iterable[Features]:
         examples = (splits[part].train, splits[part].dev)
-        return chain.from_iterable(_tokens(work, method, own) for own in examples)
+        return chain.from_iterable(_tokens(work, method, rows) for rows in examples)
 
     by_part = {part.name: part.method for part in work.parts}
     train = {part.name: part.split.train for part in work.parts}
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows, train)
-
-
-def _features(work: Execution, part: Part) -> _TrainDev:
-    """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
-    method, split = part.method, part.split
-    _tokens(work, method, split.test)
-    return _tokens(work, method, split.train), _tokens(work, method, split.dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -340,10 +333,10 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
 
 def _afterwards(work: Execution) -> str:
     """Return what the run will allow; its first rows are looked at."""
-    first = work.parts[0]
-    rows = first.method.encode(first.split.train[:1])
+    part = work.parts[0]
+    rows = part.method.encode(part.split.train[:1])
     keeps = work.planned.keep.has_weights
-    return afterwards(first.method, rows, keeps_weights=keeps, parts=len(work.parts))
+    return afterwards(part.method, rows, keeps_weights=keeps, parts=len(work.parts))
 
 
 # The end of trained runs: the selected prompts are saved, and test is scored once.
@@ -359,9 +352,10 @@ def reported(works: Sequence[Execution]) -> list[RunResult]:
         _save_selected(work)
     dev = [_dev_metrics(work) for work in done]
     scored: dict[str, dict[str, Any]] = {}
-    for work, own, (examples, predictions) in zip(done, dev, _predict(done, "test"), strict=True):
+    tests = _predict(done, "test")
+    for work, dev_scores, (examples, predictions) in zip(done, dev, tests, strict=True):
         if work.planned.trial is not None:
-            scored[work.planned.run_id] = {"metrics": {"dev": own, "test": {}}}
+            scored[work.planned.run_id] = {"metrics": {"dev": dev_scores, "test": {}}}
             continue
         task = work.planned.task
         test = task.score(predictions, examples)
@@ -369,11 +363,11 @@ def reported(works: Sequence[Execution]) -> list[RunResult]:
         work.store.write_predictions(examples, predictions)
         work.store.log({"event": "test", **test})
         scored[work.planned.run_id] = {
-            "metrics": {"dev": own, "test": test},
+            "metrics": {"dev": dev_scores, "test": test},
             "by_label": labels,
         }
     outcomes = [_outcome(work) for work in works]
-    return [replace(one, **scored.get(one.run_id, {})) for one in outcomes]
+    return [replace(outcome, **scored.get(outcome.run_id, {})) for outcome in outcomes]
 
 
 def _outcome(work: Execution) -> RunResult:
@@ -398,8 +392,8 @@ def _save_selected(work: Execution) -> None:
         part.member.finish()
         if part.method.readout.settles and part.split.dev:
             rows = _tokens(work, part.method, part.split.dev)
-            (found,) = work.planned.engine.predict([part.method], [rows])
-            part.method.readout.settle(found, part.split.dev)
+            (answers,) = work.planned.engine.predict([part.method], [rows])
+            part.method.readout.settle(answers, part.split.dev)
     work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
     if work.tuned and not work.planned.keep.has_weights:
         return
@@ -417,18 +411,18 @@ def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example],
     examples = [getattr(part.split, name) for _, part in both]
     methods = [part.method for _, part in both]
     features = [
-        _tokens(work, part.method, own) for (work, part), own in zip(both, examples, strict=True)
+        _tokens(work, part.method, rows) for (work, part), rows in zip(both, examples, strict=True)
     ]
     engine = works[0].planned.engine if works else None
     predicted = engine.predict(methods, features, probabilities=False) if engine else []
+    answers: list[tuple[list[Example], list[Prediction]]] = []
     pairs = iter(zip(examples, predicted, strict=True))
-    return [_joined([next(pairs) for _ in work.parts]) for work in works]
-
-
-def _joined(
-    parts: Sequence[tuple[Sequence[Example], Sequence[Prediction]]],
-) -> tuple[list[Example], list[Prediction]]:
-    return [e for own, _ in parts for e in own], [p for _, own in parts for p in own]
+    for work in works:
+        parts = [next(pairs) for _ in work.parts]
+        answers.append(
+            ([e for rows, _ in parts for e in rows], [p for _, rows in parts for p in rows])
+        )
+    return answers
 
 
 def _dev_metrics(work: Execution) -> dict[str, float]:
@@ -438,8 +432,8 @@ def _dev_metrics(work: Execution) -> dict[str, float]:
         return work.planned.task.score(predictions, examples)
     member = work.parts[0].member
     selected = [row for row in member.history if row["step"] == member.best_step]
-    found = {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
-    if member.method.readout.writes and work.planned.task.metric not in found:
+    metrics = {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
+    if member.method.readout.writes and work.planned.task.metric not in metrics:
         ((examples, predictions),) = _predict([work], "dev")  # the loss selected
-        found |= work.planned.task.score(predictions, examples)
-    return found
+        metrics |= work.planned.task.score(predictions, examples)
+    return metrics

@@ -78,17 +78,17 @@ class SharedStore:
         """
         if not self.divided:
             return self.store.draft(tensors, meta) if self.world.main else lambda: None
-        own = self._own_file(meta["step"])
-        self.store.write_tensors(own, tensors, {})
-        return partial(self._save_divided, own, meta)
+        file = self._own_file(meta["step"])
+        self.store.write_tensors(file, tensors, {})
+        return partial(self._save_divided, file, meta)
 
-    def _save_divided(self, own: Path, meta: Mapping[str, Any]) -> None:
+    def _save_divided(self, rank_file: Path, meta: Mapping[str, Any]) -> None:
         self.world.wait()
         if self.world.main:
             self.store.draft({}, {**meta, **self._layout})()
         self.world.wait()
-        for file in own.parent.glob(self._own_file("*").name):
-            if file != own:
+        for file in rank_file.parent.glob(self._own_file("*").name):
+            if file != rank_file:
                 file.unlink()
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -196,6 +196,7 @@ class Execution:
 def facts(done: Execution, seconds: float) -> dict[str, Any]:
     """Return the manifest of a trained run."""
     planned, parts = done.planned, done.parts
+    signatures = getattr(planned.task, "signatures", {})  # how packages score texts
     engine, frozen = planned.engine, not done.tuned
     return {
         **software(),
@@ -213,7 +214,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
             **samples(done.split),
-            "rows": {name: own.record() for name, own in planned.task.accounts.items()},
+            "rows": {name: account.record() for name, account in planned.task.accounts.items()},
         },
         "task_version": planned.task.version,
         "own_code": planned.own_code,
@@ -229,7 +230,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
         "overlaps": done.overlaps.record(),
-        **_signatures(planned.task),
+        **({"signatures": dict(signatures)} if signatures else {}),
         **_document(parts[0].method),
     }
 
@@ -239,15 +240,9 @@ def _document(method: Any) -> dict[str, Any]:
     document = getattr(method.readout, "document", None)
     if document is None:
         return {}
-    own = [t for name, t in method.exported().items() if not name.startswith("readout.")]
-    sizes = {"vectors": getattr(method, "length", 0), "bytes": sum(t.nbytes for t in own)}
+    tensors = [t for name, t in method.exported().items() if not name.startswith("readout.")]
+    sizes = {"vectors": getattr(method, "length", 0), "bytes": sum(t.nbytes for t in tensors)}
     return {"document": {"tokens": len(document.ids), **sizes}}
-
-
-def _signatures(task: Any) -> dict[str, Any]:
-    """Return how packages computed the metrics of texts."""
-    own = dict(getattr(task, "signatures", {}))
-    return {"signatures": own} if own else {}
 
 
 def _selection(planned: Plan, part: Part) -> dict[str, Any]:
@@ -341,19 +336,16 @@ def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict
     `seed` is the run's. It draws a pooler that the files lack, unless a tuned one has its own.
     """
     untrained = backbone.architecture.pooler and not backbone.has_pooler
+    pooler_seed = backbone.tuned.pooler_seed if backbone.tuned else seed
     return {
         "name": backbone.name,
         "weights": backbone.weights,
         "commit": backbone.commit,
         "path": path and str(Path(path).resolve()),
         "parameters": backbone.size(),
-        "pooler_seed": _pooler_seed(backbone, seed) if untrained else None,
+        "pooler_seed": pooler_seed if untrained else None,
         "frozen_verified": True if frozen else None,
     }
-
-
-def _pooler_seed(backbone: Any, seed: int) -> int | None:
-    return backbone.tuned.pooler_seed if backbone.tuned else seed
 
 
 def samples(split: Split) -> dict[str, Any]:

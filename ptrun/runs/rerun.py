@@ -35,48 +35,54 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
     Raises:
         UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
     """
-    kept = request.read(old.folder)
-    if kept is None:
+    recorded = request.read(old.folder)
+    if recorded is None:
         raise UserError(_not_kept(old))
-    keys = {one: one.partition("=")[0].lstrip("+") for one in typed}
+    keys = {override: override.partition("=")[0].lstrip("+") for override in typed}
     if fixed := [key for key in keys.values() if key in _FIXED]:
         raise UserError(f"rerun {fixed[0]}=...: a rerun sets {fixed[0]} itself. Leave it out.")
-    inside = [one for one, key in keys.items() if key.split(".")[0] in _COMPONENTS and "." in key]
-    outside = [one for one in typed if one not in inside]
+    inside = [
+        override
+        for override, key in keys.items()
+        if key.split(".")[0] in _COMPONENTS and "." in key
+    ]
+    outside = [override for override in typed if override not in inside]
     base = composed(outside)
-    groups = {keys[one] for one in outside} & set(GROUPS)
+    groups = {keys[override] for override in outside} & set(GROUPS)
+    inside_outputs = old.folder.resolve().is_relative_to(recorded.outputs.resolve())
     config = {
         **base.config,
-        **{key: value for key, value in kept.config.items() if key not in groups},
-        "data_dir": kept.config.get("data_dir") or base.config["data_dir"],
-        "outputs": _outputs(old, kept, base),
+        **{key: value for key, value in recorded.config.items() if key not in groups},
+        "data_dir": recorded.config.get("data_dir") or base.config["data_dir"],
+        # a folder from somebody else does not decide where files are written
+        "outputs": str(recorded.outputs if inside_outputs else base.outputs),
         "rerun": False,
     }
-    names = {**base.names, **{g: name for g, name in kept.names.items() if g not in groups}}
-    for one in outside:
-        if keys[one] not in GROUPS:
-            put(config, keys[one], at(base.config, keys[one]))
-    for one in inside:
-        put(config, keys[one], parsed(one))
+    names = {**base.names, **{g: name for g, name in recorded.names.items() if g not in groups}}
+    for override in outside:
+        if keys[override] not in GROUPS:
+            put(config, keys[override], at(base.config, keys[override]))
+    for override in inside:
+        put(config, keys[override], parsed(override))
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
-    _resolve_runs(config, str(kept.config["name"]))
+    _resolve_runs(config, str(recorded.config["name"]))
     config, names = renamed.current(config, names, tell=True)
-    return _under_free_name(Composed(config, names, kept.commits, [*keys.values()]))
+    return _under_free_name(Composed(config, names, recorded.commits, [*keys.values()]))
 
 
-def command(own: Composed) -> str:
+def command(run: Composed) -> str:
     """Return the command that does a run again from the current folder, with its own data.
 
     What a run of these options does by itself is left out.
     """
-    names = {group: name for group, name in own.names.items() if group in _TYPED}
+    names = {group: name for group, name in run.names.items() if group in _TYPED}
     if names["readout"] == "auto":
         names.pop("readout")
     if names["task"] not in options("task"):
-        names["task"] = "hub" if own.config["task"].get("hub") else "csv"
-    path, option = (own.config["backbone"].get(key) for key in ("path", "name"))
+        names["task"] = "hub" if run.config["task"].get("hub") else "csv"
+    path, option = (run.config["backbone"].get(key) for key in ("path", "name"))
     named = path or option == "hub"  # results show another name than that of the option
     if named and option in options("backbone"):
         names["backbone"] = option
@@ -84,7 +90,7 @@ def command(own: Composed) -> str:
         names.pop("backbone")
     typed = [*(f"{group}={name}" for group, name in names.items())]
     typed += [f"backbone.path={path}"] if path else []
-    base, now = flat(composed(typed).config), flat(own.config)
+    base, now = flat(composed(typed).config), flat(run.config)
     changed = {
         key: value
         for key, value in now.items()
@@ -93,15 +99,6 @@ def command(own: Composed) -> str:
     }
     typed += [f"{'' if k in base else '+'}{k}={value_text(k, v)}" for k, v in changed.items()]
     return " ".join(["ptrun", *map(shlex.quote, typed)])
-
-
-def _outputs(old: RunFolder, kept: Composed, base: Composed) -> str:
-    """Return the folder of the rerun: that of the old run, if the old run is still in there.
-
-    A run folder from somebody else does not decide where files are written.
-    """
-    inside = old.folder.resolve().is_relative_to(kept.outputs.resolve())
-    return str(kept.outputs if inside else base.outputs)
 
 
 def _check_places(old: RunFolder, config: Mapping[str, Any]) -> None:

@@ -73,15 +73,17 @@ class Runs:
             except UserError as error:
                 ends.append(RunEnd(index, "refused", str(error)))
         if ready:
-            done = launch_together([one for _, one in ready])
-            ends += [_end(index, one) for (index, _), one in zip(ready, done, strict=True)]
+            done = launch_together([execution for _, execution in ready])
+            ends += [_end(index, end) for (index, _), end in zip(ready, done, strict=True)]
         return ends
 
     def _ready(self, index: int, text: str, *, again: bool) -> Any:
         from ptrun.runs.launch import planned
 
-        own = self.planned.pop(index, None) or planned(processes.read_text(text))
-        return replace(own, planned=replace(own.planned, rerun=True)) if again else own
+        execution = self.planned.pop(index, None) or planned(processes.read_text(text))
+        if again:
+            execution = replace(execution, planned=replace(execution.planned, rerun=True))
+        return execution
 
     def _facts(self, index: int, text: str) -> PlannedRun:
         from ptrun.folder import recognition, result
@@ -90,18 +92,18 @@ class Runs:
         from ptrun.runs.plan import unkept
 
         try:
-            own = planned(processes.read_text(text))
+            execution = planned(processes.read_text(text))
         except Exception as error:
             told = error if isinstance(error, UserError) else explained(error)
             if told is None:
                 raise
             return PlannedRun(index, refused=str(told))
-        self.planned[index] = own
-        one = own.planned
-        if own.composed is not None and (one.folder / result.FINISHED).is_file():
-            recognition.remember(own.composed, one.folder, own.files)  # next time without a plan
-        size = unkept(one)
-        return PlannedRun(index, str(one.folder), shape(one), one.hardware.population, unkept=size)
+        self.planned[index] = execution
+        run = execution.planned
+        if execution.composed is not None and (run.folder / result.FINISHED).is_file():
+            recognition.remember(execution.composed, run.folder, execution.files)
+        most = run.hardware.population
+        return PlannedRun(index, str(run.folder), shape(run), most, unkept=unkept(run))
 
 
 def _end(index: int, ended: Any) -> RunEnd:
@@ -142,8 +144,8 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
         if len(configurations) == 1 or getattr(error, "errno", None) in _OF_THE_DISK:
             text = str(told or f"{type(error).__name__}: {error}")
             return [RunEnd(int(index), "failed", text) for index in configurations]
-    each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
-    return [end for ends in each for end in ends]
+    attempts = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
+    return [end for ends in attempts for end in ends]
 
 
 def main() -> None:
@@ -161,8 +163,8 @@ def main() -> None:
             import_module(name)
         imported()  # before the first backbone: what it freezes in a cycle is never freed
         for line in sys.stdin:
-            found = [asdict(one) for one in _answer(runs, json.loads(line))]
-            print(json.dumps(found), file=answers, flush=True)
+            answer = [asdict(record) for record in _answer(runs, json.loads(line))]
+            print(json.dumps(answer), file=answers, flush=True)
         done()
     except stopping.Stopped as stopped:
         print(stopped, file=sys.stderr, flush=True)

@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
@@ -36,38 +36,38 @@ def doubts(
 
     `usual` holds the learning rates of the backbone's file by what is trained.
     """
-    found = [toy(method.backbone, method.task), unread_mean(method)]
+    warnings = [toy(method.backbone, method.task), unread_mean(method)]
     if not method.readout.windows:
-        found.append(cut_texts(train, method.task, method.room()))
+        warnings.append(cut_texts(train, method.task, method.room()))
     if isinstance(method.readout, SpanHead):
-        found.append(long_answers(method.readout, train))
+        warnings.append(long_answers(method.readout, train))
     if method.readout.writes:
-        found.append(cut_answers(train))
+        warnings.append(cut_answers(train))
     if method.learned():
-        found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
-    return [text for text in found if text]
+        warnings.append(far_rate(rate, usual, tunes=method.tunes_backbone))
+    return [text for text in warnings if text]
 
 
 def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
     """Return a warning if some right answers are longer than any that is predicted."""
-    own = list(islice(train, _READ))
-    count = sum(map(readout.too_long, own))
+    examples = list(islice(train, _READ))
+    count = sum(map(readout.too_long, examples))
     if not count:
         return None
     return (
-        f"{count} of {len(own)} answers have more than {readout.longest} tokens, the most of a "
-        "predicted one; type readout.longest_answer=N"
+        f"{count} of {len(examples)} answers have more than {readout.longest} tokens, the most of "
+        "a predicted one; type readout.longest_answer=N"
     )
 
 
 def cut_answers(train: Sequence[Features]) -> str | None:
     """Return a warning if some texts to be written are cut."""
-    own = list(islice(train, _READ))
-    count = sum(one.facts.get("cut", False) for one in own)
+    examples = list(islice(train, _READ))
+    count = sum(example.facts.get("cut", False) for example in examples)
     if not count:
         return None
     return (
-        f"{count} of {len(own)} answers are cut and learned without their end; type "
+        f"{count} of {len(examples)} answers are cut and learned without their end; type "
         "readout.max_new_tokens=N for longer ones"
     )
 
@@ -115,10 +115,10 @@ def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | N
         usual: rates of the backbone's file, for `prompt`, `encoder` and `full`.
         tunes: whether the backbone is tuned.
     """
-    own = [value for key, value in usual.items() if (key == "full") is tunes]
-    if not own or min(own) / _FAR < rate < max(own) * _FAR:
+    rates = [value for key, value in usual.items() if (key == "full") is tunes]
+    if not rates or min(rates) / _FAR < rate < max(rates) * _FAR:
         return None
-    side, near = ("above", max(own)) if rate > max(own) else ("below", min(own))
+    side, near = ("above", max(rates)) if rate > max(rates) else ("below", min(rates))
     return f"train.lr={rate:g} is far {side} the usual rate of this backbone; try train.lr={near:g}"
 
 
@@ -131,14 +131,15 @@ def cut_texts(features: Sequence[Features], task: Task, room: int) -> str | None
         room: the other limit, the positions that the prompt leaves.
     """
     limit = row_limit(task, room)
-    own = list(islice(features, _READ))
-    full = sum(any(len(row.ids) >= limit for row in one.rows) for one in own)
-    if full <= _CUT * len(own):
+    examples = list(islice(features, _READ))
+    full = sum(any(len(row.ids) >= limit for row in example.rows) for example in examples)
+    if full <= _CUT * len(examples):
         return None
     remedy = f"up to {room} fit: type task.max_tokens=N"
     if limit == room:
         remedy = "the backbone has no more positions for them"
-    return f"{full} of {len(own)} texts fill the limit of {limit} tokens and may be cut; {remedy}"
+    count = f"{full} of {len(examples)} texts"
+    return f"{count} fill the limit of {limit} tokens and may be cut; {remedy}"
 
 
 # Finds label words that a vocabulary cuts into pieces, of which only the first is read.
@@ -222,10 +223,10 @@ class Health:
 
     def findings(self, steps: int) -> list[str]:
         """Return the warnings at the end of `steps` steps."""
-        found = [f"the last dev answers are all the same; {_REMEDY}"] if self._alike else []
+        warnings = [f"the last dev answers are all the same; {_REMEDY}"] if self._alike else []
         if steps != len(self.losses) or steps < _LEAST_STEPS:
-            return found
-        return found + [text for text in (_loss(self.losses), _gradients(self.norms)) if text]
+            return warnings
+        return warnings + [text for text in (_loss(self.losses), _gradients(self.norms)) if text]
 
 
 _REMEDY = "try another train.lr, more steps, or another seed, and look at ptrun check"
@@ -236,24 +237,23 @@ def one_answer(predictions: Sequence[Prediction]) -> bool:
 
     Texts that were not written have none.
     """
-    alike = len(predictions) >= _LEAST_ANSWERS and len(set(_values(predictions))) == 1
-    return alike and predictions[0].value is not None
-
-
-def _values(predictions: Sequence[Prediction]) -> Iterable[str]:
-    for one in predictions:
-        value: Any = one.value
-        yield from map(repr, value) if isinstance(value, list) else [repr(value)]
+    if len(predictions) < _LEAST_ANSWERS or predictions[0].value is None:
+        return False
+    answers: set[str] = set()
+    for prediction in predictions:
+        value: Any = prediction.value
+        answers.update(map(repr, value) if isinstance(value, list) else [repr(value)])
+    return len(answers) == 1
 
 
 def _loss(losses: Sequence[float]) -> str | None:
     """Return a warning if the loss rose or did not move."""
     size = len(losses) // 10
-    begin, first, last = losses[0], fmean(losses[:size]), fmean(losses[-size:])
+    begin, start, last = losses[0], fmean(losses[:size]), fmean(losses[-size:])
     if last > _ROSE * begin and last > _SMALL:
         return f"the loss rose from {begin:.4g} to {last:.4g}; try a lower train.lr"
-    if abs(first - last) < _MOVED * first and first > _SMALL:
-        told = f"from {first:.4g} in the first tenth of the steps to {last:.4g} in the last"
+    if abs(start - last) < _MOVED * start and start > _SMALL:
+        told = f"from {start:.4g} in the first tenth of the steps to {last:.4g} in the last"
         return f"the loss hardly moved, {told}; try a higher train.lr or more steps"
     return None
 

@@ -17,10 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import (
-    BackboneInput,
-    BackboneOutput,
-)
+from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.joining import join
 from ptrun.backbone.packing import cut, fill, overhead
@@ -36,8 +33,6 @@ from ptrun.training.progress import meter, track
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
-
-
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -127,15 +122,15 @@ class Loop(ABC):
                 started = time.monotonic()
                 losses, tokens = self._step(active)
                 seconds = time.monotonic() - started
-                for member, own in zip(active, tokens, strict=True):
-                    member.seconds += seconds * own / max(1, sum(tokens))
+                for member, count in zip(active, tokens, strict=True):
+                    member.seconds += seconds * count / max(1, sum(tokens))
                 self.speed.seconds += seconds
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
                 self._judge(active)
-                done, first = sum(member.step for member in members), active[0]
-                best = first.best_value if first.best else None
-                bar.show(done, losses[0], first.metric, best, sum(tokens))
+                done, leader = sum(member.step for member in members), active[0]
+                best = leader.best_value if leader.best else None
+                bar.show(done, losses[0], leader.metric, best, sum(tokens))
 
     def _step(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
         """Take one step of each member; return its mean loss and real tokens.
@@ -161,8 +156,8 @@ class Loop(ABC):
             Stopped: a signal arrived.
         """
         self._evaluate([member for member in active if member.due])
-        own = [any(member.late for member in active), stopping.received() or 0]
-        late, signal = self.world.decided(own)
+        local = [any(member.late for member in active), stopping.received() or 0]
+        late, signal = self.world.decided(local)
         if signal or late or any(member.due for member in active):
             save(active)
         if signal:
@@ -179,15 +174,17 @@ class Loop(ABC):
         for item in items:
             targets[item.owner] += len(item.features.targets)
             tokens[item.owner] += item.features.tokens
-        self._check_rows(items, members[0].step + 1)
+        if self.world.model_parallel > 1:  # ranks that hold one model read the same rows
+            ids = [(item.features.id, item.features.targets) for item in items]
+            self.world.check_same(zlib.crc32(repr(ids).encode()), members[0].step + 1)
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
         for part in self._parts(members, items):
             batches = {
                 owner: self._collate(
-                    [i.features for i in own], members[owner].keys([i.slot for i in own])
+                    [i.features for i in rows], members[owner].keys([i.slot for i in rows])
                 )
-                for owner, own in by_owner(part).items()
+                for owner, rows in by_owner(part).items()
             }
             parts = {
                 owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
@@ -205,12 +202,6 @@ class Loop(ABC):
             return self._cut(self._own(items))
         self.largest = len(items) * max(item.features.tokens for item in items)
         return [items]
-
-    def _check_rows(self, items: Sequence[Item], step: int) -> None:
-        """Check that ranks which hold one model together read the same rows."""
-        if self.world.model_parallel > 1:
-            rows = [(item.features.id, item.features.targets) for item in items]
-            self.world.check_same(zlib.crc32(repr(rows).encode()), step)
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:
@@ -256,14 +247,16 @@ class Loop(ABC):
         Raises:
             MemoryRanOut: one example does not fit in memory.
         """
-        wanted, started = texts or [True] * len(methods), time.monotonic()
-        kept = [probabilities or method.readout.settles for method in methods]
-        found = self._guard.passes(
-            lambda: self._answers(methods, features, losses=losses, texts=wanted, kept=kept),
+        writes, started = texts or [True] * len(methods), time.monotonic()
+        all_labels = [probabilities or method.readout.settles for method in methods]
+        answers = self._guard.passes(
+            lambda: self._answers(
+                methods, features, losses=losses, texts=writes, all_labels=all_labels
+            ),
             "an evaluation",
         )
         self.speed.evaluating += time.monotonic() - started
-        return found
+        return answers
 
     @torch.no_grad()
     def _answers(
@@ -273,15 +266,15 @@ class Loop(ABC):
         *,
         losses: bool,
         texts: Sequence[bool],
-        kept: Sequence[bool],
+        all_labels: Sequence[bool],
     ) -> tuple[list[list[Prediction]], list[float]]:
         predictions: list[list[Prediction]] = [[] for _ in methods]
         sums, counts = [0.0 for _ in methods if losses], [0 for _ in methods]
         for start in range(0, max(map(len, features), default=0), KEPT):
-            some = [own[start : start + KEPT] for own in features]
-            for owner, found in enumerate(self._block(methods, some, sums, texts, kept)):
-                predictions[owner] += found
-                counts[owner] += sum(len(f.targets) for f in some[owner])
+            blocks = [rows[start : start + KEPT] for rows in features]
+            for owner, block in enumerate(self._block(methods, blocks, sums, texts, all_labels)):
+                predictions[owner] += block
+                counts[owner] += sum(len(f.targets) for f in blocks[owner])
         totals = self.world.total(sums) if losses else []
         return predictions, [total / max(1, n) for total, n in zip(totals, counts, strict=False)]
 
@@ -291,21 +284,23 @@ class Loop(ABC):
         features: Sequence[Sequence[Features]],
         sums: list[float],
         texts: Sequence[bool],
-        kept: Sequence[bool],
+        all_labels: Sequence[bool],
     ) -> list[list[Prediction]]:
         """Return predictions for examples that are in memory together; add their losses."""
-        own = self._own(items_of(features))
+        share = self._own(items_of(features))
         writers = {o for o, method in enumerate(methods) if method.readout.writes}
-        waiting = [i for i in own if i.owner not in writers or i.features.targets]
-        done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in own}
+        waiting = [i for i in share if i.owner not in writers or i.features.targets]
+        done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in share}
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
             parts = self._cut(waiting)
-            waiting = [i for part in parts for i in self._read(methods, part, done, sums, kept)]
-        self._write(methods, [i for i in own if i.owner in writers and texts[i.owner]], done)
+            waiting = [
+                i for part in parts for i in self._read(methods, part, done, sums, all_labels)
+            ]
+        self._write(methods, [i for i in share if i.owner in writers and texts[i.owner]], done)
         done = self.world.merged(done)
-        return [[done[o, i] for i in range(len(own))] for o, own in enumerate(features)]
+        return [[done[o, i] for i in range(len(share))] for o, share in enumerate(features)]
 
     def _own(self, items: list[Item]) -> list[Item]:
         """Return this process' share of the items, with rows as long as the others'."""
@@ -323,12 +318,12 @@ class Loop(ABC):
         training: bool = False,
     ) -> None:
         """Run the passes that methods need before training or prediction (IDPG's M(x))."""
-        for method, own in zip(methods, features, strict=True):
-            both: list[Any] = [method, method.readout]
-            for one in both:
-                rows = one.unprepared(own, training=training)
+        for method, examples in zip(methods, features, strict=True):
+            modules: list[Any] = [method, method.readout]
+            for module in modules:
+                rows = module.unprepared(examples, training=training)
                 for part in track(self._cut(items_of([rows])), "preparing texts"):
-                    one.prepare(self._collate([item.features for item in part]))
+                    module.prepare(self._collate([item.features for item in part]))
             method.readout.keep(rows)
 
     def _read(
@@ -337,12 +332,12 @@ class Loop(ABC):
         items: Sequence[Item],
         done: dict[tuple[int, int], Prediction],
         sums: list[float],
-        kept: Sequence[bool],
+        all_labels: Sequence[bool],
     ) -> list[Item]:
         """Add predictions to `done` and losses to `sums`; return items that need another pass."""
         again = []
         groups = by_owner(items)
-        batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
+        batches = {o: self._collate([i.features for i in rows]) for o, rows in groups.items()}
         for owner, output in self._forward(methods, batches).items():
             decoded = methods[owner].decode(output, batches[owner])
             if sums:
@@ -351,8 +346,9 @@ class Loop(ABC):
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))
                 else:
-                    own = result if kept[owner] else replace(result, probabilities=None)
-                    done[owner, item.slot] = own
+                    if not all_labels[owner]:
+                        result = replace(result, probabilities=None)
+                    done[owner, item.slot] = result
         return again
 
     def _write(
@@ -365,9 +361,10 @@ class Loop(ABC):
         readouts: list[Any] = [method.readout for method in methods]
         alike: dict[tuple[Decoding, int | None], list[Item]] = {}  # what can share passes
         for item in items:
-            own = readouts[item.owner].decoding
-            row = replace(item, features=readouts[item.owner].prompt(item.features))
-            alike.setdefault((own, item.owner if own.beams > 1 else None), []).append(row)
+            readout = readouts[item.owner]
+            row = replace(item, features=readout.prompt(item.features))
+            beams_of = item.owner if readout.decoding.beams > 1 else None
+            alike.setdefault((readout.decoding, beams_of), []).append(row)
         for (decoding, _), rows in alike.items():
             lengths = [i.features.tokens + decoding.max_new_tokens for i in rows]
             for part in track(cut(lengths, self.token_budget, 0), "writing texts"):
@@ -380,18 +377,24 @@ class Loop(ABC):
         self, methods: Sequence[Method], groups: Mapping[int, Sequence[Item]], decoding: Decoding
     ) -> list[tuple[Item, list[int]]]:
         """Return items with the tokens that are written after them, in shared passes."""
-        rows = {owner: [i.features for i in own] for owner, own in groups.items()}
-        inputs = [methods[owner].inputs(self._collate(own)) for owner, own in rows.items()]
+        rows = {owner: [i.features for i in examples] for owner, examples in groups.items()}
+        inputs = [
+            methods[owner].inputs(self._collate(examples)) for owner, examples in rows.items()
+        ]
         seeds = None
         if decoding.temperature:
             readouts: dict[int, Any] = {owner: methods[owner].readout for owner in groups}
-            seeds = [seed for owner, own in rows.items() for seed in readouts[owner].seeds(own)]
+            seeds = [
+                seed for owner, examples in rows.items() for seed in readouts[owner].seeds(examples)
+            ]
         self.backbone.model.eval()
         with self.precise():
             written = generate(
                 self.backbone, join(inputs, self.backbone.embed).given, decoding, seeds
             )
-        return list(zip([i for own in groups.values() for i in own], written, strict=True))
+        return list(
+            zip([i for examples in groups.values() for i in examples], written, strict=True)
+        )
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape, lengths = self.backbone.shape, [item.features.tokens for item in items]
@@ -419,9 +422,9 @@ class Loop(ABC):
         """
         passes: dict[tuple[bool, bool], dict[int, BackboneInput]] = {}
         for owner, batch in batches.items():
-            own = methods[owner].inputs(batch)
-            passes.setdefault((own.keys is None, own.decoder is None), {})[owner] = own
-        outputs = {o: out for own in passes.values() for o, out in self._pass(own).items()}
+            inputs = methods[owner].inputs(batch)
+            passes.setdefault((inputs.keys is None, inputs.decoder is None), {})[owner] = inputs
+        outputs = {o: out for inputs in passes.values() for o, out in self._pass(inputs).items()}
         return {owner: outputs[owner] for owner in batches}
 
     def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
@@ -441,7 +444,7 @@ class Loop(ABC):
 def items_of(features: Sequence[Sequence[Features]]) -> list[Item]:
     """Return the items of all members' features."""
     return [
-        Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
+        Item(owner, slot, f) for owner, rows in enumerate(features) for slot, f in enumerate(rows)
     ]
 
 

@@ -60,12 +60,12 @@ def batches(
     order = shuffled(len(features), seed, epoch)
     sets: dict[str, list[int]] = {}
     if len(features) and "set" in features[0].facts:
-        names = [one.facts["set"] for one in features]
+        names = [example.facts["set"] for example in features]
         for index in order.tolist():
             sets.setdefault(names[index], []).append(index)
     if len(sets) < 2:
-        whole = len(order) // size
-        return Slices(order, size, whole if drop_last and whole else -(-len(order) // size))
+        full = len(order) // size
+        return Slices(order, size, full if drop_last and full else -(-len(order) // size))
     cut = [rows[i : i + size] for rows in sets.values() for i in range(0, len(rows), size)]
     cut = [cut[i] for i in shuffled(len(cut), seed, epoch).tolist()]
     complete = [batch for batch in cut if len(batch) == size]
@@ -222,12 +222,12 @@ class Member:
     @property
     def due_first(self) -> bool:
         """Whether an evaluation comes before the first step, or replaces all steps."""
-        first = self.train.eval_first or not self.total
-        return first and self.step == 0 and not self.history and bool(self.dev)
+        before = self.train.eval_first or not self.total
+        return before and self.step == 0 and not self.history and bool(self.dev)
 
     def batch(self) -> list[Features]:
         """Return the examples of the next step."""
-        self._read = {s: own for s, own in self._read.items() if s == self.step}
+        self._read = {s: rows for s, rows in self._read.items() if s == self.step}
         return self._examples(self.step)
 
     def look_ahead(self) -> None:
@@ -247,8 +247,8 @@ class Member:
         """Return the examples that training reads; less than an epoch reads fewer."""
         if self.total >= self.per_epoch:
             return self.features
-        first = self._batches(0)
-        places = [i for place in range(self.total) for i in first[place]]
+        epoch = self._batches(0)
+        places = [i for place in range(self.total) for i in epoch[place]]
         if isinstance(self.features, Tokenized):  # steps may be many, and few methods read ahead
             return self.features.part(places)
         return picked(self.features, places)
@@ -452,5 +452,5 @@ class RankGroup(Protocol):
     def total(self, values: list[float]) -> list[float]:
         """Return sums over the shares."""
 
-    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
+    def merged(self, predictions: Mapping[Any, T]) -> dict[Any, T]:
         """Return the predictions of all shares."""

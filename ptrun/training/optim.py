@@ -85,8 +85,8 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
     kind = torch.optim.Adam if train.optimizer is Optimizer.adam else torch.optim.AdamW
     filled = [group for group in groups if group["params"]]
     filled = filled or groups[:1]  # torch needs a group, also for a method that learns nothing
-    first, second = train.betas
-    return kind(filled, lr=train.lr, betas=(first, second), eps=train.eps, fused=True)
+    beta1, beta2 = train.betas
+    return kind(filled, lr=train.lr, betas=(beta1, beta2), eps=train.eps, fused=True)
 
 
 _HIGHEST = 1e30  # above 1e38 fp32 overflows
@@ -167,17 +167,13 @@ class TorchStepper:
 
         All moments are there before the first update: memory that runs out leaves no half step.
         """
-        for parameter in self._updated():
-            if not self.optimizer.state.get(parameter):
+        for parameter in self.learned.values():
+            if parameter.grad is not None and not self.optimizer.state.get(parameter):
                 self.optimizer.state[parameter] = _moments(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         self.optimizer.step()
         self.drop()
-
-    def _updated(self) -> list[Tensor]:
-        """Return the tensors that the next step updates."""
-        return [p for p in self.learned.values() if p.grad is not None]
 
     def drop(self) -> None:
         """Drop the gradients."""

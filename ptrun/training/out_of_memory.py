@@ -62,13 +62,13 @@ class MemoryGuard:
         Raises:
             MemoryRanOut: memory ran out with the halved budget too. A step's members are saved.
         """
-        found = self._attempt(run)
-        if not found:
+        value = self._attempt(run)
+        if not value:
             self._halve(doing)
-            found = self._attempt(run)
-        if not found:
+            value = self._attempt(run)
+        if not value:
             raise self._refused(doing)
-        return found[0]
+        return value[0]
 
     def step(self, member: Member, loss: float, norm: float, tokens: int) -> None:
         """Take a member's optimizer step; the first one allocates the optimizer's moments.
@@ -112,7 +112,7 @@ class MemoryGuard:
         An evaluation belongs to the step before it, so only a step saves what was before.
         """
         self._free()
-        kept = _RESUMES if doing else self._saved()
+        state = _RESUMES if doing else self._saved()
         largest = max(1, min(self.engine.token_budget, self.engine.largest))
         ways = [] if self.engine.checkpointing else ["hardware.checkpointing=true"]
         count = len(self.members)
@@ -120,17 +120,17 @@ class MemoryGuard:
         ways += [f"hardware.token_budget={max(1, largest // 2)}", "a shorter task.max_tokens"]
         return MemoryRanOut(
             f"out of memory {self._place(doing)}, with micro-batches of {largest} tokens;"
-            f"\ntype {', '.join(ways)} or a shorter method.length.\n{kept}"
+            f"\ntype {', '.join(ways)} or a shorter method.length.\n{state}"
         )
 
     def _no_moments(self, member: Member) -> MemoryRanOut:
         self._free()
-        kept, count = self._saved(), sum(p.numel() for p in member.learned.values())
+        state, count = self._saved(), sum(p.numel() for p in member.learned.values())
         fewer = f"hardware.population={len(self.members) // 2}, " if len(self.members) > 1 else ""
         return MemoryRanOut(
             f"out of memory at step {member.step + 1}, in the optimizer: the moments of "
             f"{count:,} learned numbers need {8 * count / 2**30:.2f} GiB;"
-            f"\ntype {fewer}hardware=zero1 on several GPUs, or a method that learns less.\n{kept}"
+            f"\ntype {fewer}hardware=zero1 on several GPUs, or a method that learns less.\n{state}"
         )
 
     def _place(self, doing: str) -> str:
