@@ -1,9 +1,10 @@
-"""Conversion of a checkpoint to a folder of safetensors, one tensor in memory at a time.
+"""Conversion of a checkpoint to a folder of safetensors, one file in memory at a time.
 
 Files are memory-mapped if their format allows it, so memory stays far below the model's size. The
 folder appears complete or not at all.
 """
 
+import errno
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, system_error
 from ptrun.files import read_bytes
 from ptrun.hub.pickled import HubFiles
 from ptrun.hub.staging import progress, staging
@@ -63,13 +66,11 @@ class Target:
 
 # The parts of one checkpoint: checked against each other, joined tensor by tensor.
 
-_REOPEN_BYTES = 2**27  # pages read from a mapping count as memory until it is dropped
-
 
 class Files(Protocol):
     """The files of a checkpoint.
 
-    `word` is the name of a part in messages. The files are memory-mapped.
+    `word` is the name of a part in messages.
     """
 
     word: str
@@ -87,10 +88,9 @@ class Shards:
 
     def __init__(self, files: Files):
         self._files = files
-        self._parts: Sequence[Mapping[str, Tensor]] = files.open()
-        self._read = 0
-        first = self._parts[0]
-        self.count = len(self._parts)
+        self.parts: Sequence[Mapping[str, Tensor]] = files.open()
+        first = self.parts[0]
+        self.count = len(self.parts)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in first.items()}
         self.dtypes = {name: tensor.dtype for name, tensor in first.items()}
         self._check_shapes()
@@ -146,17 +146,12 @@ class Shards:
         return (whole.T if target.transposed else whole).detach()
 
     def read(self, name: str) -> list[Tensor]:
-        """Return the tensor of each part; drop earlier mappings after `_REOPEN_BYTES`."""
-        if self._read > _REOPEN_BYTES:
-            self._parts = []  # drop these before the next are mapped
-            self._parts, self._read = self._files.open(), 0
-        parts = [part[name] for part in self._parts]
-        self._read += sum(part.nbytes for part in parts)
-        return parts
+        """Return the tensor of each part."""
+        return [part[name] for part in self.parts]
 
     def _check_shapes(self) -> None:
         word = self._files.word
-        for i, tensors in enumerate(self._parts):
+        for i, tensors in enumerate(self.parts):
             for name in sorted(self.shapes.keys() ^ tensors.keys()):
                 raise UserError(f"{name} is in only one of {word}s 0 and {i}; expected it in both.")
             for name, tensor in tensors.items():
@@ -213,16 +208,13 @@ def layer_count(names: Iterable[str], stack: str) -> int:
     return 1 + max((int(match[1]) for match in matches if match), default=-1)
 
 
-# Writing of a model as safetensors files, with one tensor in memory at a time.
-#
-# The library's `save_file` needs all tensors of a file in memory, and copies them.
+# Writing of a model as safetensors files, with the tensors of one file in memory at a time.
 
 FILE_BYTES = 2_000_000_000
-NAMES = {
-    torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
-    torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
+_STORED = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+)
 
 
 @dataclass(frozen=True)
@@ -245,7 +237,7 @@ def write_model(
     read: Callable[[Entry], Tensor],
     file_bytes: int = FILE_BYTES,
 ) -> list[Path]:
-    """Write all tensors and the index; return the files.
+    """Write all tensors, and the index of several files; return the files.
 
     Args:
         folder: the folder of the files.
@@ -253,49 +245,34 @@ def write_model(
         read: returns a tensor; called once for each, in order.
         file_bytes: most bytes of a file; a larger tensor gets its own file.
     """
-    parts = _split(entries, file_bytes)
-    names = [f"model-{i:05d}-of-{len(parts):05d}.safetensors" for i in range(1, len(parts) + 1)]
-    for name, part in zip(names, parts, strict=True):
-        write_file(folder / name, part, read)
-    places = {e.name: name for name, part in zip(names, parts, strict=True) for e in part}
-    index = {"metadata": {"total_size": sum(e.nbytes for e in entries)}, "weight_map": places}
-    text = json.dumps(index, indent=2) + "\n"
-    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
-    return [folder / name for name in names]
+    from huggingface_hub import split_torch_state_dict_into_shards
+
+    by_name = {entry.name: entry for entry in entries}
+    sizes = {e.name: torch.empty(e.shape, dtype=e.dtype, device="meta") for e in entries}
+    split = split_torch_state_dict_into_shards(sizes, max_shard_size=file_bytes)
+    for name, tensors in split.filename_to_tensors.items():
+        write_file(folder / name, [by_name[tensor] for tensor in tensors], read)
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        text = json.dumps(index, indent=2) + "\n"
+        (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+    return [folder / name for name in split.filename_to_tensors]
 
 
 def write_file(file: Path, entries: Iterable[Entry], read: Callable[[Entry], Tensor]) -> None:
     """Write one safetensors file."""
-    entries = list(entries)
-    with file.open("wb") as opened:
-        opened.write(_header(entries))
-        for entry in entries:
-            tensor = read(entry)
-            assert (tensor.dtype, tuple(tensor.shape)) == (entry.dtype, entry.shape), entry
-            opened.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-
-
-def _split(entries: Sequence[Entry], file_bytes: int) -> list[list[Entry]]:
-    """Divide the tensors into files of at most `file_bytes`."""
-    parts: list[list[Entry]] = [[]]
+    tensors, storages = dict[str, Tensor](), set[int]()
     for entry in entries:
-        if parts[-1] and sum(e.nbytes for e in parts[-1]) + entry.nbytes > file_bytes:
-            parts.append([])
-        parts[-1].append(entry)
-    return parts
-
-
-def _header(entries: Sequence[Entry]) -> bytes:
-    """Return the header of a file: its length as little-endian u64, then JSON, padded to 8."""
-    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for entry in entries:
-        start, end = end, end + entry.nbytes
-        kind = {"dtype": NAMES[entry.dtype], "shape": list(entry.shape)}
-        table[entry.name] = kind | {"data_offsets": [start, end]}
-    text = json.dumps(table, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+        tensor = read(entry).contiguous()
+        assert (tensor.dtype, tuple(tensor.shape)) == (entry.dtype, entry.shape), entry
+        storage = tensor.untyped_storage().data_ptr()
+        # the library refuses tensors that share memory
+        tensors[entry.name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
+    try:
+        save_file(tensors, file, {"format": "pt"})
+    except SafetensorError as error:
+        raise system_error(error) or OSError(errno.EIO, str(error)) from error
 
 
 Dtype = Literal["fp16", "bf16", "fp32"]
@@ -385,7 +362,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 def _entry_of_target(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
     saved = shards.dtypes[target.source]
-    if saved not in NAMES or not saved.is_floating_point:
+    if saved not in _STORED or not saved.is_floating_point:
         raise UserError(
             f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
         )
@@ -413,9 +390,8 @@ def convert_folder(
         UserError: a file is damaged or missing, a tensor has a dtype that safetensors lacks, a
             value does not fit `dtype`, or the disk is too full.
     """
-    files = HubFiles(source)
-    shards = Shards(files)
-    entries = [_entry_as_it_is(shards, name, dtype) for name in _without_copies(*files.open())]
+    shards = Shards(HubFiles(source))
+    entries = [_entry_as_it_is(shards, name, dtype) for name in _without_copies(*shards.parts)]
     total = sum(entry.nbytes for entry in entries)
     with staging(out, total) as folder, progress(total, "converting") as advance:
 
@@ -439,8 +415,9 @@ def _without_copies(tensors: Mapping[str, Tensor]) -> list[str]:
 
 def _entry_as_it_is(shards: Shards, name: str, dtype: Dtype | None) -> Entry:
     saved = shards.dtypes[name]
-    if saved not in NAMES:
-        raise UserError(f"{name}: dtype is {saved}; safetensors holds {', '.join(NAMES.values())}.")
+    if saved not in _STORED:
+        allowed = ", ".join(map(str, _STORED))
+        raise UserError(f"{name}: dtype is {saved}; safetensors holds {allowed}.")
     cast = DTYPES[dtype] if dtype and saved.is_floating_point else saved
     return Entry(name, shards.shapes[name], cast)
 

@@ -1,42 +1,58 @@
-"""Reading of pickled tensors without unpickling: no name in a file is imported, nothing is called.
+"""Reading of pickled tensors by `torch.load(weights_only=True)`: no name in a file is imported.
 
-Both formats of `torch.save`: a zip, since torch 1.6, and before that pickles with the storages
-behind them. A small machine runs the opcodes that dictionaries, lists, numbers, text and tensors
-need. A tensor is a view of the mapped file, so memory holds only what is used.
+torch runs a pickle on a machine of its own, which makes tensors, plain containers and what
+`_ALLOWED` names. A zip, as torch writes since 1.6, is mapped, so memory holds only what is used; an
+older file is read whole.
 """
 
-import io
-import mmap
 import pickle
+import re
 import struct
 import warnings
 import zipfile
-import zlib
 from argparse import Namespace
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.serialization import safe_globals
 
 from ptrun.errors import UserError
 from ptrun.files import opened, read_json
 
 _POINTER = b"version https://git-lfs"
-_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # of files from before torch 1.6
 _DAMAGED = (
-    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError),
-    *(ArithmeticError, struct.error),
+    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, NotImplementedError),
+    *(ArithmeticError, struct.error, UnicodeError),
     *(RuntimeError, AssertionError, MemoryError, pickle.UnpicklingError, zipfile.BadZipFile),
 )
-"""The errors of the standard library on bytes that are no pickle or no zip."""
+"""The errors of torch and the standard library on bytes that are no pickle or no zip."""
+
+
+class _Ignored:
+    """A random state or a setting of numpy: never asked for, so not made."""
+
+    def __init__(self, *_: object):
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        """Keep nothing."""
+
+
+_NUMPY = ("ndarray", "dtype", *(f"{c}.multiarray.{n}" for c in ("core", "_core") for n in
+          ("_reconstruct", "scalar")))  # fmt: skip
+_ALLOWED: list[Any] = [
+    (Namespace, "argparse.Namespace"),
+    (set, "builtins.set"),
+    *((_Ignored, f"numpy.{name}") for name in _NUMPY),
+]
+"""What checkpoints of a training hold beside tensors, with the name in the pickle."""
 
 
 def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name") -> Any:
-    """Return the content of a file; its tensors are views of the mapped file, not to be written.
+    """Return the content of a file; its tensors may lie in the mapped file, not to be written.
 
     Args:
         file: the file.
@@ -48,18 +64,20 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
     """
     _check_kind(file)
     try:
-        mapped, held = _unpickled(file)
-        inside: Any = held.get(keys[-1]) if keys and isinstance(held, dict) else held
-        if not _are_tensors(inside):
+        with safe_globals(_ALLOWED), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of protocols that the machine reads in part
+            content = torch.load(file, "cpu", weights_only=True, mmap=_is_mappable(file))
+        state: Any = content.get(keys[-1]) if keys and isinstance(content, dict) else content
+        if not _are_tensors(state):
             place = f"under {keys[-1]!r}" if keys else "at its top"
             raise UserError(f"{file}: no tensors {place}; expected {what}.")
-        tensors = {name: _view(mapped, each) for name, each in inside.items()}
-    except _Refused as error:
-        reason = f"holds {error}; only tensors are loaded."
-        raise UserError(f"{file}: {reason}\n{_advice(file, keys)}") from error
+        tensors = {name: tensor.detach() for name, tensor in state.items()}
     except _DAMAGED as error:
+        if name := re.search(r"GLOBAL (\S+)", str(error)):  # torch's sentence on a refused name
+            reason = f"holds {name[1]}; only tensors are loaded."
+            raise UserError(f"{file}: {reason}\n{_advice(file, keys)}") from error
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
-    return {**held, keys[-1]: tensors} if keys else tensors
+    return {**content, keys[-1]: tensors} if keys else tensors
 
 
 def _check_kind(file: Path) -> None:
@@ -75,195 +93,27 @@ def _check_kind(file: Path) -> None:
         raise UserError(f"{file}: not a file of tensors; copy or download it again.")
 
 
-class _Refused(Exception):
-    """A pickle names an object that is no tensor."""
+def _is_mappable(file: Path) -> bool:
+    """Return whether a file is a zip whose records are stored as they are.
 
-
-@dataclass
-class _Storage:
-    """Numbers of one dtype; `start` and `end` are their bytes in the file."""
-
-    dtype: torch.dtype
-    count: int
-    start: int = 0
-    end: int = -1
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """A view of a storage, counted in elements."""
-
-    storage: _Storage
-    offset: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-
-
-class _Ignored:
-    """A random state or a setting of numpy: never asked for, so not made."""
-
-    def __init__(self, *_: object):
-        pass
-
-
-def _tensor(
-    storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: object
-) -> _Tensor:
-    return _Tensor(storage, offset, size, stride)
-
-
-def _parameter(data: _Tensor, *_: object) -> _Tensor:
-    return data
-
-
-_DTYPES = {
-    "Double": torch.float64, "Float": torch.float32, "Half": torch.float16,
-    "BFloat16": torch.bfloat16, "Long": torch.int64, "Int": torch.int32, "Short": torch.int16,
-    "Char": torch.int8, "Byte": torch.uint8, "Bool": torch.bool,
-    "ComplexDouble": torch.complex128, "ComplexFloat": torch.complex64,
-}  # fmt: skip
-_NUMPY = ("ndarray", "dtype", *(f"{c}.multiarray.{n}" for c in ("core", "_core") for n in
-          ("_reconstruct", "scalar")))  # fmt: skip
-_NAMES: dict[str, Any] = {
-    "collections.OrderedDict": OrderedDict,
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch.Size": tuple,
-    **{f"torch.{name}Storage": dtype for name, dtype in _DTYPES.items()},
-    **{str(dtype): dtype for dtype in _DTYPES.values()},
-    # of checkpoints of a training
-    "argparse.Namespace": Namespace,
-    **dict.fromkeys(("__builtin__.set", "builtins.set"), set),
-    **dict.fromkeys(("torch.device", "_codecs.encode"), _Ignored),
-    **dict.fromkeys((f"numpy.{name}" for name in _NUMPY), _Ignored),
-}
-"""What a name in a pickle stands for; any other is refused."""
-_CALLED = (OrderedDict, _tensor, _parameter, tuple, Namespace, set, _Ignored)
-_OPCODES = """
-    PROTO STOP MARK POP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT
-    BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_TUPLE TUPLE TUPLE1 TUPLE2
-    TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT LONG_BINPUT BINGET
-    LONG_BINGET GLOBAL BINPERSID
-"""
-_PLAIN = {code: pickle._Unpickler.dispatch[code] for code in (
-    getattr(pickle, name)[0] for name in _OPCODES.split()
-)}  # fmt: skip
-
-
-class _Machine(pickle._Unpickler):
-    """Runs a pickle; calls only `_CALLED`, which make tensors and plain containers.
-
-    The standard library's machine in C fills memory up to a number that a file names (3.11).
+    torch maps a compressed record as if it were numbers.
     """
-
-    stack: list[Any]
-    append: Callable[[Any], None]
-
-    def __init__(self, source: Any):
-        super().__init__(source, encoding="latin1")
-        self.storages: dict[str, _Storage] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (found := _NAMES.get(f"{module}.{name}")) is None:
-            raise _Refused(f"{module}.{name}")
-        return found
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        kind, dtype, key, _, count, *view = pid
-        if kind != "storage" or not isinstance(dtype, torch.dtype) or any(view):
-            raise ValueError(f"not a storage: {pid}")
-        return self.storages.setdefault(key, _Storage(dtype, count))
-
-    def make(self) -> None:
-        arguments, called = self.stack.pop(), self.stack.pop()
-        if not any(called is one for one in _CALLED):
-            raise _Refused(str(called))
-        self.append(called(*arguments))
-
-    def build(self) -> None:
-        state = self.stack.pop()
-        if isinstance(self.stack[-1], Namespace):
-            vars(self.stack[-1]).update(state)
-
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        **_PLAIN,
-        **dict.fromkeys((pickle.REDUCE[0], pickle.NEWOBJ[0]), make),
-        pickle.BUILD[0]: build,
-    }
-
-
-def _unpickled(file: Path) -> tuple[mmap.mmap, Any]:
-    """Return a mapped file and its content, whose tensors are `_Tensor`s."""
-    with opened(file, links=True) as source:
-        mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
-    return mapped, _from_zip(file, mapped) if mapped[:2] == b"PK" else _from_pickles(mapped)
-
-
-def _from_zip(file: Path, mapped: mmap.mmap) -> Any:
-    """Return the content of a zip: `NAME/data.pkl`, and a storage in each `NAME/data/KEY`."""
+    if not zipfile.is_zipfile(file):
+        return False
     with zipfile.ZipFile(file) as zipped:
-        infos = {info.filename.partition("/")[2]: info for info in zipped.infolist()}
-    start, end = _place(infos["data.pkl"], mapped)
-    pickled = mapped[start:end]
-    order = (
-        mapped[slice(*_place(infos["byteorder"], mapped))] if "byteorder" in infos else b"little"
-    )
-    if zlib.crc32(pickled) != infos["data.pkl"].CRC or order != b"little":
-        raise ValueError("another checksum or byte order")
-    machine = _Machine(io.BytesIO(pickled))
-    held = machine.load()
-    for key, storage in machine.storages.items():
-        storage.start, storage.end = _place(infos[f"data/{key}"], mapped)
-    return held
+        return all(record.compress_type == zipfile.ZIP_STORED for record in zipped.infolist())
 
 
-def _place(info: zipfile.ZipInfo, mapped: mmap.mmap) -> tuple[int, int]:
-    """Return the first byte of a record of a zip, and the byte after its last."""
-    at = info.header_offset
-    signature, name, extra = struct.unpack("<4s22xHH", mapped[at : at + 30])
-    start = at + 30 + name + extra
-    if signature != b"PK\3\4" or info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{info.filename} is not stored as it is")
-    return start, start + info.file_size
+def _are_tensors(state: object) -> bool:
+    """Return whether an object holds plain tensors by name, and nothing else."""
+    tensors = list(state.values()) if isinstance(state, dict) else []
+    return bool(tensors) and all(map(_is_plain, tensors)) and all(isinstance(n, str) for n in state)
 
 
-def _from_pickles(mapped: mmap.mmap) -> Any:
-    """Return the content of a file from before torch 1.6: five pickles, then the storages."""
-    magic, version, system = (_Machine(mapped).load() for _ in range(3))
-    if (magic, version, system["little_endian"]) != (_MAGIC, _VERSION, True):
-        raise ValueError("not written by torch on a little-endian machine")
-    machine = _Machine(mapped)
-    held = machine.load()
-    for key in _Machine(mapped).load():
-        storage = machine.storages[key]
-        (count,) = struct.unpack("<q", mapped.read(8))
-        storage.start = mapped.tell()
-        storage.end = storage.start + count * storage.dtype.itemsize
-        mapped.seek(storage.end)
-    return held
-
-
-def _are_tensors(held: object) -> bool:
-    """Return whether an object holds tensors by name, and nothing else."""
-    values = list(held.values()) if isinstance(held, dict) else []
-    return bool(values) and all(isinstance(value, _Tensor) for value in values)
-
-
-def _view(mapped: mmap.mmap, tensor: _Tensor) -> Tensor:
-    """Return a tensor on the mapped file."""
-    storage, sizes = tensor.storage, tuple(tensor.size)
-    strides = tuple(tensor.stride)
-    last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    inside = min((tensor.offset, *sizes, *strides)) >= 0 and tensor.offset + last < storage.count
-    whole = storage.start + storage.count * storage.dtype.itemsize <= min(storage.end, len(mapped))
-    if 0 not in sizes and not (inside and whole):
-        raise ValueError("a tensor outside of its storage")
-    if 0 in sizes:
-        return torch.empty(sizes, dtype=storage.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the file is mapped to be read, not written
-        options: Any = {"dtype": storage.dtype, "count": storage.count, "offset": storage.start}
-        return torch.frombuffer(mapped, **options).as_strided(sizes, strides, tensor.offset)
+def _is_plain(tensor: object) -> bool:
+    """Return whether an object is a tensor of numbers side by side in memory."""
+    is_dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.is_cpu
+    return is_dense and not tensor.is_nested and not tensor.is_quantized
 
 
 def _advice(file: Path, keys: Sequence[str]) -> str:

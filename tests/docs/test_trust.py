@@ -41,7 +41,6 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "A link below `outputs`": (FILES, "test_a_path_below_the_folder_of_runs"),
     "A new file is a draft": (FILES, "test_a_planted_draft_is_replaced"),
     "A pickle is a program": (PICKLED, "test_a_hostile_pickle_is_refused"),
-    "Its own reader knows 38": (PICKLED, "test_the_opcodes_written_here"),
     "Checkpoints of a training": (PICKLED, "test_settings_and_random_states"),
     "Any other name is printed": (PICKLED, "test_an_object_is_named_and_not_made"),
     "A tensor must lie inside": (PICKLED, "test_a_hostile_pickle_is_refused"),

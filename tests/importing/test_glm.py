@@ -53,7 +53,7 @@ def expected(state):
 
 
 def held(folder):
-    files = folder.glob("model-*.safetensors")
+    files = folder.glob("model*.safetensors")
     return {name: tensor for file in files for name, tensor in load_file(file).items()}
 
 

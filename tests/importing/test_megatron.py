@@ -17,7 +17,7 @@ def state():
 
 
 def assert_same(folder, state):
-    files = folder.glob("model-*.safetensors")
+    files = folder.glob("model*.safetensors")
     found = {name: tensor for file in files for name, tensor in load_file(file).items()}
     wanted = {name.replace("decoder.", "model.", 1): tensor for name, tensor in state.items()}
     assert found.keys() == wanted.keys()
