@@ -109,14 +109,12 @@ def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
         rates = [f"{1e-3 + n * 1e-6:.6f}" for n in range(size)]
         for rate in rates:
             run = composed([f"outputs={outputs}", f"train.lr={rate}"]).in_sweep()
-            with recognition.opened_files() as opened:
-                planned = plan(run)
-            files = recognition.states(opened, planned.backbone.folder, planned.outputs)
+            planned, key = plan(run), recognition.key_of(run)
             planned.folder.mkdir(parents=True)
             own = {**content, "run_id": planned.run_id, "group": planned.group}
             own["config"] = planned.content
             write_result(planned.folder, own)
-            recognition.remember(run, planned.folder, files)
+            recognition.remember(run, planned.folder, key)
         yield measured(size, "-m", f"outputs={outputs}", f"train.lr={','.join(rates)}")
 
 

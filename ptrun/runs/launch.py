@@ -43,15 +43,13 @@ def launch(composed: Composed) -> RunResult:
 
 
 def planned(composed: Composed) -> Execution:
-    """Return a planned run, with its configuration and the states of the files that it read.
+    """Return a planned run, with its configuration and what `recognition` calls it.
 
     Raises:
         UserError: the configuration is wrong.
     """
-    with recognition.opened_files() as opened:
-        run_plan = plan(composed)
-    files = recognition.states(opened, run_plan.backbone.folder, run_plan.outputs)
-    return Execution(run_plan, composed, files)
+    key = recognition.key_of(composed)  # before the plan reads a file that changes meanwhile
+    return Execution(plan(composed), composed, key)
 
 
 def launch_together(runs: Sequence[Execution]) -> list[Ended]:
@@ -73,7 +71,7 @@ def launch_together(runs: Sequence[Execution]) -> list[Ended]:
         ends[place] = end
         composed, folder = runs[place].composed, runs[place].planned.folder
         if isinstance(end, RunResult) and composed is not None and _rank() is None:
-            recognition.remember(composed, folder, runs[place].files)
+            recognition.remember(composed, folder, runs[place].key)
     return [ends[place] for place in range(len(runs))]
 
 

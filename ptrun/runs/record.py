@@ -159,13 +159,13 @@ class Execution:
     Args:
         planned: its plan.
         composed: the configuration that it was planned from; None in a rank.
-        files: the states of the files that its plan read.
+        key: what stands for the configuration and its files, for `folder.recognition`.
         shared: what runs of one group compute once: rows, and their tokens.
     """
 
     planned: Plan
     composed: Composed | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
     shared: dict[Any, Any] = field(default_factory=dict)
     split: Split = field(init=False)
     overlaps: Overlaps = field(init=False)

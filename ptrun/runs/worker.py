@@ -101,7 +101,7 @@ class Runs:
         self.planned[index] = execution
         run = execution.planned
         if execution.composed is not None and (run.folder / result.FINISHED).is_file():
-            recognition.remember(execution.composed, run.folder, execution.files)
+            recognition.remember(execution.composed, run.folder, execution.key)
         most = run.hardware.population
         return PlannedRun(index, str(run.folder), shape(run), most, unkept=unkept(run))
 

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 import ptrun
 from ptrun.config.explain import composed
+from ptrun.config.paths import conf_dir
 from ptrun.folder import recognition
 from ptrun.folder.recognition import finished
 from ptrun.runs import launch as launching
@@ -59,25 +61,20 @@ def test_changed_data_are_planned(here):
     assert finished(composed(ARGUMENTS)) == here[1]
 
 
-def test_a_new_file_beside_the_data_is_planned(here):
-    extra = here[0] / "dev.csv"
-    extra.write_text(ROWS)
-    assert finished(composed(ARGUMENTS)) is None
-    extra.unlink()
+def record(folder):
+    return max((folder / "runs" / ".planned").iterdir(), key=os.path.getmtime)
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"folder": 3}', '{"folder": "x", "files": [1]}'])
+@pytest.mark.parametrize("content", ["", "[]", "..", "../..", "another-run", "\0"])
 def test_a_damaged_record_is_planned(here, content):
-    (record,) = (here[0] / "runs" / ".planned").iterdir()
-    kept = record.read_text()
-    record.write_text(content)
+    kept = record(here[0]).read_text()
+    record(here[0]).write_text(content)
     assert finished(composed(ARGUMENTS)) is None
-    record.write_text(kept)
+    record(here[0]).write_text(kept)
 
 
 def test_a_run_without_its_result_is_planned(here):
-    folder = json.loads(next((here[0] / "runs" / ".planned").iterdir()).read_text())["folder"]
-    result = f"{folder}/result.json"
+    result = here[0] / "runs" / "runs" / record(here[0]).read_text() / "result.json"
     os.rename(result, f"{result}~")
     assert finished(composed(ARGUMENTS)) is None
     os.rename(f"{result}~", result)
@@ -104,10 +101,77 @@ def test_the_command_imports_no_torch(here):
     assert "already finished" in done.stderr and here[1].run_id in done.stdout
 
 
-def test_data_beside_the_code_count_too(tmp_path):
-    code = Path(ptrun.__file__).parent
-    beside, inside = f"{code}_data/rows.csv", str(code / "types.py")
-    with recognition.opened_files() as opened:
-        for path in (beside, inside, f"{sys.prefix}/share/rows.csv"):
-            recognition._see("open", (path, "r", 0))
-    assert opened == {beside, f"{sys.prefix}/share/rows.csv"}
+OTHERS = tuple(
+    os.path.join(folder, "")
+    for folder in (
+        *map(sysconfig.get_path, ("stdlib", "purelib")),
+        Path(ptrun.__file__).parent,
+        "/proc",
+    )
+)
+_seen: set[str] | None = None
+
+
+def see(event, arguments):
+    if _seen is not None and event == "open" and isinstance(arguments[0], str | os.PathLike):
+        path = os.path.abspath(arguments[0])
+        if os.path.isfile(path) and not path.startswith((*OTHERS, str(conf_dir()))):
+            _seen.add(path)
+
+
+sys.addaudithook(see)
+
+
+@pytest.fixture
+def opened():
+    """Return the files that Python opens, without those of Python, its packages and ptrun."""
+    global _seen
+    _seen = set()
+    yield _seen
+    _seen = None
+
+
+NER = {"tokens": ["Ann", "is", "here"], "tags": ["B-PER", "O", "O"]}
+READ = {
+    "a table": ["task=csv", "task.train=rows.csv", "task.text=text", "task.label=label"],
+    "numbered tables": ["task=csv", "task.train=rows*.csv", "task.text=text", "task.label=label"],
+    "a folder of numbered tables": [
+        "task=csv",
+        "task.train=all",
+        "task.text=text",
+        "task.label=label",
+    ],
+    "rows of a named task": ["task=sst2", "data_dir=data", "readout=verbalizer"],
+    "a template": [
+        *("task=csv", "task.train=rows.csv", "task.text=text", "task.label=label"),
+        "task.pattern=@pattern.yaml",
+    ],
+    "a model": ["task=pocket_sentiment", "backbone.path=model"],
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_the_configuration_names_every_file_that_is_opened(
+    tmp_path, monkeypatch, opened, tiny_folder, kind
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS)
+    for place in ("all", "data/sst2"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "all" / "part-1.csv").write_text(ROWS)
+    (tmp_path / "all" / "part-2.csv").write_text(ROWS)
+    for split in ("train", "validation", "test"):
+        row = json.dumps({"sentence": "a film", "label": 1})
+        (tmp_path / "data" / "sst2" / f"{split}.jsonl").write_text(row + "\n")
+    words = "{good: [good], bad: [bad]}"
+    (tmp_path / "pattern.yaml").write_text(
+        f"pattern: '{{text}} It was {{mask}}.'\nwords: {words}\n"
+    )
+    (tmp_path / "model").symlink_to(tiny_folder("bert"))
+    run = composed((*READ[kind], "method=prompt_tuning", "train.max_steps=1"))
+    opened.clear()
+    recognition.key_of(run)
+    assert not opened
+    launching.planned(run)
+    paths = set(map(os.path.realpath, recognition.paths_of(run.config)))
+    assert opened and set(map(os.path.realpath, opened)) <= paths
