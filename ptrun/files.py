@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+from ptrun.errors import named
 
 LIMIT = 100_000_000
 """Bytes of the largest JSON, YAML or journal that is read."""
@@ -55,11 +57,7 @@ def opened(file: Path, *, links: bool = False) -> BufferedReader:
 
 
 def read_bytes(file: Path, limit: int = LIMIT, *, links: bool = False) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes.
-
-    Raises:
-        OSError: it cannot be opened, or is larger.
-    """
+    """Return the content of a regular file; one over `limit` bytes is an OSError."""
     with opened(file, links=links) as source:
         content = source.read(limit + 1)
     if len(content) > limit:
@@ -70,23 +68,13 @@ def read_bytes(file: Path, limit: int = LIMIT, *, links: bool = False) -> bytes:
 def read_text(
     file: Path, errors: str = "strict", *, limit: int = LIMIT, links: bool = False
 ) -> str:
-    """Return the text of a file that may be replaced meanwhile; `errors` as in `open`.
-
-    Raises:
-        OSError: it cannot be opened, or is larger.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """Return the text of a file that may be replaced meanwhile; `errors` as in `open`."""
     content = _tried(lambda: read_bytes(file, limit, links=links), (errno.ESTALE,))
     return content.decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(file: Path, *, limit: int = LIMIT, links: bool = False) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        OSError: it cannot be opened, or is larger.
-        ValueError: it is not JSON, or nested too deeply.
-    """
+    """Return the content of a JSON file, as `read_text` and `from_json`."""
     return from_json(read_text(file, limit=limit, links=links))
 
 
@@ -103,6 +91,26 @@ def from_json(text: str | bytes) -> Any:
 
 
 @contextmanager
+def opened_tensors(
+    file: Path, framework: Literal["np", "pt"] = "np", *, links: bool = False
+) -> Iterator[Any]:
+    """Open a safetensors file, as `safetensors.safe_open`; torch is imported for "pt" alone.
+
+    Raises:
+        OSError: as `opened`.
+        ValueError: it is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    opened(file, links=links).close()  # the library waits for a pipe
+    try:
+        with safe_open(file, framework) as tensors:
+            yield tensors
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+@contextmanager
 def drafted(file: Path) -> Iterator[BufferedRandom]:
     """Open a draft that takes the place of a file at the end, atomically.
 
@@ -112,24 +120,16 @@ def drafted(file: Path) -> Iterator[BufferedRandom]:
         OSError: it cannot be written, as on a full disk; no draft is left.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with _named(file), created(draft) as target:
+    with named(file, draft):
+        with created(draft) as target:
             yield target
             target.flush()
             os.fsync(target.fileno())
         replace(draft, file)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
 
 
 def created(file: Path) -> BufferedRandom:
-    """Create a file for writing and reading, in place of a draft that a killed process left.
-
-    Raises:
-        OSError: it cannot be created.
-    """
+    """Create a file for writing and reading, in place of a draft that a killed process left."""
     with suppress(FileNotFoundError):
         file.unlink()  # a link itself, never what it leads to
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -137,11 +137,7 @@ def created(file: Path) -> BufferedRandom:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file atomically.
-
-    Raises:
-        OSError: as `drafted`.
-    """
+    """Write a text file atomically, as `drafted`."""
     with drafted(file) as target:
         target.write(text.encode())
 
@@ -153,7 +149,7 @@ def append(file: Path, text: str) -> None:
         OSError: it cannot be written, or is a link or no regular file.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with _named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
+    with named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
         if not stat.S_ISREG(os.fstat(target.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
         target.write(text.encode())
@@ -172,22 +168,8 @@ def below(outputs: Path, *parts: str) -> Path:
 
 
 def replace(draft: Path, file: Path) -> None:
-    """Put a draft in the place of a file, atomically.
-
-    Raises:
-        OSError: it cannot be replaced.
-    """
+    """Put a draft in the place of a file, atomically."""
     _tried(lambda: draft.replace(file), _PASSING)
-
-
-@contextmanager
-def _named(file: Path) -> Iterator[None]:
-    """Name the file in an error of the system that names none."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(file)
-        raise
 
 
 def _tried(act: Callable[[], T], passing: tuple[int, ...]) -> T:

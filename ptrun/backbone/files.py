@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from ptrun.backbone import tokenizers
 from ptrun.backbone.tokenizers import BESIDE, FILES
 from ptrun.errors import UserError
-from ptrun.files import from_json, opened, read_json
+from ptrun.files import opened_tensors, read_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
             "tokenizer files."
         )
-    tensors = sum(len(tensor_table(file)) for file in weight_files(folder))
+    tensors = sum(len(tensor_names(file)) for file in weight_files(folder))
     _check_sizes(folder, tensors)
     return folder
 
@@ -144,7 +144,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def stores(folder: Path | None, start: str) -> bool:
     """Return whether a tensor name in the weights of a local folder starts with `start`."""
     weights = weight_files(folder) if folder else []
-    return any(name.startswith(start) for file in weights for name in tensor_table(file))
+    return any(name.startswith(start) for file in weights for name in tensor_names(file))
 
 
 def device_map(device: str) -> dict[str, str] | None:
@@ -156,35 +156,17 @@ def device_map(device: str) -> dict[str, str] | None:
     return {"": device} if device != "cpu" and find_spec("accelerate") else None
 
 
-# The headers of safetensors files, read without a library.
-
-_MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
-
-
-def tensor_table(file: Path) -> dict[str, Any]:
-    """Return the header of a safetensors file: dtype, shape and byte range by tensor name.
+def tensor_names(file: Path) -> list[str]:
+    """Return the names of the tensors of a safetensors file.
 
     Raises:
         UserError: the file is not a safetensors file.
     """
     try:
-        with opened(file, links=True) as source:
-            size = int.from_bytes(source.read(8), "little")
-            if size > _MOST_HEADER:
-                raise ValueError(f"a header of {size} bytes")
-            header: dict[str, Any] = dict(from_json(source.read(size)))
-        header.pop("__metadata__", None)
-        if not all(isinstance(own, dict) and _is_entry(own) for own in header.values()):
-            raise ValueError("an entry of another form")
-    except (OSError, ValueError, TypeError) as error:
+        with opened_tensors(file, links=True) as tensors:
+            return list(tensors.keys())
+    except (OSError, ValueError) as error:
         raise UserError(f"{file}: damaged, or not a safetensors file.") from error
-    return header
-
-
-def _is_entry(entry: dict[str, Any]) -> bool:
-    numbers = [entry.get("shape"), entry.get("data_offsets")]
-    lists = all(isinstance(own, list) and all(type(n) is int for n in own) for own in numbers)
-    return isinstance(entry.get("dtype"), str) and lists
 
 
 # The fingerprint of a model folder: its configuration, its tokenizer and all of its weights.

@@ -26,7 +26,7 @@ from ptrun.backbone.base import (
     Site,
 )
 from ptrun.backbone.family import Family, family_of
-from ptrun.backbone.files import fingerprint, tensor_table
+from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.quantization import Quantization, replace
@@ -426,7 +426,7 @@ _NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
 def stored(folder: Path) -> tuple[Path, str] | None:
     """Return the file and name of a checkpoint's pooler weight, or None."""
     for file in files.weight_files(folder):
-        for name in tensor_table(file):
+        for name in tensor_names(file):
             if name.endswith(_NAMES):
                 return file, name
     return None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.backbone.family import Family
-from ptrun.backbone.files import tensor_table
+from ptrun.backbone.files import tensor_names
 from ptrun.backbone.quantization import QuantizedLinear
 from ptrun.errors import UserError
 
@@ -103,7 +103,7 @@ def _is_untied(model: Any, folder: Path) -> bool:
 
 def _files_of_tensors(folder: Path) -> dict[str, Path]:
     """Return the file of each tensor."""
-    return {name: file for file in files.weight_files(folder) for name in tensor_table(file)}
+    return {name: file for file in files.weight_files(folder) for name in tensor_names(file)}
 
 
 def _stored(names: Sequence[str], base: str, where: Container[str]) -> str | None:

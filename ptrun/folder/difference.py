@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from pathlib import Path
 from typing import Any
 
 from ptrun.config.identity import flat
 from ptrun.errors import UserError
+from ptrun.files import opened_tensors
 from ptrun.folder import result
 from ptrun.folder.digest import DIGEST, PROMPT, combined, is_number, unpacked
 from ptrun.folder.find import RunFolder
@@ -344,11 +344,6 @@ def _changes(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 # A bit-for-bit comparison of the learned tensors of two runs, without torch.
 
-_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_TYPES |= {"I64": "int64", "I32": "int32", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
-
-_PIECE = 2**24
-
 
 @dataclass(frozen=True)
 class Tensors:
@@ -364,51 +359,35 @@ def compare_tensors(a: RunFolder, b: RunFolder) -> Tensors | None:
     Raises:
         UserError: a file is damaged.
     """
-    files = [run.folder / PROMPT for run in (a, b)]
-    if not all(file.is_file() for file in files):
+    if lacks(a, b, PROMPT):
         return None
-    for run, file in zip((a, b), files, strict=True):
-        result.check_beside(run.result, file)
-    own, other = map(_read, files)
-    names = sorted({*own, *other})
-    return Tensors(len(names), tuple(n for n in names if own.get(n) != other.get(n)))
+    ours, others = _hashes(a), _hashes(b)
+    names = sorted({*ours, *others})
+    return Tensors(len(names), tuple(n for n in names if ours.get(n) != others.get(n)))
 
 
-def _read(file: Path) -> dict[str, str]:
-    """Return the hash of type, shape and bytes of each tensor of a safetensors file, without torch.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    found: dict[str, str] = {}
+def _hashes(run: RunFolder) -> dict[str, str]:
+    """Return the hash of type, shape and bytes of each tensor; one is in memory at a time."""
+    file, advice = run.folder / PROMPT, "Type rerun=true to train again."
     try:
-        with file.open("rb") as opened:
-            size = int.from_bytes(opened.read(8), "little")
-            if size > file.stat().st_size:
-                raise ValueError("its header is longer than the file")
-            header = json.loads(opened.read(size))
-            own = unpacked(header.pop("__metadata__", None))
-            for name, entry in header.items():
-                start, end = entry["data_offsets"]
-                opened.seek(8 + size + start)
-                kind = f"torch.{_TYPES[entry['dtype']]} {entry['shape']}"
-                found[name] = _digest(opened, end - start, kind)
-        if own.pop(DIGEST, None) not in (None, combined(found, own)):
+        result.check_beside(run.result, file)
+        with opened_tensors(file) as tensors:
+            kinds = {tensors.get_slice(name).get_dtype() for name in tensors.keys()}  # noqa: SIM118
+            if "BF16" in kinds:  # numpy has no such type
+                from ptrun.folder.tensors import hashes
+
+                return hashes(file, advice)
+            header, found = unpacked(tensors.metadata()), dict[str, str]()
+            for name in tensors.keys():  # noqa: SIM118
+                array = tensors.get_tensor(name)
+                hashed = hashlib.sha256(f"torch.{array.dtype} {list(array.shape)}".encode())
+                hashed.update(array)
+                found[name] = hashed.hexdigest()
+        if header.pop(DIGEST, None) not in (None, combined(found, header)):
             raise ValueError("its digest is another")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}); type rerun=true to train again.") from error
+    except ValueError as error:
+        raise UserError(f"{file}: damaged ({error}). {advice}") from error
     return found
-
-
-def _digest(opened: Any, length: int, kind: str) -> str:
-    hashed = hashlib.sha256(kind.encode())
-    while length > 0:
-        piece = opened.read(min(length, _PIECE))
-        if not piece:
-            raise ValueError("it ends too early")
-        hashed.update(piece)
-        length -= len(piece)
-    return hashed.hexdigest()
 
 
 # The verdict on two runs: whether they should be equal, and where they differ first.

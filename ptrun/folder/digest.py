@@ -17,14 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptrun.files import from_json, opened
+from ptrun.files import from_json, opened, opened_tensors
 
 BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl", "*.safetensors")
 """The files whose digests a result holds."""
 LONGEST = 4_000_000_000
 """Bytes of a journal, or of the predictions for millions of rows."""
 _CRC = "crc"
-_HEADER = 100_000_000  # bytes of a header that safetensors reads
 
 
 def of_plain(content: Mapping[str, Any]) -> str:
@@ -47,11 +46,12 @@ def of_file(file: Path) -> str:
 
     Raises:
         OSError: it cannot be read.
+        ValueError: its tensors are damaged.
     """
+    if file.suffix == ".safetensors":  # whoever reads them checks it against the tensors
+        with opened_tensors(file) as tensors:
+            return unpacked(tensors.metadata()).get(DIGEST, "")
     with opened(file) as source:
-        if file.suffix == ".safetensors":  # whoever reads them checks it against the tensors
-            header = from_json(source.read(min(int.from_bytes(source.read(8), "little"), _HEADER)))
-            return unpacked(header.get("__metadata__")).get(DIGEST, "")
         return hashlib.file_digest(source, "sha256").hexdigest()[:32]
 
 

@@ -1,15 +1,13 @@
 """The runs below a folder, how far each is, and its last step."""
 
-import json
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError
-from ptrun.files import LIMIT, opened
+from ptrun.files import from_json, opened, opened_tensors
 from ptrun.folder import digest, lease, request, result
 from ptrun.folder.digest import is_number, unpacked
 
@@ -20,16 +18,7 @@ KINDS: tuple[Kind, ...] = (
     "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
 )  # fmt: skip
 """`queued` is said of runs in the queue of a cluster; their folders do not know it."""
-_DAMAGES = (
-    OSError,
-    OverflowError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    struct.error,
-)
+_DAMAGES = (OSError, OverflowError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -73,16 +62,16 @@ def state_of(folder: Path) -> RunState:
 def _saved(file: Path) -> dict[str, Any]:
     """Return the plain part of a state, without importing torch; nothing if it is damaged."""
     try:
-        with opened(file) as source:
-            (size,) = struct.unpack("<Q", source.read(8))
-            header = json.loads(source.read(min(size, LIMIT)))
-        found = dict(json.loads(unpacked(header["__metadata__"])["state"]))
-        group = list(map(str, found.get("group", ())))
-        first, seconds = found.get("pace") or (0, 0.0)
-        rate = (int(found["step"]) - int(first)) / seconds if seconds > 0 else 0.0
-        own = {"step": int(found["step"]), "of": int(found.get("of", 0))}
-        history = [dict(row) for row in found.get("history", ())]
-        return {**own, "per_second": rate, "group": group, "history": history}
+        with opened_tensors(file) as tensors:
+            state = dict(from_json(unpacked(tensors.metadata())["state"]))
+        begin, seconds = state.get("pace") or (0, 0.0)
+        return {
+            "step": int(state["step"]),
+            "of": int(state.get("of", 0)),
+            "per_second": (int(state["step"]) - int(begin)) / seconds if seconds > 0 else 0.0,
+            "group": list(map(str, state.get("group", ()))),
+            "history": [dict(row) for row in state.get("history", ())],
+        }
     except _DAMAGES:
         return {}
 

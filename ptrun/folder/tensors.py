@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ptrun.errors import UserError, named, system_error
-from ptrun.files import created, opened, replace
+from ptrun.files import created, opened, opened_tensors, replace
 from ptrun.folder import result
 from ptrun.folder.digest import DIGEST, combined, packed, unpacked
 
@@ -61,19 +61,17 @@ def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
     return tensors, header
 
 
-def check(file: Path, advice: str) -> list[str]:
-    """Return the names of the tensors of a file that is not damaged; holds one at a time.
+def hashes(file: Path, advice: str) -> dict[str, str]:
+    """Return the hash of each tensor of a file that is not damaged; holds one at a time.
 
     Raises:
         UserError: as `read`.
     """
     with checked(file, advice) as (source, header):
-        names = sorted(source.keys())
-        if recorded := header.pop(DIGEST, None):
-            hashes = {name: _hash(source.get_tensor(name)) for name in names}
-            if recorded != combined(hashes, header):
-                raise ValueError("its digest is another")
-    return names
+        found = {name: _hash(source.get_tensor(name)) for name in source.keys()}  # noqa: SIM118
+        if header.pop(DIGEST, None) not in (None, combined(found, header)):
+            raise ValueError("its digest is another")
+    return found
 
 
 @contextmanager
@@ -84,14 +82,13 @@ def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
         UserError: it cannot be read, is damaged, or is not the one that its finished run wrote.
     """
     try:
-        opened(file).close()  # a regular file, no link
         if (done := result.read(file.parent)) is not None:
             result.check_beside(done, file)
-        with safe_open(file, "pt") as source:
+        with opened_tensors(file, "pt") as source:
             yield source, unpacked(source.metadata())
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror or error}).") from error
-    except (SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: damaged ({error}). {advice}") from error
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ptrun.errors import UserError, named
+from ptrun.files import opened_tensors
 from ptrun.hub.repository import NO_HUB, Repository, failure
 
 _LOG = logging.getLogger(__name__)
@@ -322,12 +323,10 @@ def convert_once(
 
 def is_whole(file: Path) -> bool:
     """Return whether a safetensors file has the bytes that its header names."""
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(file, "np"):
+        with opened_tensors(file, links=True):
             return True
-    except (SafetensorError, OSError):
+    except (ValueError, OSError):
         return False
 
 

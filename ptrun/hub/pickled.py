@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from ptrun.errors import UserError
-from ptrun.files import opened, read_json
+from ptrun.files import opened, opened_tensors, read_json
 
 _POINTER = b"version https://git-lfs"
 _DAMAGED = (
@@ -190,18 +190,13 @@ def _named(index: Path) -> set[str]:
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    try:
-        opened(file, links=True).close()
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
     if file.suffix != ".safetensors":
         pickled: dict[str, Tensor] = open_file(file)
         return pickled
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
-        tensors: dict[str, Tensor] = load_file(file)
-    except SafetensorError as error:
+        with opened_tensors(file, "pt", links=True) as tensors:
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
-    return tensors

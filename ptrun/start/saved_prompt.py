@@ -212,7 +212,7 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
             f"start=run:{folder}: that run tuned {made_with['name']} ({made_with['weights']}), not "
             f"{bound['name']} ({bound['weights']}). Use that backbone, or another run."
         )
-    files.check(file, _AGAIN)
+    files.hashes(file, _AGAIN)
     with safe_open(file, "pt") as opened:
         digest = tensor_digest((name, opened.get_tensor(name)) for name in names)
     done = result.read(folder)

@@ -188,7 +188,7 @@ def cached(world: World, _: str) -> Damage:
 
 def recognised(world: World, _: str) -> Damage:
     """Type the command of a finished run again."""
-    (file,) = trained(world).glob(".planned/*.json")
+    (file,) = trained(world).glob(".planned/*")
     return Damage(file, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
 
 
