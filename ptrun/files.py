@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-
-from ptrun.errors import named
+from typing import Any, TypeVar
 
 LIMIT = 100_000_000
 """Bytes of the largest JSON, YAML or journal that is read."""
@@ -91,9 +89,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 @contextmanager
-def opened_tensors(
-    file: Path, framework: Literal["np", "pt"] = "np", *, links: bool = False
-) -> Iterator[Any]:
+def opened_tensors(file: Path, framework: str = "np", *, links: bool = False) -> Iterator[Any]:
     """Open a safetensors file, as `safetensors.safe_open`; torch is imported for "pt" alone.
 
     Raises:
@@ -120,12 +116,16 @@ def drafted(file: Path) -> Iterator[BufferedRandom]:
         OSError: it cannot be written, as on a full disk; no draft is left.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with named(file, draft):
-        with created(draft) as target:
+    try:
+        with _named(file), created(draft) as target:
             yield target
             target.flush()
             os.fsync(target.fileno())
         replace(draft, file)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def created(file: Path) -> BufferedRandom:
@@ -149,10 +149,20 @@ def append(file: Path, text: str) -> None:
         OSError: it cannot be written, or is a link or no regular file.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
+    with _named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
         if not stat.S_ISREG(os.fstat(target.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
         target.write(text.encode())
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Name the file in an error of the system that names none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
 
 
 def below(outputs: Path, *parts: str) -> Path:
@@ -190,14 +200,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def safe(value: Any) -> Any:
     """Return a cell that a spreadsheet shows as it is: a formula begins with an apostrophe."""
-    if not isinstance(value, str) or not value.startswith(_FORMULA) or _is_number(value):
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
         return value
-    return f"'{value}"
-
-
-def _is_number(text: str) -> bool:
     try:
-        float(text)
+        float(value)
     except ValueError:
-        return False
-    return text == text.strip()
+        return f"'{value}"
+    return value if value == value.strip() else f"'{value}"

@@ -105,15 +105,20 @@ def _is_mappable(file: Path) -> bool:
 
 
 def _are_tensors(state: object) -> bool:
-    """Return whether an object holds plain tensors by name, and nothing else."""
-    tensors = list(state.values()) if isinstance(state, dict) else []
-    return bool(tensors) and all(map(_is_plain, tensors)) and all(isinstance(n, str) for n in state)
+    """Return whether an object holds tensors by name, and nothing else.
 
-
-def _is_plain(tensor: object) -> bool:
-    """Return whether an object is a tensor of numbers side by side in memory."""
-    is_dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.is_cpu
-    return is_dense and not tensor.is_nested and not tensor.is_quantized
+    Sparse, nested and quantized ones are no numbers side by side, and others have no numbers here.
+    """
+    if not isinstance(state, dict) or not state:
+        return False
+    return all(
+        isinstance(name, str)
+        and isinstance(tensor, Tensor)
+        and tensor.layout == torch.strided
+        and tensor.is_cpu
+        and not (tensor.is_nested or tensor.is_quantized)
+        for name, tensor in state.items()
+    )
 
 
 def _advice(file: Path, keys: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
@@ -94,7 +94,9 @@ class Repository:
                 self.current, self._sizes = info.sha, _sizes(info)
                 break
             except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:
-                if pause is None or not _passing(error):
+                # an error of the hub or a closed connection may pass; a silent hub takes too long
+                status, is_closed = answered_status(error), "RemoteProtocol" in type(error).__name__
+                if pause is None or not (status >= 500 if status else is_closed):
                     return error
                 time.sleep(pause)
         return None
@@ -137,8 +139,10 @@ class Repository:
 
     def found(self, commit: str) -> None:
         """Keep the commit that was loaded, and in the cache that it is the revision's."""
-        first, self.commit = self.commit is None, commit
-        if first and self._trouble is not None and not _off():
+        from huggingface_hub import constants
+
+        is_first, self.commit = self.commit is None, commit
+        if is_first and self._trouble is not None and not constants.HF_HUB_OFFLINE:
             _LOG.warning(
                 "%s: the hub does not give it now; the copy in the cache, commit %s, is used.",
                 *(self.name, commit),
@@ -175,22 +179,6 @@ def _sizes(info: Any) -> dict[str, int | None]:
     return files
 
 
-def _passing(error: Exception) -> bool:
-    """Return whether the same request may succeed soon: an error of the hub, a closed connection.
-
-    A silent hub is asked once, because each request takes as long as the limit.
-    """
-    answered = answered_status(error)
-    return answered >= 500 if answered else "RemoteProtocol" in type(error).__name__
-
-
-def _off() -> bool:
-    """Return whether the hub is switched off, by the user or because nothing responds there."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
-
-
 def agree(
     repositories: Sequence[Repository],
     broadcast: Callable[[dict[str, str] | None], dict[str, str] | None],
@@ -198,39 +186,42 @@ def agree(
     main: bool,
 ) -> None:
     """Let all ranks of a run load what the first one (`main`) finds: a revision may move."""
-    new = [one for one in repositories if not one.recorded]
-    named = None
+    unpinned = [repository for repository in repositories if not repository.recorded]
+    commits = None
     if main:
-        found = {one.key: one.cached() if one.ask() else one.current for one in new}
-        named = {key: commit for key, commit in found.items() if commit}
-    named = broadcast(named)
+        answers = {r.key: r.cached() if r.ask() else r.current for r in unpinned}
+        commits = {key: commit for key, commit in answers.items() if commit}
+    commits = broadcast(commits)
     if not main:
-        for one in new:
-            one.recorded = (named or {}).get(one.key)
+        for repository in unpinned:
+            repository.recorded = (commits or {}).get(repository.key)
 
 
 def pin(repositories: Sequence[Repository], commits: Mapping[str, str]) -> None:
     """Let repositories load the recorded commits, by key."""
-    for one in repositories:
-        one.recorded = commits.get(one.key)
-        if one.recorded:
-            one.commit = None
+    for repository in repositories:
+        repository.recorded = commits.get(repository.key)
+        if repository.recorded:
+            repository.commit = None
 
 
 def loaded(repositories: Sequence[Repository]) -> dict[str, str]:
     """Return the commits that were loaded, by key."""
-    return {one.key: one.commit for one in repositories if one.commit}
+    return {r.key: r.commit for r in repositories if r.commit}
 
 
 def warn_of_moved(repositories: Sequence[Repository]) -> None:
     """Warn about each revision that names another commit than the recorded one."""
-    for one in repositories:
-        own_branch = not one.is_converted or one.revision == CONVERTED
-        if own_branch and one.recorded and one.current and one.current != one.recorded:
+    for repository in repositories:
+        recorded, current = repository.recorded, repository.current
+        # a conversion is on another branch than the revision
+        comparable = not repository.is_converted or repository.revision == CONVERTED
+        if comparable and recorded and current and current != recorded:
             _LOG.warning(
                 "%s: %s is now at commit %s; this run keeps its recorded commit %s. "
                 "Type %s.revision=%s to run with the new one.",
-                *(one.name, one.revision, one.current, one.recorded, one.group, one.current),
+                *(repository.name, repository.revision, current),
+                *(recorded, repository.group, current),
             )
 
 
@@ -271,20 +262,14 @@ def limit_waiting() -> None:
     The limit is `HF_HUB_DOWNLOAD_TIMEOUT` seconds (10) without a byte. Limits that a request has
     already are kept.
     """
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils._http import default_client_factory
+    from huggingface_hub import get_session, set_client_factory
 
-    def client() -> Any:
-        made = default_client_factory()
-        hooks = made.event_hooks
-        made.event_hooks = {
-            **hooks,
-            "request": [*hooks["request"], _limit],
-            "response": [*hooks["response"], _check_names],
-        }
-        return made
-
-    set_client_factory(client)
+    session = get_session()  # the library's own: its class and its hooks
+    hooks = {name: [*functions] for name, functions in session.event_hooks.items()}
+    hooks["request"].append(_limit)
+    hooks["response"].append(_check_names)
+    client: Any = type(session)
+    set_client_factory(partial(client, event_hooks=hooks, follow_redirects=True, timeout=None))
 
 
 def _check_names(response: Any) -> None:
@@ -306,10 +291,10 @@ def _check_names(response: Any) -> None:
 def _limit(request: Any) -> None:
     from huggingface_hub import constants
 
-    own = request.extensions.get("timeout", {})
+    limits = request.extensions.get("timeout", {})
     seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
     kinds = ("connect", "read", "write", "pool")
-    request.extensions["timeout"] = {kind: own.get(kind) or seconds for kind in kinds}
+    request.extensions["timeout"] = {kind: limits.get(kind) or seconds for kind in kinds}
 
 
 # What happened when the hub failed, and what the user can type: two lines.
@@ -317,6 +302,7 @@ def _limit(request: Any) -> None:
 _LOGIN = "`hf auth login`, or set HF_TOKEN"
 _AGAIN = "Type the command again later; complete files are kept."
 _MOST = 300  # characters of a library's own message; it is cut between words
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 def failure(repository: Repository, error: BaseException, lacks: str = "it") -> str:
@@ -324,7 +310,11 @@ def failure(repository: Repository, error: BaseException, lacks: str = "it") -> 
 
     `lacks` is what the cache does not hold.
     """
-    happened, remedy = _told(repository, _root(error), lacks)
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__  # the outer one only says that the cache has no copy either
+    happened, remedy = _told(repository, error, lacks)
     if lacks != "it" and lacks not in happened:
         happened = f"the cache does not hold {lacks}; {happened}"
     return f"{repository.name}: {happened}\n{remedy}"
@@ -336,11 +326,14 @@ def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str
     from huggingface_hub import errors as hub
 
     kind, group, status = repository.noun, repository.group, answered_status(error)
-    revision = repository.recorded or repository.revision
+    cache, kinds = constants.HF_HUB_CACHE, [base.__name__ for base in type(error).__mro__]
+    text = shorten(str(error) or kinds[0], _MOST, placeholder=" ...").rstrip(".")
+    mirror = f" HF_ENDPOINT is {constants.ENDPOINT}." if "HF_ENDPOINT" in os.environ else ""
+    # 1. What the hub's library says by its class.
     if isinstance(error, hub.OfflineModeIsEnabled):
         return (
-            f"the cache {constants.HF_HUB_CACHE} does not hold {lacks}, and the hub is off "
-            "(HF_HUB_OFFLINE=1) or does not respond.",
+            f"the cache {cache} does not hold {lacks}, and the hub is off (HF_HUB_OFFLINE=1) or "
+            "does not respond.",
             "Type the command once with a network and HF_HUB_OFFLINE=0 to download it.",
         )
     if isinstance(error, hub.GatedRepoError):
@@ -354,71 +347,42 @@ def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str
             f"Check {group}.hub; for a private {kind} type {_LOGIN}.",
         )
     if isinstance(error, hub.RevisionNotFoundError):
+        revision = repository.recorded or repository.revision
         return (
             f"the hub has no revision {revision} of this {kind} ({status}).",
             f"Type {group}.revision=main, or another branch, tag or commit.",
         )
+    # 2. Rights, the disk and the proxy.
     if status in (401, 403):
         return (
             f"the hub refuses access ({status}).",
             f"Type {_LOGIN}, with a token that may read this {kind}.",
         )
-    if _is_local(error):
+    if isinstance(error, OSError) and error.errno in _OF_DISK:
         return (
-            f"the cache {constants.HF_HUB_CACHE} cannot be used ({_text(error)}).",
+            f"the cache {cache} cannot be used ({text}).",
             "Type HF_HOME=FOLDER before the command, with a folder that can be written.",
         )
-    proxy = _proxy()
-    if status == 407 or (proxy and "Connect" in type(error).__name__):
+    url = next((url for scheme, url in getproxies().items() if scheme != "no"), None)
+    if status == 407 or (url and "Connect" in kinds[0]):
         happened = "asks for a name and a password (407)" if status else "does not respond"
-        return f"the proxy {proxy} {happened}.", "Check HTTPS_PROXY, or type NO_PROXY=HOST."
-    wrong_address = status == 404 or type(error).__name__ == "UnsupportedProtocol"
-    mirror = f" HF_ENDPOINT is {constants.ENDPOINT}." if "HF_ENDPOINT" in os.environ else ""
-    if re.search(r"xet|CAS Client", str(error)):  # that package raises RuntimeError
-        return _broken(error, status), f"{_AGAIN} HF_HUB_DISABLE_XET=1 downloads without xet."
-    if not wrong_address and (isinstance(error, hub.HTTPError) or type(error) is OSError):
-        return _broken(error, status), f"{_AGAIN}{mirror if status is None else ''}"
-    remedy = f"Check {group}.hub and {group}.revision.{mirror}"
-    return f"it cannot be read ({_text(error)}).", remedy
-
-
-def _is_local(error: BaseException) -> bool:
-    """Return whether the disk or its rights are wrong, and not a connection."""
-    codes = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
-    return isinstance(error, OSError) and error.errno in codes
-
-
-def _proxy() -> str | None:
-    """Return the address of the proxy, without a password."""
-    url = next((url for kind, url in getproxies().items() if kind != "no"), None)
-    return url and f"{url.partition('://')[0]}://{url.rpartition('@')[2].rpartition('/')[2]}"
-
-
-def _broken(error: BaseException, status: int | None) -> str:
-    """Return what went wrong on the way."""
-    from huggingface_hub import constants
-
+        address = (url or "").rpartition("@")[2].rpartition("/")[2]  # without a password
+        remedy = "Check HTTPS_PROXY, or type NO_PROXY=HOST."
+        return f"the proxy {(url or '').partition('://')[0]}://{address} {happened}.", remedy
+    # 3. The connection, which may work later, and an address that never will.
+    is_xet = re.search(r"xet|CAS Client", str(error))  # that package raises RuntimeError
+    is_lost = status == 404 or kinds[0] == "UnsupportedProtocol"
+    may_pass = isinstance(error, hub.HTTPError) or type(error) is OSError
+    if not is_xet and (is_lost or not may_pass):
+        return f"it cannot be read ({text}).", f"Check {group}.hub and {group}.revision.{mirror}"
+    happened = f"the download failed ({text})."
     if status == 429:
-        return "the hub has had too many requests from here (429)."
-    if status is not None and status >= 500:
-        return f"the hub has an error of its own ({status})."
-    if any("Timeout" in one.__name__ for one in type(error).__mro__):
-        return (
-            f"the hub sent nothing for {constants.HF_HUB_DOWNLOAD_TIMEOUT} s, the limit of "
-            "HF_HUB_DOWNLOAD_TIMEOUT."
-        )
-    return f"the download failed ({_text(error)})."
-
-
-def _text(error: BaseException) -> str:
-    """Return an error as one line without a full stop."""
-    return shorten(str(error) or type(error).__name__, _MOST, placeholder=" ...").rstrip(".")
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return the error below those that only say that the cache has no copy either."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
+        happened = "the hub has had too many requests from here (429)."
+    elif status is not None and status >= 500:
+        happened = f"the hub has an error of its own ({status})."
+    elif any("Timeout" in name for name in kinds):
+        seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        happened = f"the hub sent nothing for {seconds} s, the limit of HF_HUB_DOWNLOAD_TIMEOUT."
+    if is_xet:
+        return happened, f"{_AGAIN} HF_HUB_DISABLE_XET=1 downloads without xet."
+    return happened, f"{_AGAIN}{mirror if status is None else ''}"
