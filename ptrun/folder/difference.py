@@ -16,6 +16,78 @@ from ptrun.folder.digest import DIGEST, PROMPT, combined, is_number, unpacked
 from ptrun.folder.find import RunFolder
 from ptrun.metrics import normalise
 
+PREDICTIONS, METRICS = "predictions.jsonl", "metrics.jsonl"
+_WIDTH = 72  # letters of a value
+_SHOWN_ANSWERS, _SHOWN_NAMES = 3, 5
+
+
+def difference(a: RunFolder, b: RunFolder) -> str:
+    """Return the differences as lines; the last lines say whether the runs should be equal.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    facts = differing_facts(a, b)
+    answers = compare_answers(a, b)
+    tensors = differing_tensors(a, b)
+    row = first_difference(a, b)
+    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b), "predictions"]
+    told = _predictions(answers) if answers else [_lacks(a, b, PREDICTIONS)]
+    lines += [f"  {line}" for line in told]
+
+    # 1. What was compared, and whether it is equal.
+    equal = {"metrics": a.result.metrics == b.result.metrics}
+    if a.result.status != b.result.status:
+        equal["status"] = False
+    if answers is not None:
+        equal["predictions"] = not (answers.differing or answers.targets or any(answers.only))
+    if tensors is not None:
+        equal["learned tensors"] = not tensors
+    if row is not None:
+        equal[f"rows of {METRICS}"] = not row
+
+    # 2. Whether it should be, and what differs first.
+    same_id, config = a.result.run_id == b.result.run_id, a.result.config
+    should_be_equal = same_id or (bool(config) and config == b.result.config)
+    configured = [fact.key for fact in facts if fact.section in _CONFIGURED]
+    keys = _few(configured) if configured else "their ids"
+    unequal = [name for name, is_equal in equal.items() if not is_equal]
+    if not unequal:
+        though = "" if should_be_equal else f", though they differ in {keys}"
+        lines.append(f"equal to the last bit{though}: {', '.join(equal)}")
+    elif should_be_equal:
+        names = ", ".join(unequal)
+        lines.append(f"SHOULD BE EQUAL AND ARE NOT: one configuration, but different {names}")
+        if row:
+            lines.append(f"  first difference in {METRICS}: {row}")
+        elif row is not None:
+            lines.append(f"  {METRICS} is equal: the runs differ only after training")
+        if tensors:
+            lines.append(f"  learned tensors that differ: {_few(tensors)}")
+        causes = [f"{fact.section} {fact.key}" for fact in facts if fact.section in _BESIDE]
+        outside = f"differences outside the configuration: {_few(causes)}"
+        lines.append(
+            f"  {outside if causes else 'no recorded difference outside the configuration'}"
+        )
+    else:
+        differ = f"they differ in {keys}, so the results may differ"
+        lines.append(f"different configurations: {differ}")
+    if missing := [line for file in (PREDICTIONS, PROMPT, METRICS) if (line := _lacks(a, b, file))]:
+        lines.append(f"not compared: {'; '.join(missing)}")
+    return "\n".join(lines)
+
+
+def _lacks(a: RunFolder, b: RunFolder, file: str) -> str:
+    """Return which run lacks a file; empty if both have it."""
+    without = [name for name, run in (("A", a), ("B", b)) if not (run.folder / file).is_file()]
+    return f"no {file} in {' and '.join(without)}" if without else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
 # The recorded facts in which two runs differ, apart from their scores.
 
 _SEEDS = ("seed", "data_seed")
@@ -27,6 +99,8 @@ _SELECTION = ("steps", "skipped_steps", "best_step", "candidates")
 _START = ("start", "start_takes", "started_from", "task_version")
 _IGNORED = ("path", "ids")
 """Paths may differ between machines; a hash stands for the ids."""
+_CONFIGURED = ("configuration", "seeds", "data")
+_BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
 
 
 @dataclass(frozen=True)
@@ -35,68 +109,97 @@ class FactDifference:
 
     section: str
     key: str
-    old: Any
-    new: Any
+    a: Any
+    b: Any
 
 
-def differing(a: RunFolder, b: RunFolder) -> list[FactDifference]:
+def differing_facts(a: RunFolder, b: RunFolder) -> list[FactDifference]:
     """Return the differing facts, section by section, without metrics."""
-    own, other = sections(a), sections(b)
+    sections, others = _sections(a), _sections(b)
     return [
-        FactDifference(name, key, own[name].get(key), other[name].get(key))
-        for name in own
-        for key in dict.fromkeys([*own[name], *other[name]])
-        if own[name].get(key) != other[name].get(key)
+        FactDifference(name, key, facts.get(key), others[name].get(key))
+        for name, facts in sections.items()
+        for key in dict.fromkeys([*facts, *others[name]])
+        if facts.get(key) != others[name].get(key)
     ]
 
 
-def sections(run: RunFolder) -> dict[str, dict[str, Any]]:
+def _sections(run: RunFolder) -> dict[str, dict[str, Any]]:
     """Return the facts of a result without its metrics, by section and path, in printing order."""
-    config = flat(run.result.config)
+    config, manifest = flat(run.result.config), run.result.manifest
     seeds = {key: config.pop(key) for key in _SEEDS if key in config}
     config.pop("data", None)  # part of the data section
-    manifest = run.result.manifest
-    code = {"commit": manifest.get("git_commit"), "uncommitted changes": manifest.get("git_dirty")}
+    parts = {name: part for name, part in run.facts("parts").items() if isinstance(part, Mapping)}
+    selection = {key: manifest.get(key) for key in _SELECTION}
+    selection |= {f"best_step of {name}": part.get("best_step") for name, part in parts.items()}
+    data, backbone = (
+        {key: v for key, v in flat(run.facts(name)).items() if key.split(".")[-1] not in _IGNORED}
+        for name in ("data", "backbone")
+    )
     return {
         "names": dict(run.result.names),
         "configuration": config,
         "seeds": seeds,
-        "data": _known(run.facts("data")),
-        "backbone": _known(run.facts("backbone")),
-        "start": flat(_picked(manifest, _START)),
+        "data": data,
+        "backbone": backbone,
+        "start": flat({key: manifest.get(key) for key in _START}),
         "versions": run.facts("versions"),
-        "code": code,
-        "machine": _picked(manifest, _MACHINE),
+        "code": {
+            "commit": manifest.get("git_commit"),
+            "uncommitted changes": manifest.get("git_dirty"),
+        },
+        "machine": {key: manifest.get(key) for key in _MACHINE},
         "learned": dict(run.result.learned_parameters),
-        "selection": {**_picked(manifest, _SELECTION), **_parts(run)},
+        "selection": selection,
         "outcome": {"status": run.result.status, "reason": run.result.reason},
     }
 
 
-def same_configuration(a: RunFolder, b: RunFolder) -> bool:
-    """Return whether two runs have one configuration, so that their results should be equal."""
-    own, other = a.result.config, b.result.config
-    return a.result.run_id == b.result.run_id or (bool(own) and own == other)
+def _facts(facts: Sequence[FactDifference]) -> Iterator[str]:
+    for section, group in groupby(facts, key=lambda fact: fact.section):
+        yield section
+        yield from _aligned([(fact.key, _short(fact.a), _short(fact.b)) for fact in group])
 
 
-def _picked(manifest: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: manifest.get(key) for key in keys}
+def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
+    """Yield all metrics, the test split and the selecting metric first."""
+    scores = [
+        {
+            f"{split} {name}": value
+            for split in sorted(run.result.metrics, key=lambda split: split != "test")
+            for name, value in sorted(
+                run.result.metrics[split].items(), key=lambda m: m[0] != run.result.metric
+            )
+            if is_number(value)
+        }
+        for run in (a, b)
+    ]
+    rows = []
+    for name in dict.fromkeys([*scores[0], *scores[1]]):
+        x, y = (of_run.get(name) for of_run in scores)
+        shown = ["-" if value is None else f"{value:.2f}" for value in (x, y)]
+        gain = "" if x is None or y is None else "equal" if x == y else _signed(y - x)
+        rows.append((name, shown[0], f"{shown[1]}  {gain}"))
+    if rows:
+        yield "metrics"
+    yield from _aligned(rows)
 
 
-def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: v for key, v in flat(facts).items() if key.split(".")[-1] not in _IGNORED}
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    width = max((len(key) for key, _, _ in rows), default=0)
+    yield from (f"  {key:<{width}}  {x} → {y}".rstrip() for key, x, y in rows)
 
 
-def _parts(run: RunFolder) -> dict[str, Any]:
-    """Return the selected step of each part of a run that has several."""
-    parts = {name: own for name, own in run.facts("parts").items() if isinstance(own, Mapping)}
-    return {f"best_step of {name}": own.get("best_step") for name, own in parts.items()}
+def _signed(gain: float) -> str:
+    return f"{gain:+.2f}" if abs(gain) >= 0.005 else f"{gain:+.1e}"
+
+
+def _short(value: Any) -> str:
+    text = "-" if value is None else str(dict(value) if isinstance(value, Mapping) else value)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 # The predictions of two runs for the same examples: `predictions.jsonl`, by id.
-
-PREDICTIONS = "predictions.jsonl"
-_SHOWN_ANSWERS = 3
 
 
 @dataclass(frozen=True)
@@ -121,10 +224,6 @@ class Predictions:
     numbers: bool = False
     shown: tuple[str, ...] = ()
 
-    def equal(self) -> bool:
-        """Return whether examples, targets and predictions are equal."""
-        return not (self.differing or self.targets or any(self.only))
-
 
 def compare_answers(a: RunFolder, b: RunFolder) -> Predictions | None:
     """Return how the predictions differ; None if a run has none.
@@ -132,11 +231,11 @@ def compare_answers(a: RunFolder, b: RunFolder) -> Predictions | None:
     Raises:
         UserError: a line is damaged.
     """
-    files = a.rows(PREDICTIONS), b.rows(PREDICTIONS)
-    if files[0] is None or files[1] is None:
+    rows, others = a.rows(PREDICTIONS), b.rows(PREDICTIONS)
+    if rows is None or others is None:
         return None
-    own, other = _by_id(files[0]), _by_id(files[1])
-    both = {name: (row, other[name]) for name, row in own.items() if name in other}
+    by_id, others_by_id = _by_id(rows), _by_id(others)
+    both = {name: (row, others_by_id[name]) for name, row in by_id.items() if name in others_by_id}
     differing = {
         name: (x, y) for name, (x, y) in both.items() if x.get("prediction") != y.get("prediction")
     }
@@ -144,7 +243,7 @@ def compare_answers(a: RunFolder, b: RunFolder) -> Predictions | None:
     better = _nearer if numbers else _correct
     return Predictions(
         both=len(both),
-        only=(len(own) - len(both), len(other) - len(both)),
+        only=(len(by_id) - len(both), len(others_by_id) - len(both)),
         targets=sum(x.get("target") != y.get("target") for x, y in both.values()),
         differing=len(differing),
         better=Counter(better(x, y) for x, y in differing.values()),
@@ -156,12 +255,12 @@ def compare_answers(a: RunFolder, b: RunFolder) -> Predictions | None:
 def _by_id(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return rows by id; several data sets may repeat an id, which is then numbered."""
     seen: Counter[str] = Counter()
-    found: dict[str, dict[str, Any]] = {}
+    by_id: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = str(row.get("id"))
-        found[f"{name} ({seen[name] + 1})" if seen[name] else name] = row
+        by_id[f"{name} ({seen[name] + 1})" if seen[name] else name] = row
         seen[name] += 1
-    return found
+    return by_id
 
 
 def right(row: Mapping[str, Any]) -> bool:
@@ -170,159 +269,85 @@ def right(row: Mapping[str, Any]) -> bool:
     Texts are normalised as in SQuAD's script. A list of spans must be complete.
     """
     prediction, target = row.get("prediction"), row.get("target")
-    spans = isinstance(target, list) and all(isinstance(one, Mapping) for one in target)
-    if not spans or not isinstance(prediction, str | list):
+    are_spans = isinstance(target, list) and all(isinstance(span, Mapping) for span in target)
+    if not are_spans or not isinstance(prediction, str | list):
         return bool(prediction == target)
-    texts = [normalise(str(one.get("text"))) for one in target or ()]
+    texts = [normalise(str(span.get("text"))) for span in target or ()]
     if isinstance(prediction, str):
         return normalise(prediction) in (texts or [""])
-    return sorted(normalise(str(one)) for one in prediction) == sorted(texts)
+    return sorted(normalise(str(text)) for text in prediction) == sorted(texts)
 
 
-def _correct(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    if right(own):
+def _correct(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if right(row):
         return "both" if right(other) else "A"
     return "B" if right(other) else "neither"
 
 
-def _nearer(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    if not all(is_number(row[key]) for row in (own, other) for key in ("prediction", "target")):
+def _nearer(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if not all(is_number(r[key]) for r in (row, other) for key in ("prediction", "target")):
         return "neither"
-    a, b = (abs(row["prediction"] - row["target"]) for row in (own, other))
+    a, b = (abs(r["prediction"] - r["target"]) for r in (row, other))
     return "neither" if a == b else "A" if a < b else "B"
 
 
-def _text(name: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    texts = [_short_answer(value) for value in (own.get("prediction"), other.get("prediction"))]
-    return f"{name}: {texts[0]} → {texts[1]} (target {_short_answer(own.get('target'))})"
+def _text(name: str, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    values = (row.get("prediction"), other.get("prediction"), row.get("target"))
+    texts = [json.dumps(value, ensure_ascii=False) for value in values]
+    x, y, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
+    return f"{name}: {x} → {y} (target {target})"
 
 
-def _short_answer(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-# The text that `ptrun diff` prints: facts, metrics, predictions, and whether they may differ.
-
-_WIDTH = 72
-
-
-def difference(a: RunFolder, b: RunFolder) -> str:
-    """Return the differences as lines; the last lines say whether the runs should be equal."""
-    facts, found = differing(a, b), measured(a, b)
-    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b)]
-    predictions = found.predictions
-    compared = _predictions(predictions) if predictions else [lacks(a, b, PREDICTIONS)]
-    lines += ["predictions", *(f"  {line}" for line in compared)]
-    return "\n".join([*lines, *verdict(a, b, found, facts)])
-
-
-def _facts(facts: Sequence[FactDifference]) -> Iterator[str]:
-    for section, found in groupby(facts, key=lambda fact: fact.section):
-        yield section
-        yield from _aligned([(fact.key, _short(fact.old), _short(fact.new)) for fact in found])
-
-
-def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
-    own, other = _numbers(a), _numbers(b)
-    pairs = {name: (own.get(name), other.get(name)) for name in [*own, *other]}
-    if pairs:
-        yield "metrics"
-    rows = [(n, _number(x), f"{_number(y)}  {_apart(x, y)}") for n, (x, y) in pairs.items()]
-    yield from _aligned(rows)
-
-
-def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    width = max((len(key) for key, _, _ in rows), default=0)
-    yield from (f"  {key:<{width}}  {old} → {new}".rstrip() for key, old, new in rows)
-
-
-def _numbers(run: RunFolder) -> dict[str, float]:
-    """Return all metrics of a run, the test split and the selecting metric first."""
-    metrics = run.result.metrics
-    parts = sorted(metrics, key=lambda part: part != "test")
-    return {
-        f"{part} {name}": value
-        for part in parts
-        for name, value in sorted(metrics[part].items(), key=lambda m: m[0] != run.result.metric)
-        if is_number(value)
-    }
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _apart(own: float | None, other: float | None) -> str:
-    if own is None or other is None:
-        return ""
-    if own == other:
-        return "equal"
-    gain = other - own
-    return f"{gain:+.2f}" if abs(gain) >= 0.005 else f"{gain:+.1e}"
-
-
-def _predictions(found: Predictions) -> Iterator[str]:
-    shared = f"{found.both:,} examples in both" if found.both else "no example in both"
-    alone = [_counted(n, f"only in {run}") for n, run in zip(found.only, "AB", strict=True)]
-    yield ", ".join([shared, *filter(None, alone)])
-    if found.targets:
-        yield f"{found.targets:,} have a different target in B"
-    if not found.differing:
-        yield from ["all predictions are equal"] if found.both else []
+def _predictions(answers: Predictions) -> Iterator[str]:
+    both = answers.both
+    shared = f"{both:,} examples in both" if both else "no example in both"
+    alone = [f"{n:,} only in {run}" for n, run in zip(answers.only, "AB", strict=True) if n]
+    yield ", ".join([shared, *alone])
+    if answers.targets:
+        yield f"{answers.targets:,} have a different target in B"
+    if not answers.differing:
+        yield from ["all predictions are equal"] if both else []
         return
-    each, none = ("nearer", "equally near") if found.numbers else ("correct only", "wrong in both")
-    counts = [f"{found.better[run]:,} {each} in {run}" for run in "AB"]
-    counts += [_counted(found.better["both"], "correct in both, with different texts")]
-    counts += [_counted(found.better["neither"], none)]
-    yield f"{found.differing:,} predictions differ: {', '.join(filter(None, counts))}"
-    yield from (f"  {line}" for line in found.shown)
-
-
-def _counted(count: int, words: str) -> str:
-    return f"{count:,} {words}" if count else ""
-
-
-def _short(value: Any) -> str:
-    text = "-" if value is None else str(dict(value) if isinstance(value, Mapping) else value)
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+    in_one, in_none = (
+        ("nearer", "equally near") if answers.numbers else ("correct only", "wrong in both")
+    )
+    counts = [f"{answers.better[run]:,} {in_one} in {run}" for run in "AB"]
+    others = {"both": "correct in both, with different texts", "neither": in_none}
+    counts += [f"{answers.better[k]:,} {words}" for k, words in others.items() if answers.better[k]]
+    yield f"{answers.differing:,} predictions differ: {', '.join(counts)}"
+    yield from (f"  {line}" for line in answers.shown)
 
 
 # The first row of `metrics.jsonl` in which two runs differ.
 
-METRICS = "metrics.jsonl"
 _NAMING = ("part", "event", "step")
-Rows = dict[tuple[Any, ...], dict[str, Any]]
+Rows = dict[tuple[str, ...], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Journals:
-    """The number of rows, and the first difference as text."""
+def first_difference(a: RunFolder, b: RunFolder) -> str | None:
+    """Return the first difference, empty if there is none; None if a run has no journal.
 
-    rows: int
-    first: str | None = None
-
-
-def compare_metrics(a: RunFolder, b: RunFolder) -> Journals | None:
-    """Return the first difference; None if a run has no journal. Times are not compared.
+    Times are not compared.
 
     Raises:
         UserError: a line is damaged.
     """
-    own, other = a.rows(METRICS), b.rows(METRICS)
-    if own is None or other is None:
+    rows, others = a.rows(METRICS), b.rows(METRICS)
+    if rows is None or others is None:
         return None
-    return Journals(len(own), _first(_by_step(own), _by_step(other)))
-
-
-def _first(own: Rows, other: Rows) -> str | None:
-    for name, row in own.items():
-        if name not in other:
-            return f"{_place(name)}: only A has it"
-        if row != other[name]:
-            return f"{_place(name)}: {_changes(row, other[name])}"
-    extra = next((name for name in other if name not in own), None)
-    return f"{_place(extra)}: only B has it" if extra else None
+    by_step, others_by_step = _by_step(rows), _by_step(others)
+    for name in dict.fromkeys([*by_step, *others_by_step]):
+        part, event, step = name
+        place = f"step {step} ({event})" if step else event
+        place += f" of {part}" if part else ""
+        if name not in others_by_step or name not in by_step:
+            return f"{place}: only {'A' if name in by_step else 'B'} has it"
+        row, other = by_step[name], others_by_step[name]
+        keys = [key for key in dict.fromkeys([*row, *other]) if row.get(key) != other.get(key)]
+        if keys:
+            changes = ", ".join(f"{key} {row.get(key)} → {other.get(key)}" for key in keys)
+            return f"{place}: {changes}"
+    return ""
 
 
 def _by_step(rows: list[dict[str, Any]]) -> Rows:
@@ -331,39 +356,19 @@ def _by_step(rows: list[dict[str, Any]]) -> Rows:
     return {tuple(str(row.get(key) or "") for key in _NAMING): row for row in timeless}
 
 
-def _place(name: tuple[Any, ...]) -> str:
-    part, event, step = name
-    where = f"step {step} ({event})" if step else event
-    return f"{where} of {part}" if part else where
-
-
-def _changes(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    keys = [key for key in dict.fromkeys([*row, *other]) if row.get(key) != other.get(key)]
-    return ", ".join(f"{key} {row.get(key)} → {other.get(key)}" for key in keys)
-
-
 # A bit-for-bit comparison of the learned tensors of two runs, without torch.
 
 
-@dataclass(frozen=True)
-class Tensors:
-    """The number of learned tensors, and the names of those that differ."""
-
-    count: int
-    differing: tuple[str, ...]
-
-
-def compare_tensors(a: RunFolder, b: RunFolder) -> Tensors | None:
+def differing_tensors(a: RunFolder, b: RunFolder) -> list[str] | None:
     """Return which learned tensors differ in type, shape or any bit; None if a file is missing.
 
     Raises:
         UserError: a file is damaged.
     """
-    if lacks(a, b, PROMPT):
+    if _lacks(a, b, PROMPT):
         return None
     ours, others = _hashes(a), _hashes(b)
-    names = sorted({*ours, *others})
-    return Tensors(len(names), tuple(n for n in names if ours.get(n) != others.get(n)))
+    return [name for name in sorted({*ours, *others}) if ours.get(name) != others.get(name)]
 
 
 def _hashes(run: RunFolder) -> dict[str, str]:
@@ -388,95 +393,3 @@ def _hashes(run: RunFolder) -> dict[str, str]:
     except ValueError as error:
         raise UserError(f"{file}: damaged ({error}). {advice}") from error
     return found
-
-
-# The verdict on two runs: whether they should be equal, and where they differ first.
-
-_CONFIGURED = ("configuration", "seeds", "data")
-_BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
-_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The compared files of two runs; None if a file is missing."""
-
-    predictions: Predictions | None
-    tensors: Tensors | None
-    journals: Journals | None
-
-
-def measured(a: RunFolder, b: RunFolder) -> Measured:
-    """Return the comparison of the files of two runs.
-
-    Raises:
-        UserError: a file is damaged.
-    """
-    return Measured(compare_answers(a, b), compare_tensors(a, b), compare_metrics(a, b))
-
-
-def verdict(
-    a: RunFolder, b: RunFolder, found: Measured, facts: Sequence[FactDifference]
-) -> Iterator[str]:
-    """Yield the lines of the verdict, the conclusion first."""
-    compared = _compared(a, b, found)
-    same = same_configuration(a, b)
-    unequal = [name for name, equal in compared.items() if not equal]
-    if not unequal:
-        though = "" if same else f", though they differ in {_keys(facts)}"
-        yield f"equal to the last bit{though}: {', '.join(compared)}"
-    elif same:
-        yield f"SHOULD BE EQUAL AND ARE NOT: one configuration, but different {', '.join(unequal)}"
-        yield from _where(found)
-        yield from _causes(facts)
-    else:
-        yield f"different configurations: they differ in {_keys(facts)}, so the results may differ"
-    files = (PREDICTIONS, PROMPT, METRICS)
-    if missing := [line for file in files if (line := lacks(a, b, file))]:
-        yield f"not compared: {'; '.join(missing)}"
-
-
-def lacks(a: RunFolder, b: RunFolder, file: str) -> str:
-    """Return which run lacks a file; empty if both have it."""
-    without = [name for name, run in (("A", a), ("B", b)) if not (run.folder / file).is_file()]
-    return f"no {file} in {' and '.join(without)}" if without else ""
-
-
-def _compared(a: RunFolder, b: RunFolder, found: Measured) -> dict[str, bool]:
-    equal = {"metrics": a.result.metrics == b.result.metrics}
-    if a.result.status != b.result.status:
-        equal["status"] = False
-    if found.predictions is not None:
-        equal["predictions"] = found.predictions.equal()
-    if found.tensors is not None:
-        equal["learned tensors"] = not found.tensors.differing
-    if found.journals is not None:
-        equal[f"rows of {METRICS}"] = found.journals.first is None
-    return equal
-
-
-def _where(found: Measured) -> Iterator[str]:
-    if found.journals and found.journals.first:
-        yield f"  first difference in {METRICS}: {found.journals.first}"
-    elif found.journals:
-        yield f"  {METRICS} is equal: the runs differ only after training"
-    if found.tensors and found.tensors.differing:
-        yield f"  learned tensors that differ: {_few(found.tensors.differing)}"
-
-
-def _causes(facts: Sequence[FactDifference]) -> Iterator[str]:
-    causes = [f"{fact.section} {fact.key}" for fact in facts if fact.section in _BESIDE]
-    if causes:
-        yield f"  differences outside the configuration: {_few(causes)}"
-    else:
-        yield "  no recorded difference outside the configuration"
-
-
-def _keys(facts: Sequence[FactDifference]) -> str:
-    keys = [fact.key for fact in facts if fact.section in _CONFIGURED]
-    return _few(keys) if keys else "their ids"
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
