@@ -26,8 +26,9 @@ os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ptrun.backbone import weights
-from ptrun.backbone.family import family_of, library_config, model_class
+from ptrun.backbone.family import library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.registry import family_of
 from ptrun.config.components import _PERMISSIONS
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]

@@ -1,4 +1,4 @@
-"""The model families, and which family a configuration belongs to."""
+"""What a model family is, and the classes of transformers that hold its models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -77,16 +76,6 @@ def _check(option: str, value: Any) -> None:
         raise UserError(f"backbone.layer_norm_eps is {value}; use more than 0.")
     if option != "layer_norm_eps" and not 0 <= value < 1:
         raise UserError(f"backbone.{option} is {value}; use 0 or more, and less than 1.")
-
-
-_MODULES = {
-    "masked": ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2"),
-    "causal": ("gpt2", "llama", "mistral", "qwen2", "qwen3", "megatron"),
-    "seq2seq": ("t5", "mt5"),
-    "infilling": ("blocklm",),
-}
-FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kinds}
-"""Family by `model_type`; each family is a module of this package with a table `KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -241,24 +230,6 @@ class Family(ABC):
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters that make up the published size; tied ones count once."""
         return list(model.parameters())
-
-
-def family_of(
-    name: str, config: Mapping[str, Any], own: Mapping[str, Family] = MappingProxyType({})
-) -> Family:
-    """Return the family of a configuration; `own` has families from outside, by model type.
-
-    Raises:
-        UserError: the model type is not supported.
-    """
-    kind = config.get("model_type")
-    if isinstance(kind, str) and kind in own:
-        return own[kind]
-    if kind not in FAMILY_OF:
-        traced: Family = import_module("ptrun.backbone.probe").probed(name, config)
-        return traced
-    family: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").KINDS[kind]
-    return family
 
 
 def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:

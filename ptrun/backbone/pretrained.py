@@ -25,11 +25,12 @@ from ptrun.backbone.base import (
     Shape,
     Site,
 )
-from ptrun.backbone.family import Family, family_of
+from ptrun.backbone.family import Family
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.quantization import Quantization, replace
+from ptrun.backbone.registry import family_of
 from ptrun.backbone.tensor_parallel import Cut
 from ptrun.backbone.weights import Tuned
 from ptrun.errors import UserError

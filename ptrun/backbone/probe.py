@@ -166,8 +166,8 @@ class Probed(Family):
         **more: Any,
     ) -> Tensor:
         """Return the last hidden states of one stack."""
-        stack = self.stacks[index]
-        grids = {"token_type_ids": types} if types is not None and self._typed(model) else {}
+        stack, typed = self.stacks[index], getattr(model.config, "type_vocab_size", 0) > 1
+        grids = {"token_type_ids": types} if types is not None and typed else {}
         if not stack.table:
             grids["position_ids"] = self.places(given)
         if self.left_to_right:
@@ -176,9 +176,6 @@ class Probed(Family):
         tokens = read(given, packing, **grids)  # type: ignore[arg-type]
         hidden: Tensor = root(**tokens, attention_mask=given.mask, **more)[0]
         return hidden
-
-    def _typed(self, model: Any) -> bool:
-        return getattr(model.config, "type_vocab_size", 0) > 1
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]` as the model computes them: with its scales, caps and biases."""
@@ -392,17 +389,23 @@ class _Reading:
         model, config = self.model, self.model.config.get_text_config()
         self._check()
         causal = self.name == "causal"
-        halves: list[tuple[Any, list[_Call]]] = [(model.base_model, self.calls)]
+        halves: list[tuple[Any, list[_Call]]] = []
         if self.name == "seq2seq":
-            halves = [(half, self._of(half)) for half in (model.get_encoder(), model.get_decoder())]
+            for half in (model.get_encoder(), model.get_decoder()):
+                modules = set(half.modules())
+                halves.append((half, [call for call in self.calls if call.module in modules]))
+        else:
+            halves.append((model.base_model, self.calls))
         stacks = tuple(self._stack(root, calls) for root, calls in halves)
         forms = {form for stack in stacks for form in stack.keys}
         output = model.get_output_embeddings()
         body = {id(module) for module in model.base_model.modules()}
         heads = [n for n, own in model.named_children() if id(own) not in body]
         table = model.get_input_embeddings().weight
-        hidden = next(width for module, width in self.ended if module is self._layers(stacks[0])[0])
-        first = self._first()
+        layer = model.get_submodule(stacks[0].paths.layers)[0]
+        hidden = next(width for module, width in self.ended if module is layer)
+        tables = self._tables() if self._table(model.base_model) is None else []
+        first = next((m.padding_idx + 1 for m in tables if m.padding_idx is not None), 0)
         last = [module for module, _ in self.ended if id(module) in body][-1]
         path = next(name for name, module in model.named_modules() if module is last)
         fields = {
@@ -452,10 +455,6 @@ class _Reading:
                 "which ptrun does not compute."
             )
 
-    def _of(self, half: Any) -> list[_Call]:
-        own = set(map(id, half.modules()))
-        return [call for call in self.calls if id(call.module) in own]
-
     def _path(self, module: nn.Module) -> tuple[str, int, str]:
         """Return where a part of a layer is: the path of the layers, its index, and its own."""
         name = next(name for name, own in self.model.named_modules() if own is module)
@@ -480,9 +479,6 @@ class _Reading:
         crosses = (self._path(cross.module)[2], self._after(cross)) if cross else (None, None)
         paths = Paths(layers, part, self._after(own[0]), self._grown(layers), *crosses)
         return Stack(name, paths, count, tuple(call.keys for call in own), self._table(root))
-
-    def _layers(self, stack: Stack) -> Any:
-        return self.model.get_submodule(stack.paths.layers)
 
     def _after(self, call: _Call) -> str:
         """Return the linear map that reads the output of an attention, from its layer."""
@@ -536,10 +532,6 @@ class _Reading:
             raise UserError(f"model type {self.kind!r}: its positions cannot be set.")
         names: dict[int, str] = {id(m): name for name, m in self.model.named_modules()}
         return names[id(table)]
-
-    def _first(self) -> int:
-        tables = self._tables() if self._table(self.model.base_model) is None else []
-        return next((m.padding_idx + 1 for m in tables if m.padding_idx is not None), 0)
 
     def _longest(self, config: Any) -> int:
         own = config.get_text_config()

@@ -24,7 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers
-from ptrun.backbone.family import Family, family_of, library_config, model_class
+from ptrun.backbone.family import Family, library_config, model_class
+from ptrun.backbone.registry import family_of
 from ptrun.config import build, user_files
 from ptrun.config.paths import options
 from ptrun.errors import UserError, suggestion, unknown

@@ -20,7 +20,8 @@ from safetensors.torch import save as save_safetensors
 from tokenizers import models
 from torch import Tensor
 
-from ptrun.backbone.family import family_of, library_config, model_class
+from ptrun.backbone.family import library_config, model_class
+from ptrun.backbone.registry import family_of
 from ptrun.pocket.corpus import documents
 from tests.conftest import DISENTANGLED, ROBERTA, byte_tokenizer, wordpiece_tokenizer
 

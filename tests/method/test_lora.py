@@ -8,9 +8,10 @@ from peft import LoraConfig, get_peft_model
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import FAMILY_OF, family_of, model_class
+from ptrun.backbone.family import model_class
 from ptrun.backbone.joining import join
 from ptrun.backbone.pretrained import linear_maps
+from ptrun.backbone.registry import families
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
@@ -92,7 +93,7 @@ def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind
 
 
 def test_the_default_targets_are_pefts_for_every_family():
-    own = {kind: family_of("", {"model_type": kind}).attention_maps for kind in FAMILY_OF}
+    own = {kind: family.attention_maps for kind, family in families().items()}
     assert own.keys() - PEFTS.keys() == {"albert", "blocklm", "megatron"}
     assert all(set(own[kind]) == set(PEFTS[kind]) for kind in own.keys() & PEFTS.keys())
 

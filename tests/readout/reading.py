@@ -8,8 +8,8 @@ import torch
 from omegaconf import OmegaConf
 
 from ptrun.backbone.base import BackboneInput, DecoderInput
-from ptrun.backbone.family import family_of
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.registry import family_of
 from ptrun.config import build
 from ptrun.readout.base import collate
 from tests.small_runs import engine

@@ -9,7 +9,7 @@ import transformers
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.backbone.family import family_of
+from ptrun.backbone.registry import family_of
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError

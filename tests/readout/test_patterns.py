@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptrun.backbone.family import family_of
+from ptrun.backbone.registry import family_of
 from ptrun.errors import UserError
 from ptrun.readout.reading import choose
 from tests.readout.reading import OF, task
