@@ -84,8 +84,9 @@ def done(stored: list[dict]) -> list[tuple[Headline, dict, dict]]:
 
 def write_claims(stored: list[dict]) -> None:
     """Write the claims whose rows are done into the ledger's package."""
-    content = {"measured": _MEASURED, "claims": [_claim(*one) for one in done(stored)]}
-    LEDGER.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    claims = [json.dumps(_claim(*one), ensure_ascii=False) for one in done(stored)]
+    lines = ['{"measured":', json.dumps(_MEASURED) + ",", '"claims": [', ",\n".join(claims), "]}"]
+    LEDGER.write_text("\n".join(lines) + "\n")
 
 
 def _claim(headline: Headline, first: dict, second: dict) -> dict:

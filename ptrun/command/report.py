@@ -26,32 +26,32 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("report", __doc__, EXAMPLES)
-    made.add_argument(
+    line = Parser("report", __doc__, EXAMPLES)
+    line.add_argument(
         "folder", nargs="?", type=Path, metavar="DIR", help="folder of results (outputs)"
     )
-    rows = made.add_mutually_exclusive_group()
+    rows = line.add_mutually_exclusive_group()
     rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
     rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
     rows.add_argument("--labels", action="store_true", help="a row for each label, with its scores")
     rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
-    form = made.add_mutually_exclusive_group()
+    form = line.add_mutually_exclusive_group()
     form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
-    made.add_argument(
+    line.add_argument(
         "--raw", action="store_true", help="with --csv: formulas as they are, without an apostrophe"
     )
     form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    made.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
-    made.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
-    made.add_argument(
+    line.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
+    line.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
+    line.add_argument(
         "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
     )
-    made.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
-    made.add_argument(
+    line.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
+    line.add_argument(
         "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
     )
-    made.add_argument("--png", action="store_true", help="with --to: figures as PNG, too")
-    return made
+    line.add_argument("--png", action="store_true", help="with --to: figures as PNG, too")
+    return line
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -60,38 +60,38 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a name or folder is wrong, or options exclude each other.
     """
-    made = parser()
-    given = made.parse(arguments)
-    of_folder = [given.folder, given.over, given.best, given.vote or None, given.labels or None]
-    of_folder += [given.csv, given.markdown or None]
-    of_paper = [given.table, given.outputs, given.to, given.scale]
-    if given.paper and given.folder:
-        made.error("give a folder of results or --paper NAME, not both")
-    if given.paper and any(value is not None for value in of_folder):
-        made.error(
+    line = parser()
+    typed = line.parse(arguments)
+    of_folder = [typed.folder, typed.over, typed.best, typed.vote or None, typed.labels or None]
+    of_folder += [typed.csv, typed.markdown or None]
+    of_paper = [typed.table, typed.outputs, typed.to, typed.scale]
+    if typed.paper and typed.folder:
+        line.error("give a folder of results or --paper NAME, not both")
+    if typed.paper and any(value is not None for value in of_folder):
+        line.error(
             "--over, --best, --labels, --vote, --csv, --markdown go with a folder of results"
         )
-    if not given.paper and any(value is not None for value in of_paper):
-        made.error("--table, --scale, --outputs and --to go with --paper")
+    if not typed.paper and any(value is not None for value in of_paper):
+        line.error("--table, --scale, --outputs and --to go with --paper")
 
-    if given.png and given.to is None:
-        made.error("--png goes with --to")
-    if given.paper:
+    if typed.png and typed.to is None:
+        line.error("--png goes with --to")
+    if typed.paper:
         from ptrun.ledger.paper import report
 
-        outputs = given.outputs or Path("outputs")
-        show(report(given.paper, given.table, outputs, given.to, given.scale, png=given.png))
+        outputs = typed.outputs or Path("outputs")
+        show(report(typed.paper, typed.table, outputs, typed.to, typed.scale, png=typed.png))
         return
     from ptrun.ledger.report import table
 
-    folder = given.folder or Path("outputs")
-    found = table(folder, given.over, best=given.best, vote=given.vote, labels=given.labels)
-    if given.csv not in (None, "-"):
-        _write(Path(given.csv), found.csv(raw=given.raw))
-    elif given.csv or given.markdown:
-        print(found.csv(raw=given.raw) if given.csv else found.markdown(), end="")
+    folder = typed.folder or Path("outputs")
+    results = table(folder, typed.over, best=typed.best, vote=typed.vote, labels=typed.labels)
+    if typed.csv not in (None, "-"):
+        _write(Path(typed.csv), results.csv(raw=typed.raw))
+    elif typed.csv or typed.markdown:
+        print(results.csv(raw=typed.raw) if typed.csv else results.markdown(), end="")
     else:
-        show(found)
+        show(results)
 
 
 def show(shown: "RenderableType") -> None:

@@ -52,8 +52,8 @@ def cells(results: Sequence[RunResult]) -> list[SeedGroup]:
     """Group results by everything except their seed."""
     groups = list(grouped(results, lambda run: run.group).values())
     told = zip(groups, _differences(groups, "seed"), strict=True)
-    found = [SeedGroup(_names(runs[0]), differs, runs) for runs, differs in told]
-    return sorted(found, key=lambda cell: (cell.names, cell.differs))
+    seed_groups = [SeedGroup(_names(runs[0]), differs, runs) for runs, differs in told]
+    return sorted(seed_groups, key=lambda cell: (cell.names, cell.differs))
 
 
 def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
@@ -78,14 +78,15 @@ def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
 
     groups = list(grouped(results, rest).values())
     told = zip(groups, _differences(groups, key), strict=True)
-    found = [Merged(_names(runs[0]), differs, _by_value(key, runs)) for runs, differs in told]
-    return sorted(found, key=lambda row: (row.names, row.differs))
+    rows = [Merged(_names(runs[0]), differs, _by_value(key, runs)) for runs, differs in told]
+    return sorted(rows, key=lambda row: (row.names, row.differs))
 
 
 def _by_value(key: str, runs: Sequence[RunResult]) -> dict[str, SeedGroup]:
-    groups = grouped(runs, lambda run: str(flat(run.config).get(key)))
+    by_value = grouped(runs, lambda run: str(flat(run.config).get(key)))
     return {
-        value: SeedGroup(_names(own[0]), f"{key}={value}", own) for value, own in groups.items()
+        value: SeedGroup(_names(seeds[0]), f"{key}={value}", seeds)
+        for value, seeds in by_value.items()
     }
 
 
@@ -108,30 +109,29 @@ def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list
     """
     firsts = [runs[0] for runs in groups]
     varied = {
-        names: _varied(flat(run.config) for run in own) - {"seed", except_key}
-        for names, own in grouped(firsts, _names).items()
+        names: _varied(flat(run.config) for run in runs) - {"seed", except_key}
+        for names, runs in grouped(firsts, _names).items()
     }
-    return [
-        " ".join(
-            f"{k}={_typed(value)}" for k, value in flat(run.config).items() if k in varied[own]
-        )
-        for run, own in zip(firsts, map(_names, firsts), strict=True)
-    ]
-
-
-def _typed(value: object) -> str:
-    """Return a value as it is typed."""
-    return value_text("", value) if value is None or isinstance(value, bool) else str(value)
+    texts = []
+    for run in firsts:
+        keys = varied[_names(run)]
+        settings = {key: value for key, value in flat(run.config).items() if key in keys}
+        for key, value in settings.items():
+            if value is None or isinstance(value, bool):
+                settings[key] = value_text(key, value)
+        texts.append(" ".join(f"{key}={value}" for key, value in settings.items()))
+    return texts
 
 
 def _varied(flats: Iterable[Mapping[str, object]]) -> set[str]:
     """Return the keys in which configurations differ; one that is missing is None."""
-    first: dict[str, str] | None = None
+    base: dict[str, str] | None = None  # the first configuration
     varied: set[str] = set()
     for config in flats:
-        own = {key: str(value) for key, value in config.items()}
-        first = own if first is None else first
-        varied |= {k for k in {*own, *first} if own.get(k, "None") != first.get(k, "None")}
+        settings = {key: str(value) for key, value in config.items()}
+        base = settings if base is None else base
+        keys = {*settings, *base}
+        varied |= {key for key in keys if settings.get(key, "None") != base.get(key, "None")}
     return varied
 
 
@@ -271,15 +271,15 @@ class LabelScores:
 
 def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, LabelScores]:
     """Return the scores of each label from the `by_label` of runs."""
-    found = {}
-    for label in dict.fromkeys(one for run in runs for one in run["scores"]):
-        own = [run["scores"][label] for run in runs if label in run["scores"]]
-        scores = {name: [one[name] for one in own] for name in ("precision", "recall", "f1")}
+    by_label = {}
+    for label in dict.fromkeys(label for run in runs for label in run["scores"]):
+        seeds = [run["scores"][label] for run in runs if label in run["scores"]]
+        scores = {name: [seed[name] for seed in seeds] for name in ("precision", "recall", "f1")}
         read: Counter[str] = Counter()
         for run in runs:
             read.update(run.get("confusion", {}).get(label, {}))
-        found[label] = LabelScores(label, scores, own[0]["count"], read)
-    return found
+        by_label[label] = LabelScores(label, scores, seeds[0]["count"], read)
+    return by_label
 
 
 # What stands for a document: its size, and how near it is to the whole document in view.
@@ -292,26 +292,26 @@ DOCUMENT = (
 
 
 def of_documents(
-    found: Sequence[SeedGroup],
+    groups: Sequence[SeedGroup],
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Yield the columns of each cell, as values and as text; `-` of a run without a document."""
-    every = [_kl(cell) for cell in found]
-    sizes = [cell.runs[0].manifest.get("document") for cell in found]
-    bare = [kl for kl, own in zip(every, sizes, strict=True) if kl and own and not own["bytes"]]
-    for kl, own in zip(every, sizes, strict=True):
-        kept = 100 * (1 - kl / bare[0]) if bare and kl is not None else None
-        values = {"saved": own and own["tokens"] - own["vectors"], "size": own and own["bytes"]}
+    kls: list[float | None] = []  # means on test
+    for cell in groups:
+        every_kl = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
+        scores = [kl for kl in every_kl if kl is not None]
+        kls.append(statistics.fmean(scores) if scores else None)
+    documents = [cell.runs[0].manifest.get("document") for cell in groups]
+    pairs = list(zip(kls, documents, strict=True))
+    bare = (kl for kl, document in pairs if kl and document and not document["bytes"])
+    without = next(bare, None)
+    for kl, document in pairs:
+        share = 100 * (1 - kl / without) if without and kl is not None else None
+        saved = document and document["tokens"] - document["vectors"]
+        values = {"saved": saved, "size": document and document["bytes"], "kl": kl, "kept": share}
         texts = {
-            "saved": f"{values['saved']:,} of {own['tokens']:,}" if own else "-",
-            "size": f"{own['bytes']:,}" if own else "-",
+            "saved": f"{saved:,} of {document['tokens']:,}" if document else "-",
+            "size": f"{document['bytes']:,}" if document else "-",
             "kl": "-" if kl is None else f"{kl:.3f}",
-            "kept": "-" if kept is None else f"{kept:.0f} %",
+            "kept": "-" if share is None else f"{share:.0f} %",
         }
-        yield {**values, "kl": kl, "kept": kept}, texts
-
-
-def _kl(cell: SeedGroup) -> float | None:
-    """Return the mean of `kl` on test."""
-    own = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
-    scores = [score for score in own if score is not None]
-    return mean_std(scores).mean if scores else None
+        yield values, texts

@@ -180,10 +180,10 @@ class Experiment:
 
     def searched(self, cell: Cell) -> dict[str, list[Any]]:
         """Return the values of a cell that dev selects from, by key."""
-        found: dict[str, list[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for rule in self.grid:
-            found |= rule.what if rule.holds(cell.at) else {}
-        return found
+            values |= rule.what if rule.holds(cell.at) else {}
+        return values
 
     def configurations(self, cell: Cell) -> int:
         """Return the number of combinations of a cell's searched values."""
@@ -192,8 +192,8 @@ class Experiment:
     def precision_of(self, cell: Cell) -> str:
         """Return the precision in which the authors computed a cell."""
         key = "hardware.precision="
-        own = [o.removeprefix(key) for o in self.overrides(cell) if o.startswith(key)]
-        return own[-1] if own else "fp32"
+        precisions = [o.removeprefix(key) for o in self.overrides(cell) if o.startswith(key)]
+        return precisions[-1] if precisions else "fp32"
 
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, or None."""
@@ -230,22 +230,22 @@ class Experiment:
                 "are used."
             )
         seeds = self.pocket.seeds if self.pocket else self.seeds[:1]
-        own: dict[str, Any] = {"seeds": seeds, "grid": (), "scale": scale}
+        changes: dict[str, Any] = {"seeds": seeds, "grid": (), "scale": scale}
         if self.pocket:
-            own |= {"of": (), "title": f"{self.title}, at pocket scale", "notes": ()}
-            own |= {"protocol": _POCKET_PROTOCOL, "hours": self.pocket.minutes}
+            changes |= {"of": (), "title": f"{self.title}, at pocket scale", "notes": ()}
+            changes |= {"protocol": _POCKET_PROTOCOL, "hours": self.pocket.minutes}
             rule = Rule(self.pocket.when, None)
-            own["cells"] = [cell for cell in self.cells if rule.holds(cell.at)]
-        return replace(self, statistic="mean" if len(seeds) > 1 else "single", **own)
+            changes["cells"] = [cell for cell in self.cells if rule.holds(cell.at)]
+        return replace(self, statistic="mean" if len(seeds) > 1 else "single", **changes)
 
     @cached_property
     def _first_with(self) -> dict[tuple[str, ...], str]:
         """The key of the first cell with some overrides: at a scale, several cells become equal."""
-        found: dict[tuple[str, ...], str] = {}
+        keys: dict[tuple[str, ...], str] = {}
         for cell in self.cells:
             if self.reason(cell) is None and not any(rule.holds(cell.at) for rule in self.of):
-                found.setdefault(tuple(sorted(self.overrides(cell))), cell.key)
-        return found
+                keys.setdefault(tuple(sorted(self.overrides(cell))), cell.key)
+        return keys
 
     def home(self, cell: Cell) -> tuple[str, str]:
         """Return the experiment that runs a cell, this or another, and the cell's key there."""
@@ -291,7 +291,10 @@ def read(file: Path) -> Experiment:
     if content.get("ddof", 1) not in (0, 1):
         raise UserError(f"{file.name}: ddof is {content['ddof']!r}; use 0 or 1.")
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
-    cells = [_cell(row) for row in content.pop("cells")]
+    cells = []
+    for row in content.pop("cells"):  # [backbone, method, setting, task, metric, value, std, …]
+        places, (metric, value, *rest) = map(str, row[: len(AXES)]), row[len(AXES) :]
+        cells.append(Cell(dict(zip(AXES, places, strict=True)), str(metric), value, *rest))
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared", []))
@@ -308,13 +311,6 @@ def _first(rules: Sequence[Rule], cell: Cell) -> str | None:
     return next((str(rule.what) for rule in rules if rule.holds(cell.at)), None)
 
 
-def _cell(row: Sequence[Any]) -> Cell:
-    """Return a cell of `[backbone, method, setting, task, metric, value, std, released]`."""
-    places, (metric, value, *rest) = row[: len(AXES)], row[len(AXES) :]
-    at = dict(zip(AXES, map(str, places), strict=True))
-    return Cell(at, str(metric), value, *rest)
-
-
 def _rule(row: Mapping[str, Any], what: str) -> Rule:
     when = {axis: _places(values) for axis, values in row.get("when", {}).items()}
     called = {axis: str(value) for axis, value in row.get("called", {}).items()}
@@ -326,8 +322,8 @@ def _pocket(file: Path, content: Mapping[str, Any]) -> Pocket:
         raise UserError(unknown(f"{file.name}: pocket.{key}", key, _POCKET_KEYS))
     extra = [_rule(row, "add") for row in content.get("extra", [])]
     when = {axis: _places(values) for axis, values in content.get("when", {}).items()}
-    own = {**content, "add": _list(content.get("add")), "extra": extra, "when": when}
-    return Pocket(**own)
+    fields = {**content, "add": _list(content.get("add")), "extra": extra, "when": when}
+    return Pocket(**fields)
 
 
 def _places(value: Any) -> list[str]:
@@ -418,7 +414,10 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
         )
     experiment = experiment.at(options.scale)
     cells = own_cells(experiment)
-    chosen = {k: c for k, c in cells.items() if options.cell is None or _matches(options.cell, k)}
+    pattern = re.compile(
+        re.escape("*" if options.cell is None else options.cell).replace(r"\*", ".*")
+    )
+    chosen = {key: cell for key, cell in cells.items() if pattern.fullmatch(key)}
     if not chosen:
         problem = (
             "none of its cells can be run"
@@ -431,33 +430,32 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
 
 def own_cells(experiment: Experiment) -> dict[str, Cell]:
     """Return the cells that run under this table's name, by key."""
-    return {c.key: c for c in experiment.cells if _runs_here(experiment, c)}
-
-
-def _runs_here(experiment: Experiment, cell: Cell) -> bool:
-    return experiment.reason(cell) is None and experiment.home(cell) == (experiment.name, cell.key)
-
-
-def _matches(pattern: str, key: str) -> bool:
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), key) is not None
+    return {
+        cell.key: cell
+        for cell in experiment.cells
+        if experiment.reason(cell) is None and experiment.home(cell) == (experiment.name, cell.key)
+    }
 
 
 def _jobs_of(experiment: Experiment, cell: Cell, options: Options) -> Iterator[TableJob]:
     name = f"name={'/'.join([*experiment.folder, cell.key])}"
-    first = experiment.overrides(cell)
+    overrides = experiment.overrides(cell)
     last = [o for o in options.overrides if not o.startswith("seed=")]
     for searched in _searched(experiment, cell, options):
         for seed in _seeds(experiment, options):
             title = " ".join([cell.key, *searched, f"seed={seed}"])
-            yield TableJob(cell.key, [*first, *searched, f"seed={seed}", *last, name], title)
+            yield TableJob(cell.key, [*overrides, *searched, f"seed={seed}", *last, name], title)
 
 
 def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list[str]]:
     """Return every combination of searched values; a key on the command line is not searched."""
     typed = {o.lstrip("+").partition("=")[0] for o in options.overrides}
-    grid = {key: own for key, own in experiment.searched(cell).items() if key not in typed}
-    lines = [[f"{key}={value}" for value in values] for key, values in grid.items()]
-    return [list(one) for one in product(*lines)]
+    lines = [
+        [f"{key}={value}" for value in values]
+        for key, values in experiment.searched(cell).items()
+        if key not in typed
+    ]
+    return [list(combination) for combination in product(*lines)]
 
 
 def _seeds(experiment: Experiment, options: Options) -> Sequence[int | str]:
@@ -489,15 +487,15 @@ def scaled(
     if scale is None:
         return list(overrides)
     rules = _pocket_rules()
-    replaced = [own for override in overrides for own in _scaled(override, rules)]
+    replaced = [option for override in overrides for option in _scaled(override, rules)]
     several = f"task={POCKET}_multi" in replaced  # its tasks have sources, itself it has none
     rows = [] if several else [rules["rows"]]
     if table is None:
         return [*replaced, *rules["smoke"], *rows]
-    kept = [o for o in replaced if not o.startswith(tuple(rules["drop_of_table"]))]
+    suited = [o for o in replaced if not o.startswith(tuple(rules["drop_of_table"]))]
     rows = [table.rows] if table.rows and not several else rows
     extra = [o for rule in table.extra if rule.holds(at) for o in rule.what]
-    return [*kept, *rules["add"], *rows, *table.add, *extra]
+    return [*suited, *rules["add"], *rows, *table.add, *extra]
 
 
 @cache
@@ -516,7 +514,7 @@ def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:
         return []
     if key not in ("backbone", "task", "setting"):
         return [override]
-    known = rules[key]
-    if key != "setting" and value not in known and not value.startswith("pocket_"):
+    options = rules[key]
+    if key != "setting" and value not in options and not value.startswith("pocket_"):
         raise UserError(f"{override}: scale=pocket has no replacement for it (pocket.yaml).")
-    return [f"{key}={known.get(value, value)}"]
+    return [f"{key}={options.get(value, value)}"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ptrun.files import safe
 
@@ -65,14 +65,18 @@ class Table:
         ]
 
 
-def terminal(table: Table) -> "rich.table.Table":
-    """Return the rows as a table for `rich`, without title and notes, which may be wider."""
+def terminal(table: Table, *, unbroken: Collection[str] = ()) -> "rich.table.Table":
+    """Return the rows as a table for `rich`, without title and notes, which may be wider.
+
+    Cells of `unbroken` columns stay on one line.
+    """
     from rich.table import Table as RichTable
     from rich.text import Text
 
     printed = RichTable()
     for name in table.columns:
-        printed.add_column(name, justify="left" if name in table.words else "right")
+        justify: Literal["left", "right"] = "left" if name in table.words else "right"
+        printed.add_column(name, justify=justify, no_wrap=name in unbroken, overflow="fold")
     for cells in table.cells:
         printed.add_row(*(Text(cell.text, style=cell.style) for cell in cells))
     return printed

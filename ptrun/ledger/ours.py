@@ -34,7 +34,6 @@ class Ours:
         value: the experiment's statistic of the scores.
         learned: learned parameters.
         hours: wall-clock hours of all runs.
-        history: dev scores by step, for each seed.
         ddof: of the table; the deviation divides by n - ddof.
         by_label: the runs' `by_label`, of those that have it.
     """
@@ -47,7 +46,6 @@ class Ours:
     value: float
     learned: int
     hours: float
-    history: Mapping[int, Sequence[tuple[int, float]]]
     ddof: Literal[0, 1] = 1
     by_label: Sequence[Mapping[str, Any]] = ()
 
@@ -75,8 +73,8 @@ def _over_grid(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) ->
     groups = grouped(runs, lambda run: run.group)
     if len(groups) < experiment.configurations(cell):
         return None
-    whole = mean([_ours(experiment, cell, own) for own in groups.values()], list(groups))
-    return whole and replace(whole, searched=1, planned=1)
+    average = mean([_ours(experiment, cell, group) for group in groups.values()], list(groups))
+    return average and replace(average, searched=1, planned=1)
 
 
 def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
@@ -84,26 +82,25 @@ def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
     ours = [part for part in parts if part is not None]
     if not ours or len(ours) < len(parts):
         return None
-    seeds = sorted(set.intersection(*(set(own.scores) for own in ours)))
+    seeds = sorted(set.intersection(*(set(cell.scores) for cell in ours)))
     if not seeds:
         return None
-    least = min(ours, key=lambda own: own.searched / own.planned)
+    least = min(ours, key=lambda cell: cell.searched / cell.planned)
     scores = {}
     for seed in seeds:
         by_place: dict[str, list[float]] = {}
-        for own, place in zip(ours, places, strict=True):
-            by_place.setdefault(place, []).append(own.scores[seed])
+        for cell, place in zip(ours, places, strict=True):
+            by_place.setdefault(place, []).append(cell.scores[seed])
         scores[seed] = statistics.fmean(map(statistics.fmean, by_place.values()))
     return Ours(
         scores=scores,
-        missing=sorted({seed for own in ours for seed in own.missing}),
-        failed=sorted({seed for own in ours for seed in own.failed}),
+        missing=sorted({seed for cell in ours for seed in cell.missing}),
+        failed=sorted({seed for cell in ours for seed in cell.failed}),
         searched=least.searched,
         planned=least.planned,
         value=statistics.fmean(scores.values()),
-        learned=max(own.learned for own in ours),
+        learned=max(cell.learned for cell in ours),
         hours=0.0,
-        history={},
         ddof=ours[0].ddof,
     )
 
@@ -115,14 +112,14 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
     configuration cannot win by chance.
     """
     groups = grouped(runs, lambda run: run.group)
-    done = {name: [r for r in own if r.status == "finished"] for name, own in groups.items()}
-    tried = [name for name, own in done.items() if own]
+    done = {name: [r for r in group if r.status == "finished"] for name, group in groups.items()}
+    tried = [name for name, group in done.items() if group]
     if not tried:
         return None
-    chosen = max(tried, key=lambda name: (len(done[name]), _on_dev(done[name])))
+    chosen = max(tried, key=lambda name: (len(done[name]), _mean_on_dev(done[name])))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
     scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
-    complete = [own for own in done.values() if len(own) >= len(done[chosen])]
+    complete = [group for group in done.values() if len(group) >= len(done[chosen])]
     return Ours(
         scores=dict(sorted(scores.items())),
         missing=[seed for seed in experiment.seeds if seed not in scores],
@@ -132,7 +129,6 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         value=statistic_of(experiment.statistic)(list(scores.values())),
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
-        history={run.seed: _history(run) for run in done[chosen]},
         ddof=experiment.ddof,
         by_label=[run.by_label for run in done[chosen] if run.by_label],
     )
@@ -158,15 +154,11 @@ def number(run: RunResult, metric: str) -> float | None:
     return float(score) if score is not None and math.isfinite(score) else None
 
 
-def _on_dev(runs: Sequence[RunResult]) -> float:
+def _mean_on_dev(runs: Sequence[RunResult]) -> float:
+    """Return the mean of the finite scores of the selecting metric; -inf if there is none."""
     scores = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
     finite = [score for score in scores if score is not None and math.isfinite(score)]
     return statistics.fmean(finite) if finite else float("-inf")
-
-
-def _history(run: RunResult) -> list[tuple[int, float]]:
-    history = [row for row in run.manifest.get("history", []) if run.metric in row]
-    return [(row["step"], row[run.metric]) for row in history if math.isfinite(row[run.metric])]
 
 
 # The comparison of several seeds with a printed number: statistic, interval and verdict.
@@ -229,14 +221,11 @@ def interval(
     theirs = min(seeds, 1) if statistic == "single" else seeds
     printed = std if statistic == "mean" and seeds > 1 else None
     low, high = _limits(statistic, len(scores), theirs, printed=printed is not None)
-    error = _error(statistics.stdev(scores), len(scores), printed, theirs)
+    error = statistics.stdev(scores)
+    if printed is not None:  # the standard error of both means
+        error = math.sqrt(error**2 / len(scores) + printed**2 / theirs)
     gap, half = statistic_of(statistic)(scores) - paper, unit / 2
     return Interval(gap, gap - high * error - half, gap - low * error + half)
-
-
-def _error(own: float, count: int, printed: float | None, seeds: int) -> float:
-    """Return the unit of the limits: our deviation, or the standard error of both means."""
-    return own if printed is None else math.sqrt(own**2 / count + printed**2 / seeds)
 
 
 @cache
@@ -265,9 +254,9 @@ def _limits(statistic: str, ours: int, theirs: int, *, printed: bool) -> tuple[f
 def _combined(statistic: str, draws: "ndarray") -> "ndarray":
     """Return the statistic of each row, `[N, seeds] -> [N]`."""
     draws.sort(axis=1)
-    first = {"best_3": -_KEEP, "max": -1}.get(statistic, 0)
-    last = 1 if statistic == "min" else None
-    combined: ndarray = draws[:, first:last].mean(axis=1)
+    start = {"best_3": -_KEEP, "max": -1}.get(statistic, 0)
+    stop = 1 if statistic == "min" else None
+    combined: ndarray = draws[:, start:stop].mean(axis=1)
     return combined
 
 
@@ -280,14 +269,14 @@ def verdict(gap: Interval | None) -> Verdict:
     return "below" if gap.high < 0 else "within"
 
 
-def paired(first: Sequence[float], second: Sequence[float]) -> float | None:
+def paired(scores: Sequence[float], other_scores: Sequence[float]) -> float | None:
     """Return the two-sided p-value of sign flips of paired scores; None below four pairs.
 
     The p-value of n pairs is at least 2 / 2^n, so three pairs are never significant.
     """
-    if len(first) != len(second) or len(first) < 4:
+    if len(scores) != len(other_scores) or len(scores) < 4:
         return None
-    gaps = [a - b for a, b in zip(first, second, strict=True)]
+    gaps = [a - b for a, b in zip(scores, other_scores, strict=True)]
     observed, count = abs(sum(gaps)) - 1e-12, 2 ** len(gaps)
     if count <= 2**14:
         flips = product(*((-gap, gap) for gap in gaps))

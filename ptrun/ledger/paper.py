@@ -12,7 +12,7 @@ from ptrun.errors import UserError, unknown
 from ptrun.files import below, write_text
 from ptrun.ledger import charts, formats
 from ptrun.ledger import experiment as experiments
-from ptrun.ledger.experiment import AXES, Experiment
+from ptrun.ledger.experiment import AXES
 from ptrun.ledger.formats import Cell, escaped_markdown
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.page import page
@@ -41,9 +41,17 @@ def report(
     outputs = outputs.expanduser()
     if outputs != Path("outputs") and not outputs.is_dir():
         raise UserError(f"report --outputs {outputs}: no such folder.")
-    found = [experiments.load(name) for name in _names(paper, table)]
-    found = _at(scale, found) if scale else found
-    tables = [shown(own, rows(own, outputs)) for own in found]
+    printed = [experiments.load(name) for name in _names(paper, table)]
+    if scale:
+        scaled = [experiment.at(scale) for experiment in printed if experiment.pocket]
+        if not scaled:
+            filled = [name for name in experiments.names() if experiments.load(name).pocket]
+            raise UserError(
+                f"{printed[0].name} has only a smoke test at {scale} scale.\n"
+                f"Tables with rows: {', '.join(filled)}."
+            )
+        printed = scaled
+    tables = [shown(experiment, rows(experiment, outputs)) for experiment in printed]
     if to is None:
         return terminal(tables)
     folder = to.expanduser()
@@ -52,18 +60,6 @@ def report(
     except OSError as error:
         raise UserError(f"report --to {to}: cannot be written: {error.strerror}.") from error
     return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}")
-
-
-def _at(scale: str, found: Sequence[Experiment]) -> list[Experiment]:
-    """Return those tables that a scale fills, at that scale."""
-    kept = [own.at(scale) for own in found if own.pocket]
-    if not kept:
-        filled = [name for name in experiments.names() if experiments.load(name).pocket]
-        raise UserError(
-            f"{found[0].name} has only a smoke test at {scale} scale.\n"
-            f"Tables with rows: {', '.join(filled)}."
-        )
-    return kept
 
 
 def write(tables: Sequence[Shown], folder: Path, *, png: bool = False) -> list[str]:
@@ -107,24 +103,23 @@ def _figures(
 
 def _names(paper: str, table: str | None) -> list[str]:
     """Return the names of the selected experiments, in the order of the report."""
-    known = [(own, name) for own, _, name in (n.partition("/") for n in experiments.names())]
-    papers = {own for own, _ in known} | {"all"}
+    every = [name.split("/") for name in experiments.names()]
+    papers = {paper_of for paper_of, _ in every} | {"all"}
     if paper not in papers:
         raise UserError(unknown(f"report --paper {paper}", paper, papers))
-    of_paper = [(own, name) for own, name in known if paper in ("all", own)]
-    tables = {name for _, name in of_paper}
+    of_paper = [names for names in every if paper in ("all", names[0])]
+    tables = {table_of for _, table_of in of_paper}
     if table is not None and table not in tables:
         raise UserError(unknown(f"report --table {table}", table, tables))
-    of_paper.sort(key=_rank)
-    return [f"{own}/{name}" for own, name in of_paper if table in (None, name)]
+    of_paper.sort(key=lambda names: _rank(*names))
+    return ["/".join(names) for names in of_paper if table in (None, names[1])]
 
 
-def _rank(name: tuple[str, str]) -> tuple[int, int, list[str | int]]:
+def _rank(paper: str, table: str) -> tuple[int, int, list[str | int]]:
     """Return a sort key: papers in their usual order, tables before figures, 10 after 9."""
-    paper, table = name
-    order = [*PAPERS, paper]
     kind = 0 if table.startswith("table") else 2 if table.startswith("figure") else 1
     parts = re.split(r"(\d+)", table)
+    order = [*PAPERS, paper]
     return order.index(paper), kind, [int(part) if part.isdigit() else part for part in parts]
 
 

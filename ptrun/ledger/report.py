@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -112,16 +113,22 @@ class Results:
         """
         from rich.measure import Measurement
 
-        names = list(self.texts[0]) if self.texts else []
-        equal = {name: self.texts[0][name] for name in names if self._is_equal(name)}
-        unlimited = options.update(max_width=_UNLIMITED)
+        # What all rows have in common is said once, where the whole table is too wide.
+        equal = {}
+        for name in self._printed.columns:
+            values = {texts[name] for texts in self.texts}
+            unsaid = values == {""} and name in ("differs in", "failed")
+            if unsaid or (len(values) == 1 and name in _LEFT and name not in _FIRST):
+                equal[name] = values.pop()
+
         if len(self.texts) > _MANY:
             yield from self._lines(equal, options.max_width) or self._stacked(equal)
             return
+        unlimited = options.update(max_width=_UNLIMITED)
         for said in ({}, equal):
-            found = self._table([name for name in names if name not in said], said)
-            if Measurement.get(console, unlimited, found).minimum <= options.max_width:
-                yield found
+            printed = self._table(said)
+            if Measurement.get(console, unlimited, printed).minimum <= options.max_width:
+                yield printed
                 return
         yield from self._stacked(equal)
 
@@ -155,30 +162,16 @@ class Results:
     def _printed(self) -> formats.Table:
         return formats.Table(self.texts, _LEFT, self.title, self.notes)
 
-    def _is_equal(self, name: str) -> bool:
-        """Return whether a column of names has one value."""
-        return (name in _LEFT and name not in _FIRST and len(self._values(name)) == 1) or (
-            name in ("differs in", "failed") and self._values(name) == {""}
-        )
-
-    def _values(self, name: str) -> set[str]:
-        return {own[name] for own in self.texts}
-
-    def _table(self, names: Sequence[str], said: Mapping[str, str]) -> "RenderableType":
+    def _table(self, said: Mapping[str, str]) -> "RenderableType":
+        """Return the table without the columns that are said in its title."""
         from rich.markup import escape
-        from rich.table import Table
 
-        title = "\n".join([self.title, *_said(said)])
-        shown = Table(title=escape(title), title_justify="left", caption_justify="left")
-        shown.caption = escape("\n".join(self.notes))
-        for name in names:
-            right = name not in _LEFT
-            fixed = right and name not in _FOLDED
-            justify = "right" if right else "left"
-            shown.add_column(name, justify=justify, no_wrap=fixed, overflow="fold")  # type: ignore[arg-type]
-        for own in self.texts:
-            shown.add_row(*(escape(own[name]) for name in names))
-        return shown
+        rows = [{n: text for n, text in texts.items() if n not in said} for texts in self.texts]
+        numbers = [name for name in self._printed.columns if name not in (*_LEFT, *_FOLDED)]
+        printed = formats.terminal(formats.Table(rows, _LEFT), unbroken=numbers)
+        printed.title, printed.title_justify = escape("\n".join([self.title, *_said(said)])), "left"
+        printed.caption, printed.caption_justify = escape("\n".join(self.notes)), "left"
+        return printed
 
     def _lines(self, said: Mapping[str, str], most: int) -> "list[RenderableType]":
         """Return the table as lines of text; none if they are longer than `most`.
@@ -205,10 +198,10 @@ class Results:
         from rich.text import Text
 
         yield Text("\n".join([self.title, *_said(said)]), style="italic", overflow="fold")
-        for own in self.texts:
-            left = [own[n] for n in _UNNAMED if n in own and n not in said and own[n]]
+        for texts in self.texts:
+            left = [texts[n] for n in _UNNAMED if n in texts and n not in said and texts[n]]
             yield Text(" · ".join(left), style="bold", overflow="fold")
-            named = {n: v for n, v in own.items() if n not in (*_UNNAMED, *said) and v}
+            named = {n: v for n, v in texts.items() if n not in (*_UNNAMED, *said) and v}
             numbers = [f"{n} {v}" for n, v in named.items()]
             yield Padding(Text(" · ".join(numbers), overflow="fold"), (0, 0, 0, 4))
         yield Text("\n".join(self.notes), style="dim", overflow="fold")
@@ -260,15 +253,18 @@ def table(
     """
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
-    found, damaged = result.read_all(root)
-    if not found:
+    runs, damaged = result.read_all(root)
+    if not runs:
         told = [f"report {root}: no result.json or failure.json below it.", *damaged]
         raise UserError("\n".join(told))
     for message in damaged:
         _LOG.warning("not counted: %s", message)
-    shown = of_runs(found, str(root), over, best=best, vote=vote, labels=labels)
+    shown = of_runs(runs, str(root), over, best=best, vote=vote, labels=labels)
     if over is None and best is None and not vote and not labels:
-        shown.notes[1:1] = _unfinished(root)
+        counts = Counter(run.state.kind for run in unfinished(root))
+        left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
+        if left:
+            shown.notes.insert(1, f"not in the table: {', '.join(left)} (ptrun status {root})")
     return shown
 
 
@@ -288,53 +284,45 @@ def of_runs(
     """
     if best is not None and (best < 1 or over is not None):
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
-    kept = {folder: own for folder, own in runs.items() if own.config.get("trial") is None}
-    if not kept:
+    folders: dict[tuple[str, int], Path] = {}  # a run below two names is one seed
+    for folder, run in runs.items():
+        if run.config.get("trial") is None:
+            counted = folders.setdefault((run.run_id, run.seed), folder)
+            if counted != folder:
+                _LOG.warning("%s is the run of %s; it is counted once", folder, counted)
+    if not folders:
         raise UserError(f"report {title}: no result.json or failure.json below it.")
-    kept = _once(kept)
+    results = [runs[folder] for folder in folders.values()]
     if over is not None:
-        rows = [_merged_row(row) for row in merged(list(kept.values()), over)]
+        rows = []
+        for row in merged(results, over):
+            groups = list(row.cells.values())
+            devs, tests = _means(groups, "dev"), _means(groups, "test")
+            rows.append(_joined(_columns(row, groups, devs, tests), _best(row)))
         return _results(title, rows, _OVER.format(key=over))
-    found = cells(list(kept.values()))
+    groups = cells(results)
     if labels:
-        return _results(title, [*_label_rows(title, found)], _LABELS)
+        return _results(title, [*_label_rows(title, groups)], _LABELS)
     if best is not None:
-        rows = [_joined(_row(cell), _seeds(cell, best)) for cell in found]
+        rows = [_joined(_row(cell), _seeds(cell, best)) for cell in groups]
         return _results(title, rows, _BEST.format(keep=best))
     if vote:
-        return _voted(title, found, {own.run_id: folder for folder, own in kept.items()})
-    rows = [_row(cell) for cell in found]
-    if any("document" in run.manifest for run in kept.values()):
-        rows = [_joined(*both) for both in zip(rows, of_documents(found), strict=True)]
-        return _results(title, rows, "\n".join([_SEEDS, DOCUMENT, *_missing_seeds(found)]))
-    return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(found)]))
+        return _voted(title, groups, {runs[folder].run_id: folder for folder in folders.values()})
+    rows = [_row(cell) for cell in groups]
+    if any("document" in run.manifest for run in results):
+        rows = [_joined(*both) for both in zip(rows, of_documents(groups), strict=True)]
+        return _results(title, rows, "\n".join([_SEEDS, DOCUMENT, *_missing_seeds(groups)]))
+    return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(groups)]))
 
 
-def _once(runs: Mapping[Path, RunResult]) -> dict[Path, RunResult]:
-    """Return the runs without copies: one run below two names is one seed."""
-    found: dict[tuple[str, int], Path] = {}
-    for folder, own in runs.items():
-        first = found.setdefault((own.run_id, own.seed), folder)
-        if first != folder:
-            _LOG.warning("%s is the run of %s; it is counted once", folder, first)
-    return {folder: runs[folder] for folder in found.values()}
-
-
-def _unfinished(root: Path) -> list[str]:
-    """Return a line about runs that have started and not ended."""
-    counts = Counter(own.state.kind for own in unfinished(root))
-    left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
-    return [f"not in the table: {', '.join(left)} (ptrun status {root})"] if left else []
-
-
-def _missing_seeds(found: Sequence[SeedGroup]) -> Iterator[str]:
+def _missing_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield which cells lack seeds that another one of their task has, a line for equal seeds."""
     seeds = {
         where: sorted({run.seed for cell in alike for run in cell.runs})
-        for where, alike in grouped(found, _where).items()
+        for where, alike in grouped(groups, _where).items()
     }
     cells: dict[str, list[str]] = {}
-    for cell in found:
+    for cell in groups:
         done = {run.seed for run in cell.runs if run.status == "finished"}
         if lacking := [str(seed) for seed in seeds[_where(cell)] if seed not in done]:
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
@@ -354,24 +342,28 @@ def spread(values: Sequence[float]) -> str:
     """Return `mean ± std` (sample standard deviation, ddof 1); one value has no deviation."""
     if not values:
         return "-"
-    found = mean_std(values)
-    return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
+    mean, std = mean_std(values).mean, mean_std(values).std
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
-def _voted(title: str, found: Sequence[SeedGroup], folders: Mapping[str, Path]) -> Results:
+def _voted(title: str, groups: Sequence[SeedGroup], folders: Mapping[str, Path]) -> Results:
     """Return the table with votes; its notes say why some cells have none."""
-    votes = [vote(cell.runs, folders) for cell in found]
-    scores = ["-" if vote.score is None else f"{vote.score:.2f}" for vote in votes]
-    rows = [
-        _joined(_row(cell), ({"vote": vote.score}, {"vote": text}))
-        for cell, vote, text in zip(found, votes, scores, strict=True)
-    ]
-    reasons = dict.fromkeys(f"no vote: {vote.reason}" for vote in votes if vote.reason)
-    return _results(title, rows, "\n".join([_SEEDS, _VOTE, *reasons]))
+    rows, reasons = [], []
+    for cell in groups:
+        score, text = None, "-"
+        try:
+            score = vote(cell.runs, folders)
+            text = f"{score:.2f}"
+        except UserError as error:
+            reasons.append(f"no vote: {error}")
+        rows.append(_joined(_row(cell), ({"vote": score}, {"vote": text})))
+    return _results(title, rows, "\n".join([_SEEDS, _VOTE, *dict.fromkeys(reasons)]))
 
 
 def _results(title: str, rows: Sequence[_Row], notes: str) -> Results:
-    return Results(title, [own for own, _ in rows], [text for _, text in rows], notes.split("\n"))
+    return Results(
+        title, [values for values, _ in rows], [text for _, text in rows], notes.split("\n")
+    )
 
 
 def _joined(row: _Row, more: _Row) -> _Row:
@@ -382,20 +374,15 @@ def _row(cell: SeedGroup) -> _Row:
     return _columns(cell, [cell], cell.values("dev"), cell.values("test"))
 
 
-def _merged_row(row: Merged) -> _Row:
-    found = list(row.cells.values())
-    return _joined(_columns(row, found, _means(found, "dev"), _means(found, "test")), _best(row))
-
-
 def _columns(
     row: SeedGroup | Merged,
-    found: Sequence[SeedGroup],
+    groups: Sequence[SeedGroup],
     devs: Sequence[float],
     tests: Sequence[float],
 ) -> _Row:
-    learned = {run.learned_parameters["total"] for cell in found for run in cell.runs}
-    names, metric = dict(zip(NAMES, row.names, strict=True)), found[0].runs[0].metric
-    failed = sum(cell.failed for cell in found)
+    learned = {run.learned_parameters["total"] for cell in groups for run in cell.runs}
+    names, metric = dict(zip(NAMES, row.names, strict=True)), groups[0].runs[0].metric
+    failed = sum(cell.failed for cell in groups)
     values: dict[str, Any] = {**names, "differs": row.differs, "metric": metric}
     values |= {**_mean("dev", devs), **_mean("test", tests), "n": len(tests), "failed": failed}
     texts = {**names, "differs in": row.differs, "metric": metric}
@@ -409,13 +396,13 @@ def _mean(name: str, scores: Sequence[float]) -> dict[str, float | None]:
     """Return mean and standard deviation; None where there is none."""
     if not scores:
         return {name: None, f"{name}_std": None}
-    found = mean_std(scores)
-    return {name: found.mean, f"{name}_std": found.std}
+    average = mean_std(scores)
+    return {name: average.mean, f"{name}_std": average.std}
 
 
-def _means(found: Sequence[SeedGroup], split: str) -> list[float]:
+def _means(groups: Sequence[SeedGroup], split: str) -> list[float]:
     """Return the mean of each cell that has scores on a split."""
-    return [mean_std(values).mean for cell in found if (values := cell.values(split))]
+    return [mean_std(values).mean for cell in groups if (values := cell.values(split))]
 
 
 def _seeds(cell: SeedGroup, best: int) -> _Row:
@@ -443,8 +430,8 @@ def _best(row: Merged) -> _Row:
     names = [name for name, cell in row.cells.items() if cell.values("dev")]
     if not names:
         return {"best_on_dev": None, "best_values": []}, {"best on dev": "-"}
-    found = [row.cells[name] for name in names]
-    devs, tests = _means(found, "dev"), _means(found, "test")
+    groups = [row.cells[name] for name in names]
+    devs, tests = _means(groups, "dev"), _means(groups, "test")
     best = [name for name, dev in zip(names, devs, strict=True) if dev == max(devs)]
     score = best_on_dev(devs, tests)
     text = f"{score:.2f} ({', '.join(best)})"
@@ -460,21 +447,21 @@ _LABELS = (
 )
 
 
-def _label_rows(title: str, found: Sequence[SeedGroup]) -> Iterator[_Row]:
+def _label_rows(title: str, groups: Sequence[SeedGroup]) -> Iterator[_Row]:
     """Yield a row for each label of each cell.
 
     Raises:
         UserError: no run has scores of labels.
     """
     none = True
-    for cell in found:
+    for cell in groups:
         runs = [run.by_label for run in cell.runs if run.status == "finished" and run.by_label]
         names = dict(zip(NAMES, cell.names, strict=True))
-        for label, own in labels_of(runs).items():
+        for label, label_scores in labels_of(runs).items():
             none = False
-            named = {**names, "differs": cell.differs, "label": label}
-            first = {**names, "differs in": cell.differs, "label": label}
-            yield _joined((named, first), _label_scores(own))
+            values = {**names, "differs": cell.differs, "label": label}
+            texts = {**names, "differs in": cell.differs, "label": label}
+            yield _joined((values, texts), _label_scores(label_scores))
     if none:
         raise UserError(
             f"report {title}: no run has scores of labels. Tasks with a label or tags have them, "
@@ -482,13 +469,13 @@ def _label_rows(title: str, found: Sequence[SeedGroup]) -> Iterator[_Row]:
         )
 
 
-def _label_scores(own: LabelScores) -> _Row:
+def _label_scores(label: LabelScores) -> _Row:
     values: dict[str, Any] = {}
-    for name, scores in own.scores.items():
+    for name, scores in label.scores.items():
         values |= _mean(name, scores)
-    texts = {name: spread(scores) for name, scores in own.scores.items()}
-    values |= {"count": own.count, "n": own.seeds, "read_as": dict(own.read_as)}
-    texts |= {"count": f"{own.count:,}", "n": str(own.seeds), "read as": own.confused}
+    texts = {name: spread(scores) for name, scores in label.scores.items()}
+    values |= {"count": label.count, "n": label.seeds, "read_as": dict(label.read_as)}
+    texts |= {"count": f"{label.count:,}", "n": str(label.seeds), "read as": label.confused}
     return values, texts
 
 
@@ -501,68 +488,48 @@ FILE = "predictions.jsonl"
 _NUMBERS = "pearson_spearman"
 
 
-@dataclass(frozen=True)
-class Vote:
-    """The score of a vote; without a score, `reason` says why."""
-
-    score: float | None = None
-    reason: str = ""
-
-
-class _NoVoteError(Exception):
-    """A vote is not possible, for this reason."""
-
-
-def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> Vote:
+def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
     """Return the vote's test score of finished runs, in the metric that selected them.
 
     Args:
         runs: the seeds of one cell, in any order; the lowest seed breaks a tie.
         folders: run folders by run id.
+
+    Raises:
+        UserError: why a vote is not possible.
     """
     done = {run.run_id: run for run in runs if run.status == "finished"}
     seeds = sorted(done.values(), key=lambda run: run.seed)
     if len(seeds) < 2:
-        return Vote(reason="fewer than two seeds finished")
-    try:
-        rows = [_rows(RunFolder(folders[run.run_id], run)) for run in seeds]
-        _check_same(rows, seeds)
-        return Vote(_score(seeds[0], rows))
-    except _NoVoteError as error:
-        return Vote(reason=str(error))
+        raise UserError("fewer than two seeds finished")
+    rows = [_rows(RunFolder(folders[run.run_id], run)) for run in seeds]
+    target = itemgetter("id", "target")
+    for run, examples in zip(seeds, rows, strict=True):
+        if list(map(target, examples)) != list(map(target, rows[0])):
+            raise UserError(f"seeds {seeds[0].seed} and {run.seed} have different test sets")
+    return _score(seeds[0], rows)
 
 
 def _rows(run: RunFolder) -> list[dict[str, Any]]:
-    try:
-        rows = run.rows(FILE)
-    except UserError as error:
-        raise _NoVoteError(str(error)) from error
+    rows = run.rows(FILE)
     if rows is None:
-        raise _NoVoteError(f"{run.folder.name} has no {FILE}")
+        raise UserError(f"{run.folder.name} has no {FILE}")
     if not all({"id", "target", "prediction"} <= row.keys() for row in rows):
-        raise _NoVoteError(f"{run.folder.name}: {FILE} is damaged")
+        raise UserError(f"{run.folder.name}: {FILE} is damaged")
     return rows
-
-
-def _check_same(rows: Sequence[Sequence[Mapping[str, Any]]], seeds: Sequence[RunResult]) -> None:
-    """Refuse seeds whose test sets differ in an example or a target."""
-    targets = [[(row["id"], row["target"]) for row in own] for own in rows]
-    for own, run in zip(targets, seeds, strict=True):
-        if own != targets[0]:
-            raise _NoVoteError(f"seeds {seeds[0].seed} and {run.seed} have different test sets")
 
 
 def _score(run: RunResult, rows: Sequence[Sequence[Mapping[str, Any]]]) -> float:
     golds = [row["target"] for row in rows[0]]
-    predictions = [[row["prediction"] for row in own] for own in rows]
+    predictions = [[row["prediction"] for row in examples] for examples in rows]
     numbers = all(is_number(value) for values in (golds, *predictions) for value in values)
     if run.metric == _NUMBERS and numbers:
         return pearson_and_spearman(mean_vote(predictions), golds)
     positive = run.config.get("task", {}).get("positive")
     labels = all(isinstance(v, str | int) for values in (golds, *predictions) for v in values)
     # Labels alone decide these metrics; MultiRC's metrics group labels by question.
-    known = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
-    if not labels or run.metric not in known:
+    computed = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
+    if not labels or run.metric not in computed:
         name = f"{run.metric} of {run.names['task']}"
-        raise _NoVoteError(f"{name} is not computed from one label per example")
+        raise UserError(f"{name} is not computed from one label per example")
     return score(run.metric, majority_vote(predictions), golds, positive=positive)  # type: ignore[arg-type]

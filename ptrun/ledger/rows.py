@@ -75,15 +75,16 @@ def compose(overrides: list[str]) -> Request:
     from ptrun.runs.plan import with_readout  # imports torch
     from ptrun.start.spec import recorded
 
-    made = with_readout(composed(tuple(overrides)))
-    hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
-    own = {"hardware": {key: value for key, value in hardware.items() if value}}
-    own["hardware"] |= identity.quantized(made.config["hardware"])
-    start = {"start": recorded(made.config["start"])}
-    content = identity.affecting({**made.config, **own, **start}, "", "")
+    composition = with_readout(composed(tuple(overrides)))
+    config = composition.config
+    typed = config["hardware"]
+    hardware = {key: typed[key] for key in ("precision", "fp16_scaling") if typed.get(key)}
+    hardware |= identity.quantized(typed)
+    start = recorded(config["start"])
+    content = identity.affecting({**config, "hardware": hardware, "start": start}, "", "")
     settings = json.loads(json.dumps(content))  # as in a result: keys are text
-    size = made.config["backbone"].get("parameters")
-    return Request(made.names, flat(settings), flat(made.config["pretraining"]), size)
+    size = config["backbone"].get("parameters")
+    return Request(composition.names, flat(settings), flat(config["pretraining"]), size)
 
 
 class Requests:
@@ -124,67 +125,80 @@ class Requests:
     def _stamp(self) -> str:
         """Return a hash that changes with any file of options."""
         folders = [conf_dir() / group for group in schema.GROUPS]
-        added = [*user_dirs(), *package_dirs()]
-        folders += [conf_dir(), *(own / group for own in added for group in schema.GROUPS)]
+        folders.append(conf_dir())
+        for added in (*user_dirs(), *package_dirs()):
+            folders += [added / group for group in schema.GROUPS]
         files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
         facts = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files]
         return hashlib.sha256(f"{__version__} {_FORM} {facts}".encode()).hexdigest()[:16]
 
 
 def differences(
-    wanted: Request, run: RunResult, folder: Path, grid: Mapping[str, list[Any]]
+    requested: Request, run: RunResult, folder: Path, grid: Mapping[str, list[Any]]
 ) -> list[str]:
     """Return `key=value` for each setting in which a run differs from a request; empty if none.
 
     Args:
-        wanted: what the cell requests.
+        requested: what the cell requests.
         run: the run.
         folder: its folder.
         grid: the searched values by key; each of them is requested.
     """
-    own = flat(run.config)
-    keys = [key for key in {**wanted.settings, **own} if not _free(key, own, grid)]
-    found = [key for key in keys if not _alike(wanted.settings.get(key), own.get(key))]
-    named = [group for group in schema.GROUPS if any(k.startswith(f"{group}.") for k in found)]
-    named = [group for group in named if run.names.get(group) != wanted.names[group]]
+    settings = flat(run.config)
+    keys = [
+        key
+        for key in {**requested.settings, **settings}
+        if not _free(key, settings, grid)
+        and not _alike(requested.settings.get(key), settings.get(key))
+    ]
+    # A group of another option is named alone, without its settings.
+    groups = {key.split(".")[0] for key in keys if "." in key}
+    named = [
+        group
+        for group in schema.GROUPS
+        if group in groups and run.names.get(group) != requested.names[group]
+    ]
     texts = [f"{group}={run.names.get(group)}" for group in named]
-    texts += [f"{key}={own.get(key)}" for key in found if key.split(".")[0] not in named]
+    texts += [f"{key}={settings.get(key)}" for key in keys if key.split(".")[0] not in named]
     size = run.manifest.get("backbone", {}).get("parameters")
-    if size and wanted.parameters not in (None, size):  # of a local folder
+    if size and requested.parameters not in (None, size):  # of a local folder
         texts.append(f"a backbone of {size:,} parameters")
-    return texts + _pretraining(wanted, own, folder)
+    return texts + _pretraining(requested, settings, folder)
 
 
-def _free(key: str, own: Mapping[str, Any], grid: Mapping[str, list[Any]]) -> bool:
+def _free(key: str, settings: Mapping[str, Any], grid: Mapping[str, list[Any]]) -> bool:
     """Return whether any value of a key is requested: both protocols are columns of a table."""
     if key in grid:
-        return own.get(key) in grid[key]
+        return settings.get(key) in grid[key]
     if key in _FILES:
-        return bool(own.get(key))
+        return bool(settings.get(key))
     return key in _BY_RUN or key.startswith("protocol.")
 
 
-def _alike(wanted: Any, own: Any) -> bool:
+def _alike(requested: Any, recorded: Any) -> bool:
     """Return whether two values are equal; of another run or a file only the kind is known."""
-    if wanted == own:
+    if requested == recorded:
         return True
-    texts = [str(value).partition(":")[0] for value in (wanted, own)]
-    return texts[0] == texts[1] in _MADE or str(wanted)[:1] == str(own)[:1] == "@"
+    texts = [str(value).partition(":")[0] for value in (requested, recorded)]
+    return texts[0] == texts[1] in _MADE or str(requested)[:1] == str(recorded)[:1] == "@"
 
 
-def _pretraining(wanted: Request, own: Mapping[str, Any], folder: Path) -> list[str]:
+def _pretraining(requested: Request, settings: Mapping[str, Any], folder: Path) -> list[str]:
     """Return the settings in which the prerequisite run differs."""
-    if not str(own.get("start")).startswith("pretrained"):
+    if not str(settings.get("start")).startswith("pretrained"):
         return []
     try:
-        kept = request.read(folder)
+        recorded = request.read(folder)
     except UserError:
-        kept = None
-    if kept is None:
+        recorded = None
+    if recorded is None:
         return [f"{request.FILE} is missing or damaged"]
-    found = flat(kept.config.get("pretraining") or {})
-    keys = [k for k in {**wanted.pretraining, **found} if wanted.pretraining.get(k) != found.get(k)]
-    return [f"pretraining.{key}={found.get(key)}" for key in keys]
+    changes = flat(recorded.config.get("pretraining") or {})
+    return [
+        f"pretraining.{key}={changes.get(key)}"
+        for key in {**requested.pretraining, **changes}
+        if requested.pretraining.get(key) != changes.get(key)
+    ]
 
 
 # The runs of a cell's folder, divided by whether the cell requests them.
@@ -206,7 +220,7 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
     if not folders:
         return CellRuns([], {})
     experiment, cell = _home(experiment, cell)
-    wanted, grid = requests.of(experiment, cell), experiment.searched(cell)
+    requested, grid = requests.of(experiment, cell), experiment.searched(cell)
     runs: list[RunResult] = []
     variants: dict[str, list[RunResult]] = {}
     for folder in folders:
@@ -217,9 +231,10 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
             continue
         if run is None:
             continue
-        differs = differences(wanted, run, folder, grid)
-        own = variants.setdefault(", ".join(differs), []) if differs else runs
-        own.append(run)
+        if differs := differences(requested, run, folder, grid):
+            variants.setdefault(", ".join(differs), []).append(run)
+        else:
+            runs.append(run)
     return CellRuns(runs, variants)
 
 
@@ -272,16 +287,16 @@ def rows(experiment: Experiment, outputs: Path) -> list[LedgerRow]:
     """Return a row for every printed number of an experiment."""
     cells, requests = experiment.cells, Requests(outputs)
     by_key = {cell.key: cell for cell in cells}  # several metrics share the runs of a key
-    found = {key: cell_runs(experiment, cell, outputs, requests) for key, cell in by_key.items()}
+    runs = {key: cell_runs(experiment, cell, outputs, requests) for key, cell in by_key.items()}
     requests.save()
-    own = [by_protocol(experiment, cell, found[cell.key].runs) for cell in cells]
+    protocols = [by_protocol(experiment, cell, runs[cell.key].runs) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
     return [
         _row(
             experiment,
             cell,
-            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, own),
-            found[cell.key],
+            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, protocols),
+            runs[cell.key],
         )
         for index, cell in enumerate(cells)
     ]
@@ -290,38 +305,38 @@ def rows(experiment: Experiment, outputs: Path) -> list[LedgerRow]:
 def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, str], ByProtocol]:
     """Return the cells that repeat a mean of another table, by key and metric."""
     places = [(cell, *experiment.home(cell)) for cell in experiment.cells]
-    found: dict[tuple[str, str], ByProtocol] = {}
+    means: dict[tuple[str, str], ByProtocol] = {}
     for name in {home for _, home, _ in places} - {experiment.name}:
         other = load(name)
-        wanted = {key for _, home, key in places if home == name}
-        if not any(other.mean_over(c) for c in other.cells if c.key in wanted):
+        keys = {key for _, home, key in places if home == name}
+        if not any(other.mean_over(c) for c in other.cells if c.key in keys):
             continue
         there = {(r.cell.key, r.cell.metric): r for r in rows(other, outputs)}
         for cell, home, key in places:
             row = there.get((key, cell.metric)) if home == name else None
             if row and other.mean_over(row.cell):
-                found[cell.key, cell.metric] = {"paper": row.paper, "honest": row.honest}
-    return found
+                means[cell.key, cell.metric] = {"paper": row.paper, "honest": row.honest}
+    return means
 
 
-def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
+def _own_or_mean(experiment: Experiment, index: int, protocols: Sequence[ByProtocol]) -> ByProtocol:
     """Return the runs of a cell, or the mean of other cells."""
     cell = experiment.cells[index]
     axis = experiment.mean_over(cell)
-    if axis in (None, GRID):
-        return own[index]
-    parts = [i for i, c in enumerate(experiment.cells) if _part_of(experiment, c, cell, axis)]
+    if axis is None or axis == GRID:
+        return protocols[index]
+    rest = {key: place for key, place in cell.at.items() if key != axis}
+    parts = [
+        i
+        for i, part in enumerate(experiment.cells)
+        if experiment.mean_over(part) in (None, GRID) and rest.items() <= part.at.items()
+    ]
     places = [experiment.cells[i].at[axis] for i in parts]
-    return {p: mean([own[i][p] for i in parts], places) for p in PROTOCOLS}
+    return {p: mean([protocols[i][p] for i in parts], places) for p in PROTOCOLS}
 
 
-def _part_of(experiment: Experiment, cell: Cell, whole: Cell, axis: str) -> bool:
-    """Return whether a mean over an axis includes a cell."""
-    same = all(cell.at[key] == place for key, place in whole.at.items() if key != axis)
-    return same and experiment.mean_over(cell) in (None, GRID)
-
-
-def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) -> LedgerRow:
+def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, ran: CellRuns) -> LedgerRow:
+    # The verdict, with its reason or the command that runs the cell.
     best = ours["paper"] or ours["honest"]
     gap = _gap(experiment, cell, best) if best and not experiment.scale else None
     judged: Verdict
@@ -332,24 +347,22 @@ def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) 
     elif best:
         judged = verdict(gap)
         why = None if gap else _incomparable(experiment, cell, best)
-    elif failed := [run for run in found.runs if run.status != "finished"]:
+    elif failed := [run for run in ran.runs if run.status != "finished"]:
         judged, why = "not comparable", f"all {len(failed)} runs failed: {failed[0].reason}"
     else:
         home, key = experiment.home(cell)
         scale = f" +scale={experiment.scale}" if experiment.scale else ""
         command = f"ptrun experiment={home}{scale} cell={key}"
         judged, why = "not run", experiment.reason(cell) or command
-    variants = [_variant(experiment, cell, *item) for item in found.variants.items()]
+
+    # Runs that do not count; those without the reported metric have no score.
+    variants = []
+    for differs, runs in ran.variants.items():
+        metric = experiment.metrics.get(cell.metric)
+        scores = {run.seed: number(run, metric or run.metric) for run in runs}
+        known_scores = {seed: score for seed, score in scores.items() if score is not None}
+        variants.append(Variant(differs, known_scores))
     return LedgerRow(experiment, cell, ours["paper"], ours["honest"], gap, judged, why, variants)
-
-
-def _variant(
-    experiment: Experiment, cell: Cell, differs: str, runs: Sequence[RunResult]
-) -> Variant:
-    """Return runs that do not count; those without the reported metric have no score."""
-    metric = experiment.metrics.get(cell.metric)
-    scores = {run.seed: number(run, metric or run.metric) for run in runs}
-    return Variant(differs, {seed: score for seed, score in scores.items() if score is not None})
 
 
 def _gap(experiment: Experiment, cell: Cell, ours: Ours) -> Interval | None:

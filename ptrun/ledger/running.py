@@ -84,16 +84,16 @@ def _pattern(backbones: Mapping[str, str]) -> str:
 
 def with_weights(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
     """Return the runs with an available backbone, and a message for each other backbone."""
-    kept: list[TableJob] = []
+    present: list[TableJob] = []
     absent: dict[str, dict[str, str]] = {}
     for job in todo:
         composed = _backbone_of(job)
         if composed.backbone_source is None:
-            kept.append(job)
+            present.append(job)
         else:
             source = f"{composed.backbone_name}, which is not here: {composed.backbone_source}"
             absent.setdefault(source, {})[job.key] = composed.backbone_name
-    return kept, [
+    return present, [
         f"left out: {len(backbones)} cells of {source}; in this table: "
         f"cell='{_pattern(backbones)}' backbone.path=DIR"
         for source, backbones in absent.items()
@@ -102,16 +102,16 @@ def with_weights(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
 
 def with_data(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
     """Return the runs whose task has its data, and a message for each other task."""
-    kept: list[TableJob] = []
+    present: list[TableJob] = []
     absent: dict[str, set[str]] = {}
     for job in todo:
         task = _composed(job, "task=", "task.source", "data_dir=")
         if task.data_source is None:
-            kept.append(job)
+            present.append(job)
         else:
             source = f"task={task.names['task']}, whose data are not here: {task.data_source}"
             absent.setdefault(source, set()).add(job.key)
-    return kept, [
+    return present, [
         f"left out: {len(keys)} cells of {source.rstrip('.')}; then add data_dir=DIR"
         for source, keys in absent.items()
     ]
@@ -162,16 +162,16 @@ def _check(todo: Sequence[TableJob]) -> None:
     """Plan one run of each cell and report all problems together."""
     from ptrun.runs.plan import plan
 
-    first = {job.key: job for job in reversed(todo)}
+    first_jobs = {job.key: job for job in reversed(todo)}
     wrong = {}
-    for key, job in first.items():
+    for key, job in first_jobs.items():
         try:
             plan(composed(job.overrides))
         except UserError as error:
             wrong[key] = str(error)
     for key, reason in wrong.items():
         print(f"  {key}: {reason}", file=sys.stderr)
-    print(f"  {len(first) - len(wrong)} of {len(first)} cells can be run as they are")
+    print(f"  {len(first_jobs) - len(wrong)} of {len(first_jobs)} cells can be run as they are")
     if wrong:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
 

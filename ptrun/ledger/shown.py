@@ -11,7 +11,7 @@ from string import ascii_lowercase
 from ptrun.ledger.experiment import AXES, Experiment
 from ptrun.ledger.formats import MINUS, NONE, Cell, Table
 from ptrun.ledger.ours import Interval, Ours, Verdict
-from ptrun.ledger.rows import LedgerRow, Variant
+from ptrun.ledger.rows import LedgerRow
 
 PAPERS = {
     "dpt": "DPT",
@@ -100,8 +100,8 @@ class Shown:
     @property
     def precision(self) -> str:
         """The precisions of the authors, such as `fp32, fp16`."""
-        own = (self.experiment.precision_of(line.row.cell) for line in self.lines)
-        return ", ".join(dict.fromkeys(own))
+        precisions = (self.experiment.precision_of(line.row.cell) for line in self.lines)
+        return ", ".join(dict.fromkeys(precisions))
 
     @property
     def places(self) -> list[str]:
@@ -148,11 +148,16 @@ class Shown:
 
     def variants(self) -> list[str]:
         """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
-        return [
-            f"{' '.join(line.place)}: {_variant(variant, max(line.digits, 1))}"
-            for line in self.lines
-            for variant in line.row.variants
-        ]
+        sentences = []
+        for line in self.lines:
+            for variant in line.row.variants:
+                count = len(variant.scores)
+                runs = "1 run" if count == 1 else f"{count or 'failed'} runs"
+                told = f"{' '.join(line.place)}: {runs} with {variant.differs}, not compared"
+                digits = max(line.digits, 1)
+                scores = [number(score, digits) for _, score in sorted(variant.scores.items())]
+                sentences.append(f"{told}: {', '.join(scores)}" if scores else told)
+        return sentences
 
     def reasons(self) -> dict[str, int]:
         """Return a footnote number for each reason; a command is not a reason."""
@@ -174,8 +179,8 @@ def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
         seen.add(_run(row))
         place = (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
         columns.setdefault(place, {})[cell.at["method"]] = (cell.number, ours.value)
-    for own in columns.values():
-        for (paper_a, a), (paper_b, b) in combinations(own.values(), 2):
+    for scores in columns.values():
+        for (paper_a, a), (paper_b, b) in combinations(scores.values(), 2):
             yield paper_b - paper_a, b - a
 
 
@@ -308,7 +313,7 @@ def _decimals(experiment: Experiment, metric: str) -> int:
 def _with_deviation(value: float | Sequence[float] | None, std: float | None, digits: int) -> str:
     if value is None:
         return NONE
-    text = ", ".join(number(one, digits) for one in listed(value))
+    text = ", ".join(number(printed, digits) for printed in listed(value))
     return text + (f" ± {number(std, digits)}" if std is not None else "")
 
 
@@ -326,10 +331,3 @@ def seeds_text(ours: Ours, experiment: Experiment) -> str:
         part = f"{ours.searched} of " if ours.searched < ours.planned else ""
         text += f", best of {part}{ours.planned} configurations on dev"
     return text
-
-
-def _variant(variant: Variant, digits: int) -> str:
-    """Return `2 runs with train.max_steps=1, not compared: 35.0, 36.1`."""
-    runs = "1 run" if len(variant.scores) == 1 else f"{len(variant.scores) or 'failed'} runs"
-    scores = ", ".join(number(score, digits) for _, score in sorted(variant.scores.items()))
-    return f"{runs} with {variant.differs}, not compared" + (f": {scores}" if scores else "")

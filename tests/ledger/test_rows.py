@@ -111,7 +111,7 @@ def test_dev_selects_among_what_was_searched_and_seeds_are_all_told(made, tmp_pa
     row = rows(made, tmp_path)[0]
     assert dict(row.paper.scores) == {1: 70.0, 2: 71.0} and row.paper.value == 70.5
     assert (row.paper.missing, row.paper.failed, row.paper.searched) == ([3], [3], 2)
-    assert row.paper.hours == 5 and row.paper.history[1] == [(5, 60.0)]
+    assert row.paper.hours == 5
     assert row.honest is None and row.verdict == "within" and row.why is None
 
 
@@ -129,7 +129,8 @@ def test_a_lucky_seed_of_another_configuration_is_not_chosen(made, tmp_path):
 
 def test_a_score_of_dev_that_is_no_number_is_left_out(made, tmp_path):
     put(tmp_path, "RTE", 1, 70.0, dev=float("nan"))
-    assert rows(made, tmp_path)[0].paper.history == {1: []}
+    put(tmp_path, "RTE", 1, 60.0, dev=1.0, group="b")
+    assert rows(made, tmp_path)[0].paper.value == 60.0
 
 
 def test_one_seed_is_no_verdict_and_protocols_stand_apart(made, tmp_path):

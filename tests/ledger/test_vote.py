@@ -1,9 +1,11 @@
 """What the seeds of a cell answer together: scored from their predictions, or refused by reason."""
 
 import json
+import re
 
 import pytest
 
+from ptrun.errors import UserError
 from ptrun.folder.result import write
 from ptrun.ledger.report import table, vote
 from ptrun.metrics import pearson_and_spearman
@@ -40,45 +42,50 @@ def seeds(tmp_path):
 
 def test_the_majority_is_scored(seeds):
     """No seed has more than half right, the majority three quarters."""
-    assert vote(*seeds(ANSWERS)).score == 75.0
+    assert vote(*seeds(ANSWERS)) == 75.0
 
 
 def test_the_score_is_the_tasks_own_metric(seeds):
     """Of answers a b b b with gold a b b a: two hits of b in three, and two of gold."""
     runs, folders = seeds(ANSWERS, config={"task": {"positive": "b"}})
     both = [outcome(**{**vars(run), "metric": "accuracy_f1"}) for run in runs]
-    assert vote(both, folders).score == pytest.approx((75 + 80) / 2)
+    assert vote(both, folders) == pytest.approx((75 + 80) / 2)
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_a_tie_is_the_earliest_seeds_whatever_the_order_of_files(seeds, order):
-    assert vote(*seeds([["a"] * 4, ["b"] * 4], ["a", "a", "a", "b"], order)).score == 75.0
+    assert vote(*seeds([["a"] * 4, ["b"] * 4], ["a", "a", "a", "b"], order)) == 75.0
 
 
 def test_numbers_are_averaged(seeds):
     gold, answers = [1.0, 2.0, 3.0], [[1.0, 3.0, 2.0], [0.0, 1.0, 5.0]]
     runs, folders = seeds(answers, gold)
     numbers = [outcome(**{**vars(run), "metric": "pearson_spearman"}) for run in runs]
-    assert vote(numbers, folders).score == pearson_and_spearman([0.5, 2.0, 3.5], gold)
+    assert vote(numbers, folders) == pearson_and_spearman([0.5, 2.0, 3.5], gold)
+
+
+def refused(runs, folders, reason):
+    with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
+        vote(runs, folders)
 
 
 def test_what_cannot_vote_says_why(seeds, tmp_path):
     runs, folders = seeds(ANSWERS)
-    assert vote(runs[:1], folders).reason == "fewer than two seeds finished"
+    refused(runs[:1], folders, "fewer than two seeds finished")
     failed = [outcome(**{**vars(run), "status": "failed"}) for run in runs[1:]]
-    assert vote([runs[0], *failed], folders).reason == "fewer than two seeds finished"
+    refused([runs[0], *failed], folders, "fewer than two seeds finished")
     f1 = [outcome(**{**vars(run), "metric": "f1"}) for run in runs]
-    assert vote(f1, folders).reason == "f1 of x is not computed from one label per example"
+    refused(f1, folders, "f1 of x is not computed from one label per example")
     file = tmp_path / "r2" / "predictions.jsonl"
     file.write_text(file.read_text().replace('"id": "3"', '"id": "7"'))
-    assert vote(runs, folders).reason == "seeds 1 and 3 have different test sets"
+    refused(runs, folders, "seeds 1 and 3 have different test sets")
     file.unlink()
-    assert vote(runs, folders).reason == "r2 has no predictions.jsonl"
+    refused(runs, folders, "r2 has no predictions.jsonl")
 
 
 def test_lists_of_tags_cannot_vote(seeds):
     runs, folders = seeds([[["O"]], [["O"]]], [["O"]])
-    assert vote(runs, folders).reason == "accuracy of x is not computed from one label per example"
+    refused(runs, folders, "accuracy of x is not computed from one label per example")
 
 
 def test_the_report_shows_the_vote_and_why_there_is_none(seeds, tmp_path):

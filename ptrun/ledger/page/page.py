@@ -104,7 +104,11 @@ def pairs(table: Shown) -> Table:
     A pair needs four common seeds: with fewer, no p-value can be small.
     """
     rows = []
-    for lines in grouped(table.lines, _except_method).values():
+    rest = [axis for axis in AXES if axis != "method"]
+    same_cell = grouped(
+        table.lines, lambda line: (*(line.row.cell.at[a] for a in rest), line.row.cell.metric)
+    )
+    for lines in same_cell.values():
         for line, other in permutations(lines, 2):
             theirs = _runs(other)
             for protocol, ours in _runs(line).items():
@@ -123,12 +127,6 @@ def pairs(table: Shown) -> Table:
                 cells |= {"Difference": signed(difference, max(line.digits, 1))}
                 rows.append(cells | {"p": f"{p:.2g}" if p < 0.1 else f"{p:.2f}"})
     return Table(rows, (*table.places, "Compared with", "Protocol"), notes=[_P_VALUE])
-
-
-def _except_method(line: ShownRow) -> tuple[str, ...]:
-    """Return the place of a row on all axes but its method's."""
-    cell = line.row.cell
-    return (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
 
 
 def _labels(table: Shown) -> Table:
@@ -164,12 +162,12 @@ def claims(papers: Collection[str]) -> Table:
     for claim in content["claims"]:
         if claim["paper"] not in papers:
             continue
-        first, second = (f"{fmean(scores):.2f} ± {stdev(scores):.2f}" for scores in claim["scores"])
+        averages = [f"{fmean(scores):.2f} ± {stdev(scores):.2f}" for scores in claim["scores"]]
         rows.append(
             {
                 "Claim": f"{claim['paper']}, {claim['source']}: {claim['says']}",
-                "First": f"{claim['first']} {first}",
-                "Second": f"{claim['second']} {second}",
+                "First": f"{claim['first']} {averages[0]}",
+                "Second": f"{claim['second']} {averages[1]}",
                 "Difference": gap_text(Interval(*claim["gap"]), 2),
                 "Verdict": Cell(claim["verdict"], style=_CLAIM_STYLES[claim["verdict"]]),
             }
