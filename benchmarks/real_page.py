@@ -84,9 +84,8 @@ def done(stored: list[dict]) -> list[tuple[Headline, dict, dict]]:
 
 def write_claims(stored: list[dict]) -> None:
     """Write the claims whose rows are done into the ledger's package."""
-    claims = [json.dumps(_claim(*one), ensure_ascii=False) for one in done(stored)]
-    lines = ['{"measured":', json.dumps(_MEASURED) + ",", '"claims": [', ",\n".join(claims), "]}"]
-    LEDGER.write_text("\n".join(lines) + "\n")
+    claims = ",\n".join(json.dumps(_claim(*one), ensure_ascii=False) for one in done(stored))
+    LEDGER.write_text(f'{{"measured":\n{json.dumps(_MEASURED)},\n"claims": [\n{claims}\n]}}\n')
 
 
 def _claim(headline: Headline, first: dict, second: dict) -> dict:
