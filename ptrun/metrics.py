@@ -236,14 +236,16 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
 
 def entities(tags: Tags) -> list[TaggedEntity]:
     """Return the entities of a sentence, in order; a tag without a type has the type `_`."""
-    chunks, first = [], 0
+    chunks, begin = [], 0
     mark_before, kind_before = "O", ""
     for place, tag in enumerate([*tags, "O"]):
         mark, kind = tag[0], tag[1:].split("-", maxsplit=1)[-1] or "_"
-        if _ends(mark_before, mark) or (mark_before not in "O." and kind != kind_before):
-            chunks.append(TaggedEntity(kind_before, first, place - 1))
-        if _begins(mark_before, mark) or (mark not in "O." and kind != kind_before):
-            first = place
+        ends = mark_before in "ES" or (mark_before in "BI" and mark in "BSO")
+        if ends or (mark_before not in "O." and kind != kind_before):
+            chunks.append(TaggedEntity(kind_before, begin, place - 1))
+        begins = mark in "BS" or (mark_before in "ESO" and mark in "EI")
+        if begins or (mark not in "O." and kind != kind_before):
+            begin = place
         mark_before, kind_before = mark, kind
     return chunks
 
@@ -260,16 +262,16 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
         confusion: dict[str, Counter[str]] = {}
         for guess, gold in sorted(pairs):
             confusion.setdefault(gold, Counter())[guess] += 1
-        told = {gold: dict(own) for gold, own in sorted(confusion.items())}
-        return {"scores": _of_each(*zip(*pairs, strict=True)), "confusion": told}
+        counts = {gold: dict(guesses) for gold, guesses in sorted(confusion.items())}
+        return {"scores": _of_each(*zip(*pairs, strict=True)), "confusion": counts}
     if answer == "labels":
-        both = [[*map(set, own)] for own in (predicted, targets)]
-        both.append([guess & gold for guess, gold in zip(*both, strict=True)])
-        return {"scores": _of_each(*[[*chain.from_iterable(own)] for own in both])}
+        sets = [[*map(set, labels)] for labels in (predicted, targets)]
+        sets.append([guess & gold for guess, gold in zip(*sets, strict=True)])
+        return {"scores": _of_each(*[[*chain.from_iterable(labels)] for labels in sets])}
     if answer == "tags":
         guesses, golds = entities(_joined(predicted)), entities(_joined(targets))
-        every = [[one.kind for one in own] for own in (guesses, golds, {*guesses} & {*golds})]
-        return {"scores": _of_each(*every)}
+        chunks = guesses, golds, {*guesses} & {*golds}
+        return {"scores": _of_each(*[[entity.kind for entity in part] for part in chunks])}
     return {}
 
 
@@ -294,14 +296,6 @@ def _of_each(
 def _joined(sentences: Sequence[Tags]) -> list[str]:
     """Return all tags as one sequence, with an `O` after each sentence."""
     return [tag for tags in sentences for tag in (*tags, "O")]
-
-
-def _ends(before: str, mark: str) -> bool:
-    return before in "ES" or (before in "BI" and mark in "BSO")
-
-
-def _begins(before: str, mark: str) -> bool:
-    return mark in "BS" or (before in "ESO" and mark in "EI")
 
 
 # SQuAD 1.1 and 2.0: exact match and token F1 after normalisation, the best over gold answers.
@@ -341,9 +335,9 @@ def exact_match(prediction: str, gold: str) -> float:
 
 def token_f1(prediction: str, gold: str) -> float:
     """Return the F1 of the two bags of words, 0-1; 0 without a shared word, even if both empty."""
-    guess, wanted = normalise(prediction).split(), normalise(gold).split()
-    shared = (Counter(guess) & Counter(wanted)).total()
-    return 2 * shared / (len(guess) + len(wanted)) if shared else 0.0
+    guess, target = normalise(prediction).split(), normalise(gold).split()
+    shared = (Counter(guess) & Counter(target)).total()
+    return 2 * shared / (len(guess) + len(target)) if shared else 0.0
 
 
 def token_f1_or_null(prediction: str, gold: str) -> float:
@@ -454,7 +448,7 @@ def _f1(predicted: Spans, gold: Spans) -> float:
     if not gold:
         raise ValueError(f"predicted spans {list(predicted)} have no gold span to compare with.")
     guesses, golds = [_bag(span) for span in predicted], [_bag(span) for span in gold]
-    table = [[_bag_f1(guess, wanted) for guess in guesses] for wanted in golds]
+    table = [[_bag_f1(guess, target) for guess in guesses] for target in golds]
     values = [table[row][column] for row, column in best_assignment(table)]
     return round(100 * (sum(values) / max(len(guesses), len(golds)))) / 100
 
