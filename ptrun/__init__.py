@@ -12,12 +12,13 @@ Nothing is imported before it is used: `import ptrun` loads neither torch nor Hy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ptrun.types import __version__
+
 if TYPE_CHECKING:
     from ptrun.api import Run, load, predict, report, run, sweep
     from ptrun.errors import RunFailed, UserError
     from ptrun.ledger.report import Results
 
-__version__ = "0.1.0"
 __all__ = [
     "Results",
     "Run",

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Sequence
 
-from ptrun import __version__
 from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.paths import options
@@ -32,6 +31,7 @@ from ptrun.hardware.environment import (
 )
 from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
+from ptrun.types import __version__
 
 _TRACEBACK = "PTRUN_TRACEBACK"  # set it to see where an error of the system was raised
 _HELP = """\

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+__version__ = "0.1.0"
+
 
 class Labels(list[str]):
     """The target of a row with several labels; its class in samples is the rarest of them."""

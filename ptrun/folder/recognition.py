@@ -13,14 +13,13 @@ from fnmatch import filter as fitting
 from itertools import islice
 from pathlib import Path
 
-from ptrun import __version__
 from ptrun.config.components import targets
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN, canonical
 from ptrun.errors import UserError
 from ptrun.files import below, read_text, write_text
 from ptrun.folder import result
-from ptrun.types import RunResult
+from ptrun.types import RunResult, __version__
 
 _MOST = 10_000  # paths that are looked at
 

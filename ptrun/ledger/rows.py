@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ptrun import __version__
 from ptrun.config import identity, schema
 from ptrun.config.explain import composed
 from ptrun.config.identity import flat
@@ -37,7 +36,7 @@ from ptrun.ledger.ours import (
     number,
     verdict,
 )
-from ptrun.types import RunResult
+from ptrun.types import RunResult, __version__
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun import __version__
 from ptrun.backbone.tokenizers import FILES
 from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
@@ -22,6 +21,7 @@ from ptrun.folder import lease
 from ptrun.hardware.device import free, why_no_gpu
 from ptrun.hub.download import chosen
 from ptrun.hub.repository import CONVERTED, Repository, failure
+from ptrun.types import __version__
 
 _EXTRAS = {  # package: the extra, and what it is for
     "peft": ("peft", "method=peft, ptrun export"),
@@ -57,8 +57,8 @@ def checks() -> list[Check]:
 
 def versions() -> Check:
     """Return the versions of ptrun, Python and the main packages."""
-    own = [f"ptrun {__version__}", f"python {platform.python_version()}"]
-    return Check("ok", "versions", ", ".join([*own, *(f"{n} {version(n)}" for n in _BASE)]))
+    own = f"ptrun {__version__}, python {platform.python_version()}"
+    return Check("ok", "versions", ", ".join([own, *(f"{n} {version(n)}" for n in _BASE)]))
 
 
 def extras() -> Check:

@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ptrun import __version__
 from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import request
@@ -34,7 +33,7 @@ from ptrun.start.saved_prompt import fingerprint_of
 from ptrun.task.columns import ids_of
 from ptrun.task.generation import MESSAGES
 from ptrun.task.protocol import Overlaps
-from ptrun.types import Example, Prediction, RunResult, Split
+from ptrun.types import Example, Prediction, RunResult, Split, __version__
 
 # The run folder of several ranks: the first rank writes it.
 #

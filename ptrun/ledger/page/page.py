@@ -9,7 +9,6 @@ from itertools import permutations
 from statistics import fmean, stdev
 from typing import Any
 
-from ptrun import __version__
 from ptrun.ledger import formats
 from ptrun.ledger.cells import grouped, labels_of
 from ptrun.ledger.experiment import AXES
@@ -26,6 +25,7 @@ from ptrun.ledger.shown import (
     table_name,
     total,
 )
+from ptrun.types import __version__
 
 _P_VALUE = (
     "p: two-sided p-value of sign flips of the paired differences, not corrected for multiple "
