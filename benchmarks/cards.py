@@ -37,9 +37,8 @@ also hardware.token_budget=512; `-`: does not fit. Not measured on a card.
 def planned(typed: str) -> tuple[Any, Any]:
     """Return the costs of a run, and its layout on a GPU."""
     from ptrun.config.compose import compose_run
-    from ptrun.planning.costs import Texts, costs
+    from ptrun.planning.costs import Texts, costs, planned_on
     from ptrun.planning.memory import layout_of
-    from ptrun.planning.table import planned_on
 
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
     layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)

@@ -113,7 +113,7 @@ from ptrun.hardware.environment import prepare
 prepare()
 import torch, transformers
 from ptrun.config.explain import composed
-from ptrun.planning.overview import _Clock
+from ptrun.planning.overview import StepClock
 from ptrun.readout.base import Features, TokenRow
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
@@ -141,9 +141,9 @@ decoder = [0] if planned.backbone.family == "seq2seq" else None
 row = TokenRow([5] * length, None, [0], [], decoder)
 rows = [Features(str(i), [row], [i % 2]) for i in range(64)]
 score = lambda answers: {planned.task.metric: 0.0}
-clock = _Clock()
+clock = StepClock()
 given = rows, rows[:1], score, planned.task.metric, planned.train, 1
-members = [Member(own, *given, clock if own is method else _Clock()) for own in methods]
+members = [Member(own, *given, clock if own is method else StepClock()) for own in methods]
 engine.fit(members)
 assert not any(member.failed for member in members), [member.failed for member in members]
 weights = sum(p.numel() * p.element_size() for p in planned.backbone.model.parameters())
@@ -153,9 +153,8 @@ print(json.dumps(found))
 """
 PREDICT = """
 import json, sys
-from ptrun.planning.costs import Texts, costs
+from ptrun.planning.costs import Texts, costs, planned_on
 from ptrun.config.explain import composed
-from ptrun.planning.table import planned_on
 from ptrun.planning.memory import layout_of, per_member
 length, count, own = int(sys.argv[1]), int(sys.argv[2]), composed(sys.argv[3:])
 layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)

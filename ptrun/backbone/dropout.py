@@ -6,8 +6,7 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -116,25 +115,10 @@ def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
 
 def _parts(x: Tensor) -> list[slice]:
     """Return parts of the lines of `x` that fit into a cache; none if all are done at once."""
-    if x.is_cuda or x.numel() <= _FEW or (x.is_meta and _planned_for_gpu):
+    if x.is_cuda or x.numel() <= _FEW:
         return []
     size = max(1, _CACHED // x.shape[1])
-    # on the meta device memory is counted, and each part needs what the first one does
-    return [slice(start, start + size) for start in range(0, 1 if x.is_meta else len(x), size)]
-
-
-_planned_for_gpu = False
-
-
-@contextmanager
-def planned_for(device: str) -> Iterator[None]:
-    """Count the memory of dropout on the meta device as a `cpu` or `cuda` needs it."""
-    global _planned_for_gpu
-    before, _planned_for_gpu = _planned_for_gpu, device == "cuda"
-    try:
-        yield
-    finally:
-        _planned_for_gpu = before
+    return [slice(start, start + size) for start in range(0, len(x), size)]
 
 
 _dropped: Any = _Dropped.apply

@@ -1,4 +1,4 @@
-"""The memory of one rank in training: pure functions of counts, a trace and a layout."""
+"""The memory of one rank in training, estimated by a formula from sizes alone."""
 
 import os
 import re
@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from ptrun.backbone.pretrained import linear_maps
-from ptrun.backbone.quantization import BYTES as HELD
+from ptrun.backbone.pretrained import sizes as widths
+from ptrun.backbone.quantization import BYTES as QUANTIZED_BYTES
 from ptrun.backbone.quantization import Quantization
 from ptrun.config.schema import HardwareConfig, Precision
+from ptrun.errors import UserError
 from ptrun.hardware.device import PER_NUMBER, free, resolved
 from ptrun.method.base import Method
-from ptrun.planning.trace import Trace
+from ptrun.prompt import DeepPrefix
 
 # The parts of an engine option that decide memory: device, precision and division.
 
@@ -99,7 +101,7 @@ def layout_of(
 
 # The total and learned parameters of a run, by part, from sizes alone.
 
-_IN_A_LAYER = re.compile(r"\.\d+\.")
+_LAYER = re.compile(r"(.*?)\.(\d+)\.")
 _UNTIED_OUTPUT = "lm_head.weight"
 
 
@@ -133,11 +135,16 @@ class Parameters:
 
 
 def count(method: Method) -> Parameters:
-    """Return the counts of a method and its backbone, which may be on the meta device."""
+    """Return the counts of a method and its backbone, which may be on the meta device.
+
+    A tensor that has several names counts once. Adapters of PEFT lie in the backbone's modules, but
+    are the method's.
+    """
     backbone, learned = method.backbone, method.learned()
     counts = method.learned_parameters()
-    named = {name: p for name, p in backbone.model.named_parameters() if "adapter" not in name}
-    split = {id(p): p.numel() for name, p in named.items() if _divided(name, p)}
+    weights = {name: p for name, p in backbone.model.named_parameters() if "adapter" not in name}
+    divided = {id(p): p.numel() for name, p in weights.items() if _divided(name, p)}
+    maps = {id(m.weight): m.weight.numel() for m in linear_maps(backbone).values()}
     beside = sum(b.numel() for b in method.buffers())
     return Parameters(
         learned=counts,
@@ -146,12 +153,10 @@ def count(method: Method) -> Parameters:
             "head": counts["head"],
             "backbone": backbone.size(),
         },
-        held=sum({id(p): p.numel() for p in named.values()}.values()),
-        quantizable=sum(
-            {id(m.weight): m.weight.numel() for m in linear_maps(backbone).values()}.values()
-        ),
-        divided=sum(split.values()),
-        learned_divided=sum(split.get(id(p), 0) for p in learned.values()),
+        held=sum({id(p): p.numel() for p in weights.values()}.values()),
+        quantizable=sum(maps.values()),
+        divided=sum(divided.values()),
+        learned_divided=sum(divided.get(id(p), 0) for p in learned.values()),
         largest=max((p.numel() for p in learned.values()), default=0),
         exported=sum(t.numel() * t.element_size() for t in method.exported().values()),
         tunes=method.tunes_backbone,
@@ -164,13 +169,132 @@ def _divided(name: str, parameter: nn.Parameter) -> bool:
 
     Embeddings, norms and the table of relative positions are whole on every rank.
     """
-    layer = _IN_A_LAYER.search(name) and parameter.dim() == 2 and "relative" not in name
+    layer = _LAYER.match(name) and parameter.dim() == 2 and "relative" not in name
     return bool(layer) or name == _UNTIED_OUTPUT
 
+
+# The sizes that decide activations and arithmetic.
+
+_FUSED_ACTIVATIONS = ("relu", "gelu", "silu", "swish", "gelu_pytorch_tanh")
+_ACTIVATION = ("hidden_act", "activation_function", "dense_act_fn", "hidden_activation")
+_DECODER_TOKENS = 3  # that a decoder reads for a one-word target: its start, a sentinel, the word
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a backbone and of a method's prompt.
+
+    Args:
+        layers, decoder_layers: of the encoder or only stack, and of the decoder.
+        hidden, inner: H, and the width of the feed-forward part; of experts, of those that one
+            token passes.
+        gated: whether a second map of that width multiplies the first.
+        extra: tensors of that width that the activation keeps beside its input.
+        heads, queries: attention heads, and the width of a token's queries.
+        keys: width of a token's keys and values.
+        vocabulary: logits of a token.
+        plain_norms: whether norms are computed in fp32 by single operations, as RMS norms are.
+        normed: width of the queries and keys that have norms of their own.
+        dropout: whether hidden states and attention weights are dropped.
+        distances: scores of a query by relative distance, as in DeBERTa.
+        prompt, prefix: vectors of the prompt in the input, and in each layer.
+        adapters: inputs of learned maps beside those of a layer.
+        reads: tokens of a text whose logits are computed.
+        answers: tokens that the decoder reads.
+    """
+
+    layers: int
+    decoder_layers: int
+    hidden: int
+    inner: int
+    gated: bool
+    extra: int
+    heads: int
+    queries: int
+    keys: int
+    vocabulary: int
+    plain_norms: bool = False
+    normed: int = 0
+    dropout: bool = False
+    distances: int = 0
+    prompt: int = 0
+    prefix: int = 0
+    adapters: float = 0.0
+    reads: int = 0
+    answers: int = 0
+
+    @property
+    def attention(self) -> int:
+        """Weights of the maps of one attention."""
+        return self.hidden * (2 * self.queries + self.keys)
+
+    @property
+    def products(self) -> int:
+        """Weights that a token of the text is multiplied with, in all layers.
+
+        Those of the few tokens that a decoder reads are left out, not their keys and values.
+        """
+        layer = self.attention + self.hidden * self.inner * (2 + self.gated)
+        return self.layers * layer + self.decoder_layers * self.hidden * self.keys
+
+
+def sizes(method: Method, answer: int = 0) -> Sizes:
+    """Return the sizes of a method and its backbone, which may be on the meta device.
+
+    Args:
+        method: the method.
+        answer: tokens of a written answer.
+    """
+    backbone, readout = method.backbone, method.readout
+    shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
+    modules = dict(backbone.model.named_modules())
+    # of the maps in the first layer, the last of the feed-forward part has the widest input
+    maps = linear_maps(backbone)
+    layer = next(found[0] for name in maps if (found := _LAYER.match(name)))
+    pairs = [widths(module) for name, module in maps.items() if name.startswith(layer)]
+    inner = max(inputs for inputs, _ in pairs)
+    gated = sum(outputs for _, outputs in pairs if outputs >= inner) >= 2 * inner
+    if family.fused:  # experts are no linear maps
+        wide = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+        inner, gated = config.num_experts_per_tok * wide, True
+    activation = next((getattr(config, key) for key in _ACTIVATION if hasattr(config, key)), "gelu")
+    queries = config.num_attention_heads * shape.head_size
+    keys = 2 * shape.heads * shape.head_size
+    # what the method adds; an adapter is two matrices
+    prefixes = [module for module in method.modules() if isinstance(module, DeepPrefix)]
+    adapts = (method.changes_maps or method.changes_modules) and not method.tunes_backbone
+    matrices = [p for p in method.learned().values() if p.dim() == 2 and adapts]
+    return Sizes(
+        layers=shape.layers,
+        decoder_layers=shape.decoder_layers,
+        hidden=shape.hidden_size,
+        inner=inner,
+        gated=gated,
+        extra=0 if activation in _FUSED_ACTIVATIONS else 3,
+        heads=config.num_attention_heads,
+        queries=queries,
+        keys=keys,
+        vocabulary=config.vocab_size,
+        plain_norms=not any(isinstance(module, nn.LayerNorm) for module in modules.values()),
+        normed=(queries + keys // 2) * any(name.endswith("q_norm") for name in modules),
+        dropout=shape.dropout > 0,
+        distances=512 if family.position_maps else 0,
+        prompt=0 if prefixes else method.prompt_positions,
+        prefix=len(prefixes[0]()) if prefixes else 0,
+        adapters=sum(max(matrix.shape) for matrix in matrices) / 2 / shape.layers,
+        reads=answer if readout.writes else int(readout.pattern is not None),
+        answers=answer or _DECODER_TOKENS,
+    )
+
+
+# The formula.
 
 FP32 = 4
 MOMENTS = 2
 """AdamW's moving averages of gradients and of their squares, both fp32."""
+
+HEAP_BLOCK = 32 * 2**20
+"""glibc's `malloc` may put smaller blocks on its heap; it maps and returns larger ones."""
 
 HEAP_SPARE = 0.5
 """The fragmentation of glibc's heap, as a share of the small blocks in use. Measured: 35 to 100 %.
@@ -192,18 +316,111 @@ ZERO_BUCKET = 500_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """The step of a rank: rows of its batch, rows of a micro-batch, and micro-batches."""
+    """The step of a rank: examples of its batch, rows of a micro-batch, micro-batches, tokens."""
 
     batch: int
     rows: int
     passes: int
+    length: int
 
 
 def work(layout: HardwareLayout, batch_size: int, length: int) -> Work:
     """Return the step of a rank on texts of `length` tokens."""
     batch = ceil(batch_size / layout.data_parallel)
     rows = min(batch, max(1, layout.token_budget // length))
-    return Work(batch, rows, ceil(batch / rows))
+    return Work(batch, rows, ceil(batch / rows), length)
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes of a micro-batch, without weights, gradients and optimizer state.
+
+    Args:
+        kept: what the forward pass keeps for the backward pass.
+        peak: the most at once.
+        small: the part of `peak` in blocks under `HEAP_BLOCK`.
+    """
+
+    kept: float
+    peak: float
+    small: float
+
+
+Tensors = list[tuple[float, float]]
+"""Numbers of tensors, and the bytes of one."""
+
+
+def activations(
+    sizes: Sizes, counts: Parameters, layout: HardwareLayout, step: Work
+) -> Activations:
+    """Return the bytes of a micro-batch.
+
+    A frozen linear map keeps nothing, but what follows it keeps its output: attention its queries,
+    keys and values, a norm the sum of the residual stream, an activation function its input. A
+    learned map also keeps its input. Recomputing keeps one hidden state a layer, and all of one
+    layer at a time.
+
+    Raises:
+        UserError: model parallelism does not divide the heads or the feed-forward width.
+    """
+    for name, size in (("number of heads", sizes.heads), ("feed-forward width", sizes.inner)):
+        if size % layout.model_parallel:
+            raise UserError(
+                f"hardware.model_parallel is {layout.model_parallel}, but the backbone's {name} is "
+                f"{size}. Use a divisor, such as 1, 2, 4 or 8."
+            )
+    casts = counts.tunes and layout.precision != "fp32" and not layout.zero
+    tokens = step.rows * (step.length + sizes.prompt)
+    keys = step.length + sizes.prompt + sizes.prefix
+    layer = _layer(sizes, counts, layout, tokens, keys)
+    prefix = (1.0, step.rows * sizes.prefix * sizes.keys / layout.model_parallel * layout.width)
+    wide = tokens * sizes.inner / layout.model_parallel * layout.width
+    backward = [(3.3 if sizes.extra or sizes.gated else 1.5, wide)]  # measured
+    # a layer of the decoder keeps the keys and values of the text, and two attentions
+    answers = _layer(sizes, counts, layout, step.rows * sizes.answers, sizes.answers)
+    cross = (1.0, tokens * sizes.keys / layout.model_parallel * layout.width)
+    stacks = [(sizes.layers, [*layer, prefix]), (sizes.decoder_layers, [*answers, cross, prefix])]
+    if layout.checkpointing:
+        backward += layer
+        state = (1.0, tokens * sizes.hidden * (FP32 if casts else layout.width))
+        stacks = [(sizes.layers, [state, prefix]), (sizes.decoder_layers, [prefix])]
+    if not counts.learned["total"]:
+        stacks = []
+    kept = [(layers * number, size) for layers, parts in stacks for number, size in parts]
+    logits = step.rows * sizes.reads * sizes.vocabulary * FP32
+    held = _sum(kept) + logits + 2 * counts.quantizable * casts
+    passing = max(_sum(backward) + logits, FP32 * counts.largest * counts.tunes)
+    small = _sum([(number, size) for number, size in kept + backward if size < HEAP_BLOCK])
+    return Activations(held, held + passing, small)
+
+
+def _layer(
+    sizes: Sizes, counts: Parameters, layout: HardwareLayout, tokens: int, keys: int
+) -> Tensors:
+    """Return what a layer keeps of `tokens` that attend to `keys`."""
+    ranks, width = layout.model_parallel, layout.width
+    of_sums = FP32 if sizes.plain_norms or (counts.tunes and not layout.zero) else width
+    hidden, inner, scores = (tokens * n for n in (sizes.hidden, sizes.inner, sizes.heads))
+    tensors = [
+        (2, hidden * of_sums),
+        ((2 * sizes.queries + sizes.keys) / sizes.hidden / ranks, hidden * width),
+        (1 + 2 * sizes.gated + sizes.extra, inner / ranks * width),
+        (sizes.normed / sizes.hidden / ranks, hidden * FP32),
+        (sizes.adapters / sizes.hidden, hidden * FP32),
+        (2 * sizes.dropout, hidden),
+    ]
+    if sizes.dropout and (layout.device == "cpu" or sizes.distances):
+        tensors.append((2.25, scores * keys / ranks * width))  # twice, and a mask of bytes
+    tensors.append((3, scores * sizes.distances / ranks * width))
+    if counts.tunes:
+        normed = of_sums * sizes.plain_norms
+        tensors += [(2, hidden * (width + normed)), (1, inner / ranks * width)]
+        tensors.append((sizes.normed / sizes.hidden / ranks, hidden * normed))
+    return tensors
+
+
+def _sum(tensors: Tensors) -> float:
+    return sum(number * size for number, size in tensors)
 
 
 @dataclass(frozen=True)
@@ -218,8 +435,6 @@ class Memory:
         activations: the other peak of a step: activations or tensors of the update, minus the
             gradients that do not exist yet at that moment.
         spare: the overhead of the allocator and the device's libraries.
-        kept: activations that the forward pass keeps for the backward pass.
-        logits: the part of `kept` that is the output of the output head.
         writing: the cache and logits of texts that are written; they exist between steps.
     """
 
@@ -229,8 +444,6 @@ class Memory:
     best: float
     activations: float
     spare: float
-    kept: float
-    logits: float
     writing: float = 0.0
 
     @property
@@ -245,72 +458,59 @@ class Memory:
 
 
 def memory(
-    counts: Parameters, found: Trace, layout: HardwareLayout, step: Work, writing: float = 0.0
+    sizes: Sizes, counts: Parameters, layout: HardwareLayout, step: Work, answer: int = 0
 ) -> Memory:
-    """Return the memory of a rank; `found` is the trace of its rows."""
+    """Return the estimated memory of a rank.
+
+    `layout` has the precision, quantization, checkpointing and division, `step` the batch and the
+    length of texts. `benchmarks/plan_memory.py` compares it with measured runs.
+
+    Args:
+        sizes: the sizes of method and backbone.
+        counts: their parameters.
+        layout: the engine.
+        step: rows and tokens of a micro-batch.
+        answer: tokens of a text that is written, for its cache.
+
+    Raises:
+        UserError: model parallelism does not divide the backbone.
+    """
+    found = activations(sizes, counts, layout, step)
+    # plain torch keeps a tuned backbone in fp32
+    width = FP32 if counts.tunes and not layout.zero else layout.width
+    held = _on_rank(counts.held, counts.divided, layout) * width
+    if layout.quantization != "none":
+        held -= counts.quantizable * (layout.width - QUANTIZED_BYTES[layout.quantization])
+    beside = counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside
     learned = _on_rank(counts.learned["total"], counts.learned_divided, layout)
-    own_tensors = counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside
-    held, of_backbone = _on_rank(counts.held, counts.divided, layout), _width(counts, layout)
-    width = of_backbone if counts.tunes else FP32
-    gradients = (FP32 if layout.zero else width) * learned  # DeepSpeed accumulates in fp32
-    activations = max(_at_once(found, gradients, step), _update(counts, layout, learned))
+    kind = width if counts.tunes else FP32
+    gradients = (FP32 if layout.zero else kind) * learned  # DeepSpeed accumulates in fp32
+    optimizer = FP32 * MOMENTS * learned
+    if layout.zero:  # with an fp32 master copy, all divided over its ranks
+        optimizer = FP32 * (MOMENTS + 1) * learned / layout.data_parallel
+    # In a single micro-batch, gradients grow while activations are freed.
+    passing = found.peak
+    if step.passes == 1:
+        passing = max(found.peak - gradients, found.peak - found.kept)
+    most = max(passing, _update(counts, layout, learned))
+    if layout.device == "cuda":
+        spare = CUDA_CONTEXT + CUDA_SPARE * most
+    else:
+        spare = CPU_WORKSPACE + HEAP_SPARE * min(found.small, most)
     return Memory(
-        weights=held * of_backbone - _saved(counts, layout) + FP32 * own_tensors,
+        weights=held + FP32 * beside,
         gradients=gradients,
-        optimizer=_optimizer(layout, learned),
-        best=width * learned,
-        activations=activations,
-        spare=_spare(found, activations, layout),
-        kept=found.kept,
-        logits=found.logits,
-        writing=writing,
+        optimizer=optimizer,
+        best=kind * learned,
+        activations=most,
+        spare=spare,
+        writing=_writing(sizes, layout, step.length + answer) if answer else 0.0,
     )
-
-
-def per_member(counts: Parameters) -> float:
-    """Return the bytes that one more member of a population adds."""
-    return counts.learned["total"] * PER_NUMBER
-
-
-def files(counts: Parameters) -> dict[str, float]:
-    """Return the sizes of a run's files: its prompt and its saved state."""
-    state = counts.learned["total"] * FP32 * (2 + MOMENTS)
-    return {"prompt.safetensors": counts.exported, "state.safetensors": state}
 
 
 def _on_rank(total: int, divided: int, layout: HardwareLayout) -> float:
     """Return the numbers on a rank if model parallelism divides some of them."""
     return total - divided + divided / layout.model_parallel
-
-
-def _saved(counts: Parameters, layout: HardwareLayout) -> float:
-    """Return the bytes that quantization saves."""
-    if layout.quantization == "none":
-        return 0.0
-    return counts.quantizable * (BYTES[layout.precision] - HELD[layout.quantization])
-
-
-def _width(counts: Parameters, layout: HardwareLayout) -> int:
-    """Return the bytes per number of the backbone; plain torch keeps a tuned one in fp32."""
-    return FP32 if counts.tunes and not layout.zero else BYTES[layout.precision]
-
-
-def _optimizer(layout: HardwareLayout, learned: float) -> float:
-    """Return the moments; ZeRO-1 adds an fp32 master copy and divides all over its ranks."""
-    if not layout.zero:
-        return FP32 * MOMENTS * learned
-    return FP32 * (MOMENTS + 1) * learned / layout.data_parallel
-
-
-def _at_once(found: Trace, gradients: float, step: Work) -> float:
-    """Return the peak of forward and backward pass, without gradients, which are counted whole.
-
-    In a single micro-batch, gradients grow while activations are freed: at the peak of
-    activations, gradients do not exist yet.
-    """
-    if step.passes > 1:
-        return found.peak
-    return max(found.peak - gradients, found.peak - found.kept)
 
 
 def _update(counts: Parameters, layout: HardwareLayout, learned: float) -> float:
@@ -325,10 +525,25 @@ def _update(counts: Parameters, layout: HardwareLayout, learned: float) -> float
     return FP32 * (learned if layout.device == "cuda" else 2 * counts.largest)
 
 
-def _spare(found: Trace, activations: float, layout: HardwareLayout) -> float:
-    if layout.device == "cuda":
-        return CUDA_CONTEXT + CUDA_SPARE * activations
-    return CPU_WORKSPACE + HEAP_SPARE * min(found.small, activations)
+def _writing(sizes: Sizes, layout: HardwareLayout, length: int) -> float:
+    """Return the bytes of texts that are written together: their cache, and two logits each.
+
+    The cache of an encoder-decoder also has the text's tokens, for cross-attention.
+    """
+    rows = max(1, layout.token_budget // length)
+    cached = length * (sizes.decoder_layers or sizes.layers) * sizes.keys * layout.width
+    return rows * (cached / layout.model_parallel + 2 * sizes.vocabulary * FP32)
+
+
+def per_member(counts: Parameters) -> float:
+    """Return the bytes that one more member of a population adds."""
+    return counts.learned["total"] * PER_NUMBER
+
+
+def files(counts: Parameters) -> dict[str, float]:
+    """Return the sizes of a run's files: its prompt and its saved state."""
+    state = counts.learned["total"] * FP32 * (2 + MOMENTS)
+    return {"prompt.safetensors": counts.exported, "state.safetensors": state}
 
 
 # The memory of each device of this machine, and of a requested one.

@@ -18,14 +18,13 @@ from ptrun.config.explain import composed
 from ptrun.config.overriding import expanded
 from ptrun.config.paths import options
 from ptrun.errors import RunFailed, UserError
-from ptrun.folder.scan import runs
+from ptrun.folder.scan import runs, state_of
 from ptrun.method.base import Method
 from ptrun.method.stock_form import afterwards
 from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
-from ptrun.planning.costs import Costs, Texts, costs, method_of, seconds, steps, texts
+from ptrun.planning.costs import costs, method_of, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
-from ptrun.planning.table import PlannedJob, advice, duration, job, planned_on
 from ptrun.runs.parts import Part, divide, shape
 from ptrun.runs.plan import Plan, split_of
 from ptrun.training.member import Member
@@ -48,7 +47,7 @@ class Probe:
     run: float
 
 
-class _Clock:
+class StepClock:
     """A journal that keeps only the time of each step."""
 
     def __init__(self) -> None:
@@ -82,76 +81,80 @@ def probe(planned: Plan, layout: HardwareLayout, steps: int, runs: int = 1) -> P
             f"--probe {steps} runs in one process, but hardware={layout.option} has "
             f"{layout.ranks} ranks.\nLeave out --probe, or type hardware={alone}."
         )
-    planned = replace(planned, engine=planned.engine_component.build(planned.backbone))
-    split = split_of(planned)[0]
-    parts = divide(planned.build_method(), split)
-    together = min(runs, max(1, _population(planned) // len(parts)))
-    own = [part for _ in range(together) for part in parts][: _population(planned)]
-    methods = [planned.build_method() for _ in own]
-    learns = bool(methods[0].learned())
-    tuned = methods[0].tunes_backbone
-    planned.engine.load(tuned=tuned)
-    planned.engine.place(methods)
+    # as many members as share passes, each of one part of the data
+    engine = planned.engine_component.build(planned.backbone)
+    planned = replace(planned, engine=engine)
+    parts = divide(planned.build_method(), split_of(planned)[0])
+    population = int(getattr(engine, "population", 1))
+    together = min(runs, max(1, population // len(parts)))
+    of_members = (parts * together)[:population]
+    methods = [planned.build_method() for _ in of_members]
+    engine.load(tuned=methods[0].tunes_backbone)
+    engine.place(methods)
+    clock = StepClock()
     members = [
-        _member(planned, method, part, steps + 1) for method, part in zip(methods, own, strict=True)
+        _member(planned, method, part, steps + 1, clock if method is methods[0] else StepClock())
+        for method, part in zip(methods, of_members, strict=True)
     ]
-    seconds = _fit(planned, members) if learns else 0.0
+    # the time of a step, and of an answer
+    step = 0.0
+    if methods[0].learned():
+        engine.fit(members)
+        if members[0].failed:
+            raise RunFailed(f"the probe failed: {members[0].failed}")
+        step = median(b - a for a, b in zip(clock.steps, clock.steps[1:], strict=False))
     answer = _answer(planned, methods[0], parts[0].split.test)
-    shared = seconds / together
-    return Probe(seconds, answer, _whole(planned, parts, members, shared, answer))
+    # all steps, evaluations on dev, and the evaluation on test
+    train, per_epoch = planned.train, members[0].per_epoch
+    total = (train.max_steps or train.epochs * per_epoch) if members[0].learned else 0
+    groups = -(-len(parts) // min(len(parts), len(members)))
+    dev = sum(len(part.split.dev) for part in parts)
+    answers = dev * (total // (train.eval_every or per_epoch) + 1)
+    answers += sum(len(part.split.test) for part in parts)
+    return Probe(step, answer, groups * total * step / together + answers * answer)
 
 
-def _population(planned: Plan) -> int:
-    return int(getattr(planned.engine, "population", 1))
-
-
-def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
+def _member(planned: Plan, method: Method, part: Part, steps: int, clock: StepClock) -> Member:
     """Return a member that takes `steps` steps and evaluates on one example."""
-    train = replace(planned.train, max_steps=steps, eval_every=steps, eval_first=False)
-    dev = part.split.dev[:1]
     return Member(
         method,
         tokenized(method, part.split.train),
-        method.encode(dev),
+        method.encode(part.split.dev[:1]),
         lambda _: {method.task.metric: 0.0},
         method.task.metric,
-        train,
+        replace(planned.train, max_steps=steps, eval_every=steps, eval_first=False),
         planned.seed,
-        _Clock(),
+        clock,
     )
 
 
-def _fit(planned: Plan, members: Sequence[Member]) -> float:
-    planned.engine.fit(members)
-    if members[0].failed:
-        raise RunFailed(f"the probe failed: {members[0].failed}")
-    clock = members[0].journal
-    assert isinstance(clock, _Clock)
-    pairs = zip(clock.steps, clock.steps[1:], strict=False)
-    return median(after - before for before, after in pairs)
-
-
 def _answer(planned: Plan, method: Method, examples: Sequence[Example]) -> float:
-    some = method.encode(examples[:_SOME])
+    features = method.encode(examples[:_SOME])
     started = time.monotonic()
-    planned.engine.predict([method], [some])
-    return (time.monotonic() - started) / len(some)
+    planned.engine.predict([method], [features])
+    return (time.monotonic() - started) / len(features)
 
 
-def _whole(
-    planned: Plan, parts: Sequence[Part], members: Sequence[Member], step: float, answer: float
-) -> float:
-    """Return the seconds of all steps, evaluations on dev, and the evaluation on test."""
-    groups = -(-len(parts) // min(len(parts), len(members)))
-    train, per_epoch = planned.train, members[0].per_epoch
-    total = (train.max_steps or train.epochs * per_epoch) if members[0].learned else 0
-    evaluations = total // (train.eval_every or per_epoch) + 1
-    dev = sum(len(part.split.dev) for part in parts) * evaluations
-    test = sum(len(part.split.test) for part in parts)
-    return groups * total * step + (dev + test) * answer
+# The jobs of a sweep and the state of their run folders.
 
 
-_BESIDE_MEMORY = ("seed", "data_seed", "start")
+@dataclass(frozen=True)
+class PlannedJob:
+    """One run with its title in the sweep and its state.
+
+    `planned` is None if the run is refused; `state` says why.
+    """
+
+    title: str
+    overrides: tuple[str, ...]
+    composed: Composed
+    planned: Plan | None
+    state: str
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has finished."""
+        return self.state.startswith("finished")
 
 
 @dataclass(frozen=True)
@@ -176,18 +179,72 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
     """
     if asked.probe is None:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    jobs = [_job(own, title, asked) for own, title in expanded(overrides)]
-    if all(own.planned is None for own in jobs):
+    jobs = [job(title, typed, asked) for typed, title in expanded(overrides)]
+    groups: dict[str, list[PlannedJob]] = {}
+    for planned_job in jobs:
+        if planned_job.planned:
+            groups.setdefault(_needs(planned_job.planned), []).append(planned_job)
+    if not groups:
         raise UserError(jobs[0].state.removeprefix("refused: "))
-    groups = _alike([own for own in jobs if own.planned])
-    parts = [_group(own, asked) for own in groups]
-    times = {id(own): found for g, (_, found) in zip(groups, parts, strict=True) for own in g}
-    took = [times.get(id(own)) for own in jobs]
-    head: list[RenderableType] = [table.jobs_table(jobs, took)]
-    left = [s for own, s in zip(jobs, took, strict=True) if s is not None and not own.done]
+    lines: list[RenderableType] = []
+    seconds: dict[str, float | None] = {}
+    for alike in groups.values():
+        of_group, took = _group(alike[0], asked)
+        lines += of_group
+        seconds |= {planned_job.title: took for planned_job in alike}
+    head: list[RenderableType] = [_jobs_table(jobs, seconds)]
     if asked.probe or asked.tflops:
-        head.append(f"All that is left to do: {table.duration(sum(left))}, one after another.")
-    return Group(*head, *(line for lines, _ in parts for line in lines))
+        left = sum(
+            seconds.get(planned_job.title) or 0 for planned_job in jobs if not planned_job.done
+        )
+        head.append(f"All that is left to do: {table.duration(left)}, one after another.")
+    return Group(*head, *lines)
+
+
+def job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
+    """Return a job and its state."""
+    run = composed(overrides)
+    try:
+        planned = planned_on(run, engine_layout(run, asked))
+        state = str(state_of(planned.folder))
+    except UserError as error:
+        return PlannedJob(title, overrides, run, None, f"refused: {error}")
+    again = ", to be run again" if run.rerun and state != "new" else ""
+    return PlannedJob(title, overrides, run, planned, state + again)
+
+
+def engine_layout(run: Composed, asked: PlanOptions) -> HardwareLayout:
+    """Return the layout of a run's own engine."""
+    elsewhere = asked.device_gib is not None
+    return layout_of(run.names["hardware"], run.hardware, run.dtype, elsewhere=elsewhere)
+
+
+def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
+    """Yield the layout of a job's engine, and those of the others with what was typed for it."""
+    yield engine_layout(job.composed, asked)
+    for option in options("hardware"):
+        if option != job.composed.names["hardware"]:
+            typed = [o for o in job.overrides if not o.startswith("hardware=")]
+            yield engine_layout(composed([*typed, f"hardware={option}"]), asked)
+
+
+def _needs(planned: Plan) -> str:
+    """Return what decides the memory and time of a job."""
+    content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
+    train = {key: content["train"][key] for key in ("batch_size", "max_steps", "epochs")}
+    return repr({**content, "train": train, "hardware": planned.hardware})
+
+
+def _jobs_table(jobs: Sequence[PlannedJob], seconds: Mapping[str, float | None]) -> Table:
+    """Return the jobs with their state, and their time if it is known."""
+    timed = any(took is not None for took in seconds.values())
+    shown = Table("job", "state", "run", *(["time"] if timed else []))
+    for planned_job in jobs:
+        name = planned_job.planned.run_id if planned_job.planned else ""
+        row = [planned_job.title or "this run", planned_job.state, name]
+        time_ = [table.duration(seconds.get(planned_job.title))] if timed else []
+        shown.add_row(*map(escape, row), *time_)
+    return shown
 
 
 def fitting(overrides: Sequence[str]) -> list[str]:
@@ -195,103 +252,52 @@ def fitting(overrides: Sequence[str]) -> list[str]:
 
     They are computed as `ptrun plan` does; empty if none is known.
     """
-    own = composed(overrides)
-    first = job("", tuple(overrides), own, lambda: own_layout(own, PlanOptions()))
-    layout = own_layout(own, PlanOptions())
-    here = [device for device in visible(None) if device.kind == layout.device]
-    if first.planned is None or not here:
+    first = job("", tuple(overrides), PlanOptions())
+    layout, *others = _layouts(first, PlanOptions())
+    devices = [device for device in visible(None) if device.kind == layout.device]
+    if first.planned is None or not devices:
         return []
     needs = costs(first.planned, texts(first.planned, None))
-    found = advice(needs, layout, list(_others(first, PlanOptions())), here[0])
-    return (
-        ["By `ptrun plan` it fits with one of:", *(f"  {line}" for line in found)] if found else []
-    )
+    changes = table.advice(needs, layout, others, devices[0])
+    return ["By `ptrun plan` it fits with one of:", *(f"  {c}" for c in changes)] if changes else []
 
 
-def _job(overrides: tuple[str, ...], title: str, asked: PlanOptions) -> PlannedJob:
-    own = composed(overrides)
-    return job(title, overrides, own, lambda: own_layout(own, asked))
-
-
-def own_layout(own: Composed, asked: PlanOptions) -> HardwareLayout:
-    """Return the layout of a run's own engine."""
-    elsewhere = asked.device_gib is not None
-    return layout_of(own.names["hardware"], own.hardware, own.dtype, elsewhere=elsewhere)
-
-
-def _others(first: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
-    """Yield the layouts of the other engines, with what was typed for the chosen one."""
-    for option in options("hardware"):
-        if option != first.composed.names["hardware"]:
-            typed = [o for o in first.overrides if not o.startswith("hardware=")]
-            yield own_layout(composed([*typed, f"hardware={option}"]), asked)
-
-
-def _alike(jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:
-    """Return jobs in groups that need the same."""
-    groups: dict[str, list[PlannedJob]] = {}
-    for own in jobs:
-        groups.setdefault(_needs(own), []).append(own)
-    return list(groups.values())
-
-
-def _needs(own: PlannedJob) -> str:
-    """Return what decides the memory and time of a job."""
-    assert own.planned is not None
-    kept = {k: v for k, v in own.planned.content.items() if k not in _BESIDE_MEMORY}
-    train = {key: kept["train"][key] for key in ("batch_size", "max_steps", "epochs")}
-    return repr({**kept, "train": train, "hardware": own.planned.hardware})
-
-
-def _group(
-    alike: Sequence[PlannedJob], asked: PlanOptions
-) -> tuple[list[RenderableType], float | None]:
-    """Return the lines of jobs that need the same, and the seconds of each, if probed."""
-    first = alike[0]
-    assert first.planned is not None
-    found = texts(first.planned, asked.length)
-    own = costs(first.planned, found)
-    layouts = [own_layout(first.composed, asked), *_others(first, asked)]
-    own.memory(layouts[0])  # refused here if it cannot be
-    devices = visible(asked.device_gib)
-    names, keeps = first.composed.names, first.planned.keep.has_weights
+def _group(first: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], float | None]:
+    """Return the lines of jobs that need the same as the first, and the seconds of each."""
+    planned = first.planned
+    assert planned is not None
+    needs = costs(planned, texts(planned, asked.length))
+    layouts, devices = list(_layouts(first, asked)), visible(asked.device_gib)
+    needs.memory(layouts[0])  # refused here if it cannot be
+    names, steps = first.composed.names, needs.steps()
     lines: list[RenderableType] = [
         "",
         escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),
-        table.counts_table(own),
-        table.memory_table(own, layouts),
-        f"Text: {found.length} tokens, {found.origin}; the prompt's own come on top.",
-        table.file_line(own),
-        *table.stored_line(own, found),
-        *table.fit_lines(own, layouts, devices),
-        *table.population_line(own, layouts[0], devices),
-        _steps_line(own, found),
-        escape(afterwards(method_of(first.planned), (), keeps_weights=keeps)),
+        table.counts_table(needs),
+        table.memory_table(needs, layouts, devices),
+        table.ESTIMATE,
+        f"Text: {needs.texts.length} tokens, {needs.texts.origin}; the prompt's own come on top.",
+        *table.file_lines(needs),
+        *table.fit_lines(needs, layouts, devices),
+        *table.population_line(needs, layouts[0], devices),
+        "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
+        if steps is None
+        else f"Steps: {steps:,} of {planned.train.batch_size} examples; --probe 20 measures the "
+        "time here, --tflops 100 computes it.",
+        escape(afterwards(method_of(planned), (), keeps_weights=planned.keep.has_weights)),
     ]
     if asked.tflops:
-        took = seconds(first.planned, found, asked.tflops)
+        took = needs.seconds(asked.tflops)
         lines.append(f"At {asked.tflops:g} TFLOP/s: {table.duration(took)} a run, loading aside.")
         return lines, took
     if not asked.probe:
         return lines, None
-    probed = probe(first.planned, layouts[0], asked.probe)
+    times = probe(planned, layouts[0], asked.probe)
     lines.append(
-        f"Probed {asked.probe} steps: {probed.step:.3f} s a step, {probed.answer:.4f} s an answer; "
-        f"{table.duration(probed.run)} a run, loading aside."
+        f"Probed {asked.probe} steps: {times.step:.3f} s a step, {times.answer:.4f} s an answer; "
+        f"{table.duration(times.run)} a run, loading aside."
     )
-    return lines, probed.run
-
-
-def _steps_line(own: Costs, found: Texts) -> str:
-    count = steps(own.planned, found)
-    if count is None:
-        return (
-            "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
-        )
-    return (
-        f"Steps: {count:,} of {own.batch_size} examples; --probe 20 measures the time here, "
-        "--tflops 100 computes it."
-    )
+    return lines, times.run
 
 
 # `ptrun plan experiment=PAPER/TABLE`: the runs of a table, cell by cell, before any of them.
@@ -334,59 +340,57 @@ def table_overview(
     """Return what `ptrun plan experiment=...` prints; `jobs` has the runs of each cell."""
     outputs = composed(next(iter(jobs.values()))[0]).outputs
     states = _states(outputs)
-    cells = [_cell(key, own, states, asked) for key, own in jobs.items()]
+    cells = [_cell(key, of_cell, states, asked) for key, of_cell in jobs.items()]
     on = f"at {asked.tflops:g} TFLOP/s" if asked.tflops else "on this device"
     return Group(escape(title), _table(cells), *_totals(cells, on))
 
 
 def _states(outputs: Path) -> dict[Path, Counter[str]]:
     """Return the states of run folders, by the folder above them."""
-    found: dict[Path, Counter[str]] = {}
-    for own in runs(outputs) if outputs.is_dir() else ():
-        found.setdefault(own.folder.parent, Counter())[own.state.kind] += 1
-    return found
+    states: dict[Path, Counter[str]] = {}
+    for run in runs(outputs) if outputs.is_dir() else ():
+        states.setdefault(run.folder.parent, Counter())[run.state.kind] += 1
+    return states
 
 
 def _cell(
-    key: str, own: Sequence[Overrides], states: Mapping[Path, Counter[str]], asked: PlanOptions
+    key: str, jobs: Sequence[Overrides], states: Mapping[Path, Counter[str]], asked: PlanOptions
 ) -> PlannedCell:
     try:
-        made = composed(own[0])
-        cell = PlannedCell(key, len(own), states.get(made.outputs / made.name, Counter()))
-        _measure(cell, own, asked)
+        run = composed(jobs[0])
+        cell = PlannedCell(key, len(jobs), states.get(run.outputs / run.name, Counter()))
+        _measure(cell, run.in_sweep(), asked)
     except (UserError, RunFailed) as error:
-        return PlannedCell(key, len(own), {}, problem=str(error).splitlines()[0])
+        return PlannedCell(key, len(jobs), {}, problem=str(error).splitlines()[0])
     return cell
 
 
-def _measure(cell: PlannedCell, own: Sequence[Overrides], asked: PlanOptions) -> None:
+def _measure(cell: PlannedCell, run: Composed, asked: PlanOptions) -> None:
     """Plan the first run of a cell; the others differ in seeds and searched values."""
-    made = composed(own[0]).in_sweep()
-    layout = own_layout(made, asked)
-    planned = planned_on(made, layout)
-    most = made.hardware.population if shape(planned) else 1
-    cell.groups = -(-cell.left // most)
-    found = texts(planned, asked.length)
-    counts = costs(planned, found).counts
-    kept = planned.keep.has_weights or not counts.tunes
-    cell.bytes = cell.count * files(counts)["prompt.safetensors"] * kept
+    layout = engine_layout(run, asked)
+    planned = planned_on(run, layout)
+    population = run.hardware.population if shape(planned) else 1
+    cell.groups = -(-cell.left // population)
+    needs = costs(planned, texts(planned, asked.length))
+    if planned.keep.has_weights or not needs.counts.tunes:
+        cell.bytes = cell.count * files(needs.counts)["prompt.safetensors"]
     if asked.tflops:
-        took = seconds(planned, found, asked.tflops)
+        took = needs.seconds(asked.tflops)
         cell.seconds = None if took is None else took * cell.left
     elif asked.probe and cell.left:
-        share = probe(planned, layout, asked.probe, min(most, cell.left))
+        share = probe(planned, layout, asked.probe, min(population, cell.left))
         cell.seconds = share.run * cell.left
 
 
 def _table(cells: Sequence[PlannedCell]) -> Table:
     timed = any(cell.seconds is not None for cell in cells)
     columns = ("cell", "runs", "finished", "left", "groups", "GB", *(["time"] if timed else []))
-    table = Table(*columns)
+    shown = Table(*columns)
     for cell in cells:
         row = [escape(cell.key), str(cell.count), str(cell.states.get("finished", 0))]
         row += [str(cell.left), str(cell.groups or ""), f"{cell.bytes / _GB:.3f}"]
-        table.add_row(*row, *([duration(cell.seconds)] if timed else []))
-    return table
+        shown.add_row(*row, *([table.duration(cell.seconds)] if timed else []))
+    return shown
 
 
 def _totals(cells: Sequence[PlannedCell], on: str) -> list[RenderableType]:
@@ -400,8 +404,8 @@ def _totals(cells: Sequence[PlannedCell], on: str) -> list[RenderableType]:
     if timed:
         total = sum(cell.seconds or 0 for cell in timed)
         lines.append(
-            f"What is left of {len(timed)} of {len(cells)} cells takes {duration(total)} {on}, "
-            "without loading; N devices take an N-th (sweep.devices)."
+            f"What is left of {len(timed)} of {len(cells)} cells takes {table.duration(total)} "
+            f"{on}, without loading; N devices take an N-th (sweep.devices)."
         )
     lines += [f"{escape(c.key)}: not planned: {escape(c.problem)}" for c in cells if c.problem]
     return lines

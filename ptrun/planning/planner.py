@@ -14,9 +14,8 @@ from typing import Any
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware import processes
-from ptrun.planning.costs import costs, seconds, texts
+from ptrun.planning.costs import costs, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, layout_of, per_member
-from ptrun.planning.table import planned_on
 from ptrun.runs.parts import shape
 from ptrun.runs.plan import Plan, unkept
 
@@ -76,22 +75,21 @@ class Planner:
 
 
 def _key(planned: Plan) -> str:
-    kept = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
-    train = {k: kept["train"][k] for k in ("batch_size", "max_steps", "epochs", "eval_every")}
-    return repr({**kept, "train": train})
+    content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
+    train = {k: content["train"][k] for k in ("batch_size", "max_steps", "epochs", "eval_every")}
+    return repr({**content, "train": train})
 
 
 def _needs(planned: Plan, layout: HardwareLayout, tflops: float | None) -> Needs:
-    found = texts(planned, None)
-    own = costs(planned, found)
-    peak, weights = own.memory(layout).peak, own.counts.held * layout.width
+    run = costs(planned, texts(planned, None))
+    peak, weights = run.memory(layout).peak, run.counts.held * layout.width
     on_device = layout.device == "cuda"
     return Needs(
         device=layout.device,
         ranks=layout.ranks,
         gib=_LIBRARIES + (weights if on_device else peak) / _GIB,
-        each=0.0 if on_device else per_member(own.counts) / _GIB,
-        seconds=seconds(planned, found, tflops) if tflops else None,
+        each=0.0 if on_device else per_member(run.counts) / _GIB,
+        seconds=run.seconds(tflops) if tflops else None,
     )
 
 

@@ -9,9 +9,9 @@ from ptrun.command import plan
 from ptrun.config.explain import composed
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
-from ptrun.planning.costs import steps, texts
+from ptrun.planning.costs import costs, planned_on, texts
 from ptrun.planning.memory import GIB, Device, layout_of, visible
-from ptrun.planning.table import fits, planned_on, ranks_here, verdict
+from ptrun.planning.table import fits, ranks_here, verdict
 from tests.backbone import types
 
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
@@ -60,7 +60,7 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
     assert "GiB too much" in out and "a device of 20 GiB" in out
     assert "hardware=zero1_mp4  (" in out and "GiB on each of 4)" in out
     assert "hardware.token_budget=" not in out.split("To make it fit")[1].split("members fit")[0]
-    assert "hardware.checkpointing=true gpu keeps" in out
+    assert "hardware.checkpointing=true" in out and "Estimates: " in out
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_what_to_type_is_what_was_computed_to_fit(typed):
         "32",
         "hardware.checkpointing=true",
     )
-    assert "fits: " in again
+    assert " fits " in again and "To make it fit" not in again
 
 
 @pytest.mark.slow
@@ -133,11 +133,11 @@ def test_devices_are_this_machines_and_the_one_asked_about():
     assert len(visible(None)) < len(visible(1))
 
 
-def test_a_verdict_names_both_sizes():
+def test_a_verdict_is_of_free_memory_or_of_all():
     own = Device("x", "cpu", 8 * GIB, 4 * GIB)
-    assert verdict(2 * GIB, own) == "fits: needs 2.0 GiB, 4.0 GiB are free"
-    assert verdict(6 * GIB, own) == "fits if other programs end: needs 6.0 of 8.0 GiB"
-    assert verdict(9 * GIB, own) == "1.0 GiB too much: 9.0 of 8.0 GiB"
+    assert verdict(2 * GIB, own) == "fits"
+    assert verdict(6 * GIB, own) == "fits if other programs end"
+    assert verdict(9 * GIB, own) == "1.0 GiB too much"
     assert fits(6 * GIB, own) and not fits(6 * GIB, Device("x", "cuda", 8 * GIB, 4 * GIB))
 
 
@@ -146,12 +146,13 @@ def test_steps_follow_from_the_data_where_they_are():
     layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
     planned = planned_on(own, layout)
     found = texts(planned, None)
-    assert found.train and steps(planned, found) == 2 * -(-found.train // 10)
+    assert found.train and costs(planned, found).steps() == 2 * -(-found.train // 10)
     with pytest.raises(UserError, match="length is 5000"):
         texts(planned, 5000)
     unknown = composed(["backbone=bert_base_cased", "task=rte", "method=prompt_tuning"])
     planned = planned_on(unknown, layout)
-    assert texts(planned, None).train is None and steps(planned, texts(planned, None)) is None
+    found = texts(planned, None)
+    assert found.train is None and costs(planned, found).steps() is None
 
 
 def test_all_ranks_share_a_cpu_and_each_has_a_cuda_device():

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.planning.costs import Texts, arithmetic, seconds
+from ptrun.planning.costs import Texts, costs, operations
 from ptrun.runs.plan import plan
 
 HIDDEN, INNER, LENGTH = 768, 3072, 100
@@ -11,24 +11,19 @@ HIDDEN, INNER, LENGTH = 768, 3072, 100
 
 @pytest.fixture
 def planned(tmp_path):
-    """Return a function that plans a run of BERT-base without its weights."""
+    """Return a function that returns the costs of a run of BERT-base without its weights."""
 
-    def made(method, *overrides):
+    def made(method, texts, *overrides):
         given = [f"method={method}", "backbone=bert_base_cased", "task=pocket_sentiment"]
-        return plan(compose_run([*given, f"outputs={tmp_path}", *overrides]))
+        return costs(plan(compose_run([*given, f"outputs={tmp_path}", *overrides])), texts)
 
     return made
 
 
 def layers(tokens, keys):
-    """Return the operations of twelve layers in one forward pass of a text.
-
-    After its attention, the last layer computes only the token that the head reads.
-    """
-    after = HIDDEN * HIDDEN + 2 * HIDDEN * INNER
-    products = 3 * HIDDEN * HIDDEN + after
-    every = 12 * (2 * tokens * products + 4 * tokens * keys * HIDDEN)
-    return every - 2 * (tokens - 1) * after
+    """Return the operations of twelve layers in one forward pass of a text."""
+    products = 4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER
+    return 12 * (2 * tokens * products + 4 * tokens * keys * HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +36,20 @@ def layers(tokens, keys):
 )
 def test_operations_are_those_of_the_products(planned, method, tokens, keys, times):
     length = [] if method == "fine_tuning" else ["method.length=20"]
-    found = arithmetic(planned(method, *length), LENGTH)
-    assert found.answer == pytest.approx(layers(tokens, keys), rel=0.01)
-    assert found.step == pytest.approx(times * layers(tokens, keys), rel=0.03)
+    texts = Texts(LENGTH, "as requested", LENGTH, train=100, dev=0, test=0)
+    run = planned(method, texts, "train.max_steps=1", "train.batch_size=1", *length)
+    assert operations(run.sizes, LENGTH) == pytest.approx(layers(tokens, keys), rel=0.01)
+    assert run.seconds(1e-12) == pytest.approx(times * layers(tokens, keys), rel=0.01)
 
 
-@pytest.mark.slow
 def test_the_time_counts_steps_and_answers(planned):
-    own = planned("ptuning_v2", "train.max_steps=40", "train.batch_size=8", "train.eval_every=10")
-    each = arithmetic(own, 30)
-    total = 40 * 8 * each.step + (4 * 50 + 200) * each.answer
     texts = Texts(60, "as requested", 30, train=100, dev=50, test=200)
-    assert seconds(own, texts, tflops=2.0) == pytest.approx(total / 2e12)
+    typed = ["train.max_steps=40", "train.batch_size=8", "train.eval_every=10"]
+    run = planned("ptuning_v2", texts, *typed)
+    passes = 2 * 40 * 8 + 4 * 50 + 200
+    assert run.seconds(2.0) == pytest.approx(passes * operations(run.sizes, 30) / 2e12)
 
 
 def test_the_time_is_not_known_without_data(planned):
-    own = planned("ptuning_v2", "train.max_steps=40")
-    assert seconds(own, Texts(60, "assumed", 60, train=None), tflops=1.0) is None
+    run = planned("ptuning_v2", Texts(60, "assumed", 60, train=None), "train.max_steps=40")
+    assert run.seconds(1.0) is None

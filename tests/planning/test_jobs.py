@@ -1,8 +1,9 @@
 """The jobs of a sweep and their state, from run folders alone."""
 
 from ptrun.config.explain import composed
+from ptrun.planning.costs import planned_on
 from ptrun.planning.memory import layout_of
-from ptrun.planning.table import job, planned_on
+from ptrun.planning.overview import PlanOptions, job
 from ptrun.runs.plan import plan
 
 SMALL = ["task=pocket_sentiment", "method=prompt_tuning"]
@@ -25,10 +26,10 @@ def test_a_run_of_a_device_that_is_not_here_has_a_name():
 
 
 def test_a_refused_job_says_why_and_rerun_does_it_again(tmp_path):
-    wrong = composed([*SMALL, "method.lenght=3"])
-    refused = job("one", (), wrong, lambda: layout(wrong))
+    refused = job("one", (*SMALL, "method.lenght=3"), PlanOptions())
     assert refused.planned is None and "did you mean 'length'" in refused.state
-    own = composed([*SMALL, f"outputs={tmp_path}", "rerun=true"])
-    planned_on(own, layout(own)).folder.mkdir(parents=True)
-    again = job("one", (), own, lambda: layout(own))
+    typed = (*SMALL, f"outputs={tmp_path}", "rerun=true")
+    run = composed(typed)
+    planned_on(run, layout(run)).folder.mkdir(parents=True)
+    again = job("one", typed, PlanOptions())
     assert again.state == "interrupted before its first save, to be run again" and not again.done

@@ -1,7 +1,6 @@
 """Counts and the sum of memory, against hand counts of 11B models."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,47 +11,56 @@ from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import hardware_config
 from ptrun.errors import UserError
-from ptrun.planning.costs import Costs, _narrow
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.memory import (
     HardwareLayout,
     Work,
+    activations,
     count,
     files,
     layout_of,
     memory,
     per_member,
+    sizes,
     work,
 )
-from ptrun.planning.trace import Trace, TracedCase
+from ptrun.readout.base import Features, TokenRow, collate
 from tests.readings import method_of
+from tests.small_runs import sst2
 
 GIB = 2**30
-NOTHING = Trace(0, 0, 0, 0, 0)
-ONE = Work(8, 8, 1)
+ONE = Work(1, 1, 1, 8)
 GPU = HardwareLayout("gpu", "cuda", "bf16", 16384, checkpointing=False)
 ZERO = {"device": "auto", "precision": "auto", "token_budget": 4096, "checkpointing": False}
 ZERO |= {"model_parallel": 4, "ranks": None}
 
 
-def counts_of(data_dir, *overrides):
+def on_meta(*overrides):
     composed = compose_run([*overrides])
     with torch.device("meta"):
         task = build.build("task", composed.task, None, None)
         backbone = build.build("backbone", composed.config["backbone"])
-        method = method_of(composed, backbone, task)
-    return count(method)
+        return method_of(composed, backbone, task)
+
+
+def sized(*overrides):
+    """Return the sizes and the counts of a run."""
+    method = on_meta(*overrides)
+    return sizes(method), count(method)
 
 
 @pytest.fixture(scope="module")
 def xxl():
-    """Return the counts of T5-XXL with a prompt of 100, and tuned in full."""
-    own = ["backbone=t5_xxl_lm_adapt", "task=boolq"]
-    prompt = counts_of(None, *own, "method=prompt_tuning", "method.length=100")
-    return prompt, counts_of(None, *own, "method=fine_tuning")
+    """Return sizes and counts of T5-XXL with a prompt of 100, and tuned in full."""
+    typed = ["backbone=t5_xxl_lm_adapt", "task=boolq"]
+    prompt = sized(*typed, "method=prompt_tuning", "method.length=100")
+    return prompt, sized(*typed, "method=fine_tuning")
 
 
 def test_counts_of_t5_xxl_are_the_published(xxl):
-    prompt, full = xxl
+    (_, prompt), (_, full) = xxl
     assert prompt.learned["prompt"] == 409_600 and prompt.learned["backbone"] == 0
     assert prompt.total["backbone"] == prompt.held == 11_135_332_352
     assert full.learned["backbone"] == 11_135_332_352 - 32128 * 4096, "its output is not read"
@@ -60,34 +68,34 @@ def test_counts_of_t5_xxl_are_the_published(xxl):
 
 
 def test_counts_of_cpm_2():
-    found = counts_of(None, "backbone=cpm2", "task=lcqmc", "method=ppt")
+    found = count(on_meta("backbone=cpm2", "task=lcqmc", "method=ppt"))
     assert found.learned["total"] == 409_600
     assert found.total["backbone"] == 11_087_097_856
 
 
 def test_model_parallelism_divides_the_layers_matrices_and_an_output_of_its_own(xxl):
-    prompt, _ = xxl
+    (_, prompt), _ = xxl
     a_layer = 4 * 4096 * 4096 + 3 * 4096 * 10240
     layers = 24 * a_layer + 24 * (a_layer + 4 * 4096 * 4096)
     assert prompt.divided == layers + 32128 * 4096
 
 
 def test_a_frozen_backbone_is_held_once_and_a_prompt_costs_next_to_nothing(xxl):
-    prompt, _ = xxl
-    found = memory(prompt, NOTHING, GPU, ONE)
+    (size, prompt), _ = xxl
+    found = memory(size, prompt, GPU, ONE)
     beside = 4 * prompt.learned["total"]
     assert found.weights == 2 * 11_135_332_352 + beside
     assert (found.gradients, found.optimizer, found.best) == (beside, 2 * beside, beside)
     ranks = replace(GPU, zero=True, model_parallel=4, ranks=4)
-    divided = memory(prompt, NOTHING, ranks, ONE)
+    divided = memory(size, prompt, ranks, ONE)
     whole = prompt.held - prompt.divided
     assert divided.weights == 2 * (whole + prompt.divided / 4) + beside
     assert divided.optimizer == 3 * beside, "a master copy too; one data-parallel rank"
 
 
 def test_full_tuning_in_plain_torch_is_fp32(xxl):
-    _, full = xxl
-    found = memory(full, NOTHING, GPU, ONE)
+    _, (size, full) = xxl
+    found = memory(size, full, GPU, ONE)
     learned = full.learned["total"]
     assert found.gradients == 4 * learned and found.optimizer == 8 * learned
     assert found.activations == 4 * learned, "torch updates all at once on CUDA"
@@ -95,11 +103,11 @@ def test_full_tuning_in_plain_torch_is_fp32(xxl):
 
 
 def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
-    _, full = xxl
+    _, (size, full) = xxl
     one = replace(GPU, zero=True, model_parallel=4, ranks=4)
     two = replace(one, ranks=8)
     assert (one.data_parallel, two.data_parallel) == (1, 2)
-    alone, shared = (memory(full, NOTHING, own, ONE) for own in (one, two))
+    alone, shared = (memory(size, full, layout, ONE) for layout in (one, two))
     learned = full.learned["total"] - full.learned_divided * 3 / 4
     assert alone.optimizer == 12 * learned and shared.optimizer == 6 * learned
     assert alone.gradients == shared.gradients == 4 * learned  # added up in fp32
@@ -107,35 +115,28 @@ def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
 
 
 def test_the_peak_is_the_sum_and_gradients_stand_where_a_step_has_more_passes(xxl):
-    prompt, _ = xxl
-    found = memory(prompt, Trace(80, 100, 5, 0, 0), GPU, Work(16, 8, 2))
-    assert found.peak == found.standing + found.activations + found.spare
-    grads = found.gradients
-    big = Trace(8 * grads, 9 * grads, 0, 0, 0)
-    assert memory(prompt, big, GPU, Work(16, 8, 2)).activations == 9 * grads
-    assert memory(prompt, big, GPU, Work(8, 8, 1)).activations == 8 * grads
+    _, (size, full) = xxl
+    one, more = (memory(size, full, GPU, Work(8, 8, passes, 64)) for passes in (1, 2))
+    assert one.peak == one.standing + one.activations + one.spare
+    freed = activations(size, full, GPU, Work(8, 8, 2, 64)).peak
+    assert more.activations == max(freed, 4 * full.learned["total"]) >= one.activations
 
 
 def test_the_token_budget_bounds_the_rows_of_a_pass():
-    assert work(GPU, 32, 256) == Work(32, 32, 1)
-    assert work(replace(GPU, token_budget=2048), 32, 256) == Work(32, 8, 4)
-    assert work(replace(GPU, token_budget=100), 32, 256) == Work(32, 1, 32)
-    assert work(replace(GPU, ranks=8, model_parallel=4), 32, 256) == Work(16, 16, 1)
+    assert work(GPU, 32, 256) == Work(32, 32, 1, 256)
+    assert work(replace(GPU, token_budget=2048), 32, 256) == Work(32, 8, 4, 256)
+    assert work(replace(GPU, token_budget=100), 32, 256) == Work(32, 1, 32, 256)
+    assert work(replace(GPU, ranks=8, model_parallel=4), 32, 256) == Work(16, 16, 1, 256)
 
 
 def test_files_and_members_are_of_what_is_learned(xxl):
-    prompt, _ = xxl
+    (_, prompt), _ = xxl
     learned = prompt.learned["total"]
     assert files(prompt) == {
         "prompt.safetensors": 4 * learned,
         "state.safetensors": 16 * learned,
     }
     assert per_member(prompt) == 20 * learned
-
-
-def test_more_rows_keep_more_but_for_casts_of_weights():
-    found = Trace(kept=110, peak=210, logits=4, fixed=10, small=6).scaled(2)
-    assert found == Trace(kept=210, peak=410, logits=8, fixed=10, small=12)
 
 
 def test_a_layout_is_read_from_its_configuration():
@@ -153,11 +154,59 @@ def test_a_layout_is_read_from_its_configuration():
     assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "fp32", 1, False)
 
 
-def test_heads_that_cannot_be_divided_are_refused():
-    assert _narrow({"num_heads": 64, "d_ff": 10240}, 4) == 4
-    assert _narrow({"num_attention_heads": 12}, 4) == 1, "counted whole"
-    with pytest.raises(UserError, match=r"model_parallel is 3.*d_ff|num_heads"):
-        _narrow({"num_heads": 64, "d_ff": 10240}, 3)
+def test_heads_that_cannot_be_divided_are_refused(xxl):
+    (size, prompt), _ = xxl
+    with pytest.raises(UserError, match=r"model_parallel is 3.*number of heads is 64"):
+        memory(size, prompt, replace(GPU, model_parallel=3), ONE)
+
+
+def autograd_keeps(method, rows, length):
+    """Return the bytes that autograd keeps of real tensors, parameters aside."""
+    backbone = method.backbone
+    for parameter in method.learned().values():
+        parameter.requires_grad_(True)
+    row = TokenRow([0] * length, None, [0], [], [0] * 3 if method.readout.reads_decoder else None)
+    if not backbone.architecture.has_decoder:
+        row = TokenRow([0] * length, None, [0])
+    batch = collate([Features("", [row], [0])] * rows, torch.arange(rows), torch.device("cpu"))
+    weights = [*backbone.model.parameters(), *backbone.model.buffers(), *method.parameters()]
+    stored = {t.untyped_storage().data_ptr() for t in weights}
+    bytes_of = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in stored:
+            bytes_of[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        output = backbone.forward(method.inputs(batch))
+    del output
+    return sum(bytes_of.values())
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "albert"])
+@pytest.mark.parametrize("make", [PromptTuning, PTuningV2, FineTuning])
+def test_a_step_keeps_about_what_autograd_keeps(tiny, data_dir, kind, make):
+    more = {} if make is FineTuning else {"length": 8}
+    method = make(tiny(kind), sst2(data_dir), **more)
+    cpu = replace(GPU, device="cpu", precision="fp32")
+    kept = activations(sizes(method), count(method), cpu, Work(16, 16, 1, 40)).kept
+    assert kept == pytest.approx(autograd_keeps(method, 16, 40), rel=0.2)
+
+
+def test_recomputing_keeps_less_and_half_precision_holds_less(xxl):
+    step = Work(8, 8, 1, 256)
+    for size, counts in xxl:
+        plain = activations(size, counts, GPU, step)
+        again = activations(size, counts, replace(GPU, checkpointing=True), step)
+        assert again.kept < plain.kept and again.peak < plain.peak
+    (size, prompt), _ = xxl
+    whole = activations(size, prompt, replace(GPU, precision="fp32"), step)
+    assert activations(size, prompt, GPU, step).kept < 0.75 * whole.kept
+    cut = activations(size, prompt, replace(GPU, model_parallel=4), step)
+    assert cut.kept < 0.5 * activations(size, prompt, GPU, step).kept
+    assert activations(size, prompt, GPU, Work(16, 16, 1, 256)).kept > 1.9 * cut.kept
 
 
 @pytest.mark.parametrize("name", ["pocket_gpt2", "pocket_t5"])
@@ -186,35 +235,25 @@ def test_the_cache_of_written_texts_is_that_of_the_library(name, monkeypatch):
         for layer in own.layers
         for tensor in (layer.keys, layer.values)
     )
-    planned = SimpleNamespace(backbone=backbone)
     layout = HardwareLayout("cpu", "cpu", "fp32", rows * (length + answer), checkpointing=False)
     logits = rows * 2 * backbone.config["vocab_size"] * 4
-    counted = Costs(planned, length, None, answer=answer)._writing(layout) - logits
+    run = sized(f"backbone={name}", "task=pocket_writing", "method=prompt_tuning")
+    counted = memory(*run, layout, Work(rows, rows, 1, length), answer).writing - logits
     read = length + answer - 1 + decodes  # the last token is not read; a decoder reads its start
     assert found == counted * read / (length + answer)
 
 
-def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
-    planned = SimpleNamespace(
-        backbone=SimpleNamespace(config={}), train=SimpleNamespace(batch_size=32)
-    )
-    case = TracedCase(0, 128, torch.bfloat16, autocast=False, checkpointing=False, kernel=True)
-    costs = Costs(planned, 128, xxl[0], {case: (32, Trace(64, 96, 0, 0, 0))})
-    assert costs.memory(GPU).kept == 64
-    assert costs.memory(replace(GPU, token_budget=1024)).kept == 16
-
-
 @pytest.mark.parametrize(("kind", "least", "most"), [("int8", 10.5, 11), ("nf4", 6, 6.3)])
 def test_quantized_weights_of_t5_xxl(xxl, kind, least, most):
-    held = memory(xxl[0], NOTHING, replace(GPU, quantization=kind), ONE).weights / GIB
+    held = memory(*xxl[0], replace(GPU, quantization=kind), ONE).weights / GIB
     assert least < held < most
-    assert memory(xxl[0], NOTHING, GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
+    assert memory(*xxl[0], GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
 
 
 def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
     for kind in ("bert", "albert", "gpt2", "t5"):
         typed = [f"backbone.path={tiny_folder(kind)}", "method=prompt_tuning", "method.length=3"]
-        counts = counts_of(None, *typed, "task=pocket_sentiment")
+        size, counts = sized(*typed, "task=pocket_sentiment")
         backbone = build.build("backbone", compose_run(typed).config["backbone"])
         backbone.quantize("int8")
         backbone.load()
@@ -222,6 +261,6 @@ def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
         tensors = {id(t): t for n, t in named if not (t.is_meta or n.endswith((".scales", "_ids")))}
         held = sum(t.numel() * t.element_size() for t in tensors.values())
         cpu = replace(GPU, device="cpu", precision="fp32", quantization="int8")
-        weights = memory(counts, NOTHING, cpu, ONE).weights
+        weights = memory(size, counts, cpu, ONE).weights
         own = 4 * (counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside)
         assert weights - own == pytest.approx(held, rel=0.01), kind

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import Keyed, Terms, attention
-from ptrun.planning.trace import Live
 from tests.tiers import package
 
 package("triton")
@@ -19,27 +19,33 @@ LIMITS = {86: 99 * 2**10, 90: 227 * 2**10}
 """The most shared memory of a program, in bytes, by compute capability."""
 
 
-def peak(tokens):
-    """Return the most bytes at once, beside the inputs, of attention and its gradients."""
-    rows, heads, length, width = 16, 16, 100, 64
+class Largest(TorchDispatchMode):
+    """Notes the most numbers of a tensor that is made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.numel())
+        return made
+
+
+def test_no_scores_are_in_memory_forward_or_backward():
+    """On the meta device the same tensors are made: none has a number for each query and key."""
+    rows, heads, tokens, length, width = 16, 16, 512, 100, 64
     with torch.device("meta"):
         sizes = (tokens, tokens, tokens, length, length)
         given = [torch.empty(rows, heads, n, width, dtype=torch.bfloat16) for n in sizes]
         keys = torch.empty(rows, dtype=torch.int64)
         mask = torch.empty(rows, 1, tokens, tokens, dtype=torch.bool)
-    query, key, value, before, old = (own.requires_grad_() for own in given)
-    with Live([*given, keys, mask]) as live:
+    query, key, value, before, old = (tensor.requires_grad_() for tensor in given)
+    with Largest() as largest:
         terms = Terms(0.1, mask, dropout=Keyed(keys, 1, 0.1))
         out = attention(query, key, value, Prefix(before, old), terms)
         torch.autograd.grad(out, given, torch.empty_like(out))
-    return live.peak
-
-
-def test_no_scores_are_in_memory_forward_or_backward():
-    """On the meta device the same tensors are made: their size grows with the tokens alone."""
-    short, long = peak(512), peak(8 * 512)
-    assert short < 2 * 16 * 16 * 512 * (100 + 512)  # the bytes of the scores in bf16
-    assert long < 8 * short
+    assert largest.numbers == query.numel() < rows * heads * tokens * tokens
 
 
 @pytest.mark.slow
