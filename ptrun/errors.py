@@ -58,23 +58,12 @@ _OF_DEVICE: Sequence[tuple[str, str, str]] = (
     (
         "no kernel image is available|not compatible with the current PyTorch",
         "this torch is not built for this GPU",
-        "Install a build of torch that supports the GPU's compute capability (older cards need an "
-        f"older CUDA version), {_CPU}",
+        f"Install a build of torch that supports the GPU's compute capability, {_CPU}",
     ),
     (
-        "driver on your system is too old|driver version is insufficient|Error 803",
-        "the NVIDIA driver is too old for this torch",
-        f"Update the driver, or install a build of torch for an older CUDA version, {_CPU}",
-    ),
-    (
-        "Error 804|forward compatibility",
-        "the CUDA libraries and the NVIDIA driver do not fit each other",
-        f"Restart the machine after a driver update, or install a torch for the driver, {_CPU}",
-    ),
-    (
-        "Error 802|system not yet initialized",
-        "the GPUs' fabric manager does not run",
-        f"Start nvidia-fabricmanager, {_CPU}",
+        "driver on your system is too old|driver version is insufficient|Error 80[34]",
+        "the NVIDIA driver does not fit this torch",
+        f"Update the driver and restart, or install torch for an older CUDA version, {_CPU}",
     ),
     (
         "no NVIDIA driver|no CUDA-capable device|not compiled with CUDA",
@@ -82,20 +71,14 @@ _OF_DEVICE: Sequence[tuple[str, str, str]] = (
         f"Install the NVIDIA driver (nvidia-smi must list the GPU), {_CPU}",
     ),
     (
-        "invalid device ordinal",
-        "a GPU of this number is not visible",
-        "Start no more ranks than there are GPUs, and check CUDA_VISIBLE_DEVICES.",
+        "invalid device ordinal|[Dd]uplicate GPU",
+        "a rank has no GPU of its own",
+        "Start no more ranks than there are GPUs (hardware.ranks), and check CUDA_VISIBLE_DEVICES.",
     ),
     (
         "busy or unavailable",
         "another process has the GPU for itself, or it is divided (MIG) without a slice",
-        "Wait for the process, set CUDA_VISIBLE_DEVICES to a free GPU or to a MIG slice's UUID, "
-        f"{_CPU}",
-    ),
-    (
-        "[Dd]uplicate GPU",
-        "two ranks use one GPU",
-        "Start one rank a GPU: srun --gpus-per-task=1, or hardware.ranks=NUMBER_OF_GPUS.",
+        f"Set CUDA_VISIBLE_DEVICES to a free GPU or to a MIG slice's UUID, {_CPU}",
     ),
     (
         "ECC error|fallen off the bus|GPU is lost|unspecified launch failure|misaligned address",
@@ -254,105 +237,57 @@ def _text(error: BaseException) -> str:
 # Suggest a word: the closest one, or the name or line that a word of another tool stands for here.
 
 _SUGGESTED = 3  # names that are suggested
-_CALLED = {
-    # methods
-    "ptuning_v2": "prefix prefix_tuning deep_prompt deep_prompt_tuning pv2 ptuning2",
-    "prompt_tuning": "soft_prompt soft_prompt_tuning prompt lester",
-    "fine_tuning": "finetune finetuning full_fine_tuning full ft",
-    "manual_prompt": "zeroshot manual no_training",
-    "dpt": "decomposed_prompt_tuning",
-    "ppt": "pretrained_prompt_tuning",
-    "adapter": "adapters houlsby bottleneck",
-    "lora": "qlora lora_tuning",
-    # commands and groups
-    "run": "train fit start launch",
-    "predict": "infer inference evaluate eval test generate",
-    "report": "results table tables summary",
-    "search": "tune hpo optimize optuna",
-    "diff": "compare",
-    "export": "convert save",
-    "check": "validate lint show",
-    "new": "init create",
-    "status": "progress ps",
-    "method": "methods algorithm",
-    "backbone": "models model plm encoder",
-    "task": "datasets dataset data tasks",
-    "setting": "settings",
-    "readout": "head heads verbalizers",
-    "tracking": "logger loggers trackers",
-    # options of other groups
-    "gpu": "cuda nvidia",
-    "zero1": "deepspeed zero zero_1",
-    "head": "classifier classification linear cls",
-    "verbalizer": "mlm cloze",
-    "none": "off no false disabled",
-    # keys of train
-    "lr": "learning_rate step_size",
-    "epochs": "num_train_epochs num_epochs n_epochs epoch max_epochs",
-    "batch_size": "batch bs per_device_train_batch_size train_batch_size mini_batch",
-    "max_steps": "steps max_train_steps iterations num_steps",
-    "clip": "max_grad_norm grad_clip gradient_clipping gradient_clip_val",
-    "warmup": "warmup_ratio warmup_steps num_warmup_steps",
-    "patience": "early_stopping early_stopping_patience",
-    "schedule": "scheduler lr_scheduler lr_scheduler_type",
-    "eval_rows": "max_eval_samples limit_val_batches",
-    "eval_every": "eval_steps eval_interval val_check_interval evaluation_strategy",
-    "optimizer": "optim",
-    "weight_decay": "wd l2",
-    # keys of methods
-    "length": "num_virtual_tokens n_virtual_tokens prompt_length pre_seq_len prefix_length "
-    "num_tokens n_tokens prefix_len prompt_len",
-    "rank": "r lora_r dim",
-    "alpha": "lora_alpha",
-    "dropout": "lora_dropout p hidden_dropout_prob",
-    "targets": "target_modules modules",
-    # keys of hardware and of tasks
-    "precision": "fp16 bf16 amp mixed_precision dtype",
-    "checkpointing": "gradient_checkpointing activation_checkpointing",
-    "ranks": "gpus n_gpus num_gpus world_size nproc_per_node devices",
-    "quantization": "load_in_4bit load_in_8bit nf4",
-    "text": "text_column input inputs sentence texts",
-    "label": "label_column target y labels",
-    "train": "train_file training data_files",
-    "dev": "validation val valid validation_file dev_file",
-    "test": "test_file",
-    "separator": "sep delimiter",
-    "columns": "header column_names names",
-    "seed": "random_seed random_state",
-    "outputs": "output_dir output save_dir log_dir out run_dir",
-    "data_dir": "data_path",
-}
-"""What other tools call a name of ptrun. A name is suggested where it is allowed."""
-_OF_TRAIN = (
-    "lr epochs batch_size max_steps clip warmup patience schedule eval_every eval_rows optimizer "
-    "weight_decay"
-)
+_SHORTEST = 3  # letters of a part of a name
 _LINES = {
-    "backbone=NAME (ptrun list backbone) or backbone.path=FOLDER": "model model_name "
-    "model_name_or_path pretrained_model_name_or_path plm checkpoint tokenizer path pretrained",
-    "task=NAME (ptrun list task), or task=csv task.train=FILE for a file": "dataset data "
-    "dataset_name task_name csv file input train_file",
+    "train.lr=VALUE": "learning_rate",
+    "train.epochs=VALUE": "num_train_epochs num_epochs",
+    "train.batch_size=VALUE": "per_device_train_batch_size train_batch_size",
+    "train.max_steps=VALUE": "steps max_train_steps num_steps",
+    "train.clip=VALUE": "max_grad_norm gradient_clipping",
+    "train.warmup=VALUE": "warmup_ratio warmup_steps",
+    "train.patience=VALUE": "early_stopping early_stopping_patience",
+    "train.schedule=VALUE": "lr_scheduler lr_scheduler_type",
+    "train.eval_every=VALUE": "eval_steps",
+    "train.weight_decay=VALUE": "wd",
+    "method.length=VALUE": "num_virtual_tokens pre_seq_len prompt_length prefix_length",
+    "method.rank=VALUE": "r lora_r",
+    "method.alpha=VALUE": "lora_alpha",
+    "method.dropout=VALUE": "lora_dropout",
+    "method.targets=VALUE": "target_modules",
+    "hardware.precision=bf16": "fp16 bf16 amp mixed_precision dtype",
+    "hardware.checkpointing=true": "gradient_checkpointing",
+    "hardware.ranks=NUMBER": "gpus num_gpus world_size nproc_per_node",
+    "hardware.quantization=nf4": "load_in_4bit load_in_8bit nf4",
+    "method=ptuning_v2": "prefix prefix_tuning",
+    "method=prompt_tuning": "soft_prompt prompt",
+    "method=fine_tuning": "finetune full_fine_tuning",
+    "method=lora": "qlora",
+    "hardware=gpu": "cuda device",
+    "hardware=zero1": "deepspeed",
+    "readout=verbalizer": "mlm verbalizer",
+    "setting=few_shot": "shots num_shots k_shot",
+    "tracking=none": "off false",
+    "tracking=wandb": "wandb report_to logger",
+    "run": "train fit start",
+    "predict": "infer inference evaluate eval test generate",
+    "report": "results table summary",
+    "search": "tune hpo optuna",
+    "backbone": "model",
+    "backbone=NAME (ptrun list backbone) or backbone.path=FOLDER": "model_name model_name_or_path "
+    "pretrained_model_name_or_path checkpoint tokenizer",
+    "task": "dataset data",
+    "task=NAME (ptrun list task), or task=csv task.train=FILE for a file": "dataset_name task_name "
+    "csv file train_file",
     "task=csv task.train=FILE task.text=COLUMN task.label=COLUMN": "text label text_column "
-    "label_column columns train dev test",
-    "-m seed=1,2,3": "seeds n_seeds num_seeds repeats",
-    "hardware=gpu": "gpu cuda device use_cuda accelerator",
-    "hardware=cpu": "cpu no_cuda",
-    "hardware.ranks=NUMBER": "gpus n_gpus num_gpus world_size nproc_per_node devices",
-    "hardware.precision=bf16": "fp16 bf16 amp precision mixed_precision dtype",
-    "hardware.quantization=nf4": "load_in_4bit nf4 quantization",
-    "method.length=NUMBER": "length prompt_length num_virtual_tokens pre_seq_len prefix_length",
-    "method.rank=NUMBER": "rank r lora_r",
-    "setting=few_shot": "shots k n_shot num_shots few_shot k_shot",
-    "tracking=wandb": "wandb report_to logger use_wandb",
-    "readout=verbalizer": "verbalizer template",
-    "task.pattern='\"{~text} It was {mask}.\"'": "prompt pattern prompt_template",
-    "ptrun --help": "usage man",
-    "ptrun -m KEY=VALUE,VALUE": "sweep multirun grid_search",
-    "the same command again: it goes on from the last save": "resume continue "
-    "resume_from_checkpoint",
+    "label_column",
+    "seed": "random_seed",
+    "-m seed=1,2,3": "seeds num_seeds",
+    "outputs": "output_dir save_dir",
+    "ptrun -m KEY=VALUE,VALUE": "sweep multirun",
+    "the same command again: it goes on from the last save": "resume resume_from_checkpoint",
     "ptrun --version": "version",
 }
-"""What to type for a word that no name stands for where it was typed."""
+"""What to type for words of other tools; where its key or option is allowed, that is suggested."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -363,51 +298,50 @@ def suggestion(word: str, known: Iterable[str]) -> str:
         known: what is allowed there.
     """
     names = list(known)
-    top = "backbone" in names or "predict" in names  # keys of the root, groups or commands
-    found = _same(word, names) or (top and _line(word)) or _close(word, names)
-    if isinstance(found, str):
-        return f"; type {found}." if found else ""
-    listed = " or ".join(f"'{name}'" for name in found[:_SUGGESTED])
-    return f"; did you mean {listed}?" if found else ""
+    same = _same(word, names)
+    lines = [line for line in _LINES if _bare(word) in _words(line)]
+    top = "backbone" in names or "predict" in names  # root keys, groups or commands
+    if lines and top and not same:
+        return f"; type {lines[0]}."
+    close = same or _close(word, names)
+    listed = " or ".join(f"'{name}'" for name in close[:_SUGGESTED])
+    return f"; did you mean {listed}?" if close else ""
 
 
 def meant(word: str, known: Iterable[str]) -> str | None:
     """Return the one known name that a word of another tool stands for, or None."""
-    found = _same(word, list(known))
-    return found[0] if len(found) == 1 else None
+    names = _same(word, list(known))
+    return names[0] if len(names) == 1 else None
 
 
 def _bare(word: str) -> str:
     return re.sub(r"[\W_]", "", word.lower())
 
 
-_WORDS = [(_bare(word), name) for name, words in _CALLED.items() for word in words.split()]
-_TYPED = {_bare(w): f"train.{w}=VALUE" for w in _OF_TRAIN.split()}
-_TYPED |= {_bare(w): f"train.{n}=VALUE" for n in _OF_TRAIN.split() for w in _CALLED[n].split()}
-_TYPED |= {_bare(word): line for line, words in _LINES.items() for word in words.split()}
+def _name(line: str) -> str:
+    """Return the key of a part, or the option, that a line sets."""
+    key, _, value = line.partition("=")
+    return key.rpartition(".")[2] if "." in key else value or key
+
+
+def _words(line: str) -> set[str]:
+    """Return the words that a line is for, without signs."""
+    return {_bare(word) for word in (*_LINES[line].split(), _name(line))}
 
 
 def _same(word: str, names: Sequence[str]) -> list[str]:
-    """Return the name with the same letters, or the one that the word stands for."""
+    """Return the name with the same letters, or those that the word stands for."""
     same = [name for name in names if _bare(name) == _bare(word)]
-    stands = [name for other, name in _WORDS if other == _bare(word)]
+    stands = {_name(line) for line in _LINES if _bare(word) in _words(line)}
     return same or [name for name in names if name in stands]
 
 
-def _line(word: str) -> str:
-    return _TYPED.get(_bare(word), "")
-
-
-def _ends(parts: Sequence[str]) -> set[str]:
-    """Return what a name of several parts begins and ends with."""
-    places = range(1, len(parts))
-    return {_bare("".join(half)) for i in places for half in (parts[:i], parts[i:])}
-
-
 def _close(word: str, names: Sequence[str]) -> list[str]:
-    """Return the names that the word is a part of, or the most similar one."""
+    """Return the names that begin or end with the word, or the most similar one."""
     last = _bare(word.rpartition("/")[2])
-    parts = [name for name in names if last and last in _ends(name.split("_"))]
+    parts = [n for n in names if _bare(n).startswith(last) or _bare(n).endswith(last)]
+    if len(last) < _SHORTEST:
+        parts = []
     return parts or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
 
 
@@ -435,34 +369,22 @@ def readable(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-_COLUMN = re.compile(r"\s*\S+(?: \S+)*\s{2,}|\s*")
-
-
 def folded(text: str, file: TextIO | None = None) -> str:
     """Return text for a terminal, its long lines divided between words; for a file as it is.
 
-    What follows a line is indented as the second column of the line, or by two spaces more.
+    What follows a line is indented by two spaces more.
     """
-    out = file or sys.stdout
-    if not out.isatty():
+    if not (file or sys.stdout).isatty():
         return text
-    width = shutil.get_terminal_size().columns
-    return "\n".join(_divided(line, width) for line in text.split("\n"))
-
-
-def _divided(line: str, width: int) -> str:
-    if len(line) <= width or " " not in line.strip():
-        return line
-    first = _COLUMN.match(line)
-    column = first.end() if first and first[0].strip() else 0
-    indent = column if 0 < column <= width // 2 else len(line) - len(line.lstrip()) + 2
-    return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=" " * min(indent, width // 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width, lines = shutil.get_terminal_size().columns, []
+    for line in text.split("\n"):
+        indent = " " * min(len(line) - len(line.lstrip()) + 2, width // 2)
+        words = textwrap.TextWrapper(
+            width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        long = len(line) > width and " " in line.strip()
+        lines.append(words.fill(line) if long else line)
+    return "\n".join(lines)
 
 
 def plain_json(text: str) -> str:

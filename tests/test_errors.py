@@ -98,17 +98,26 @@ def test_a_mistake_of_the_program_keeps_its_traceback(error):
             "CUDA error: no kernel image is available for execution on the device",
             "is not built for",
         ),
-        ("The NVIDIA driver on your system is too old (found version 11040)", "driver is too old"),
-        ("CUDA driver version is insufficient for CUDA runtime version", "driver is too old"),
-        ("Unexpected error from cudaGetDeviceCount(). Error 803: system has", "driver is too old"),
-        ("cudaGetDeviceCount(). Error 804: forward compatibility was attempted", "do not fit each"),
-        ("cudaGetDeviceCount(). Error 802: system not yet initialized", "fabric manager"),
+        (
+            "The NVIDIA driver on your system is too old (found version 11040)",
+            "driver does not fit",
+        ),
+        ("CUDA driver version is insufficient for CUDA runtime version", "driver does not fit"),
+        (
+            "Unexpected error from cudaGetDeviceCount(). Error 803: system has",
+            "driver does not fit",
+        ),
+        (
+            "cudaGetDeviceCount(). Error 804: forward compatibility was attempted",
+            "driver does not fit",
+        ),
+        ("cudaGetDeviceCount(). Error 802: system not yet initialized", "CUDA reports an error"),
         ("Found no NVIDIA driver on your system. Please check", "torch finds no GPU"),
         ("Torch not compiled with CUDA enabled", "torch finds no GPU"),
         ("CUDA error: no CUDA-capable device is detected", "torch finds no GPU"),
-        ("CUDA error: invalid device ordinal", "of this number is not visible"),
+        ("CUDA error: invalid device ordinal", "a rank has no GPU"),
         ("CUDA error: all CUDA-capable devices are busy or unavailable", "another process has the"),
-        ("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on", "two ranks use one GPU"),
+        ("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on", "a rank has no GPU"),
         ("CUDA error: uncorrectable ECC error encountered", "the GPU has failed"),
         ("CUDA error: unspecified launch failure", "the GPU has failed"),
         ("CUDA error: device-side assert triggered", "a mistake in the program"),
@@ -165,5 +174,4 @@ def test_long_lines_are_divided_between_words_on_a_terminal_alone(monkeypatch, w
     assert " ".join(told).split() == text.split()
     assert told[0] == "short" and told[-1] == path, "a path is not divided"
     assert max(map(len, told[:-1])) <= width
-    column = 19 if width > 38 else 2
-    assert told[2].startswith(" " * column + "word")
+    assert told[2].startswith("  word")

@@ -402,17 +402,17 @@ def _layer(
     of_sums = FP32 if sizes.plain_norms or (counts.tunes and not layout.zero) else width
     hidden, inner, scores = (tokens * n for n in (sizes.hidden, sizes.inner, sizes.heads))
     tensors = [
-        (2, hidden * of_sums),
-        ((2 * sizes.queries + sizes.keys) / sizes.hidden / ranks, hidden * width),
-        (1 + 2 * sizes.gated + sizes.extra, inner / ranks * width),
+        (2, hidden * of_sums),  # what the two norms read
+        ((2 * sizes.queries + sizes.keys) / sizes.hidden / ranks, hidden * width),  # of attention
+        (1 + 2 * sizes.gated + sizes.extra, inner / ranks * width),  # of the feed-forward part
         (sizes.normed / sizes.hidden / ranks, hidden * FP32),
         (sizes.adapters / sizes.hidden, hidden * FP32),
-        (2 * sizes.dropout, hidden),
+        (2 * sizes.dropout, hidden),  # masks of bytes
+        (3, scores * sizes.distances / ranks * width),
     ]
     if sizes.dropout and (layout.device == "cpu" or sizes.distances):
         tensors.append((2.25, scores * keys / ranks * width))  # twice, and a mask of bytes
-    tensors.append((3, scores * sizes.distances / ranks * width))
-    if counts.tunes:
+    if counts.tunes:  # the inputs of the maps, and what norms multiply
         normed = of_sums * sizes.plain_norms
         tensors += [(2, hidden * (width + normed)), (1, inner / ranks * width)]
         tensors.append((sizes.normed / sizes.hidden / ranks, hidden * normed))
