@@ -18,6 +18,7 @@ from ptrun.config.schema import TrainConfig
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, built, check_pair
+from ptrun.planning.overview import StepClock
 from ptrun.readout.choose import AUTO
 from ptrun.runs.parts import usable
 from ptrun.task.dataset import Task
@@ -56,20 +57,6 @@ class Combination:
     outcome: str
 
 
-class _Nowhere:
-    """A journal that keeps nothing."""
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        """Forget a row."""
-
-    def draft(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Callable[[], object]:
-        """Keep nothing."""
-        return lambda: None
-
-    def restore(self) -> None:
-        """Return nothing."""
-
-
 class Unsuitable(UserError):
     """A method cannot be built on a backbone."""
 
@@ -80,27 +67,33 @@ def cells(
     tasks: Mapping[str, str] = TASKS,
     overrides: Sequence[str] = (),
 ) -> Iterator[Combination]:
-    """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
+    """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task.
+
+    Args:
+        steps: of training in each cell; 0 only asks whether it is allowed.
+        backbones: their options.
+        tasks: an option for each kind.
+        overrides: for every run, task and backbone.
+    """
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
-    own = {kind: task_of([f"task={task}", *overrides]) for kind, task in tasks.items()}
-    examples = {kind: cache(partial(some_examples, task)) for kind, task in own.items()}
-    composed = cache(lambda *picked: compose_run([*picked, *overrides]))
+    loaded = {kind: task_of([f"task={option}", *overrides]) for kind, option in tasks.items()}
+    examples = {kind: cache(partial(some_examples, task)) for kind, task in loaded.items()}
+    composed = cache(lambda *typed: compose_run([*typed, *overrides]))
     for backbone in backbones:
-        picked = [f"backbone={backbone}"]
-        model = cache(partial(_backbone, [*picked, *overrides]))
+        typed = [f"backbone={backbone}"]
+        model = cache(lambda typed=typed: composed(*typed).components()["backbone"].build())
         for title, row in rows:
-            run = composed(*(picked if steps else []), *row)  # training reads its learning rates
+            run = composed(*(typed if steps else []), *row)  # training reads its learning rates
             method = run.components()["method"].target
-            for kind, task in own.items():
-                refused, tried = refusal(method, readout_of(run, task), model, task), ""
+            for kind, task in loaded.items():
+                refused = refusal(method, readout_of(run, task), model, task)
+                outcome = "-" if refused else "yes"
                 if steps and not refused:
                     try:
-                        tried = _tried(run, task, examples[kind], steps)
+                        outcome = _tried(run, task, examples[kind], steps)
                     except Unsuitable as error:  # known once the method is built
-                        refused = str(error).splitlines()[0]
-                yield Combination(
-                    title, backbone, kind, refused, tried or ("-" if refused else "yes")
-                )
+                        refused, outcome = str(error).splitlines()[0], "-"
+                yield Combination(title, backbone, kind, refused, outcome)
 
 
 def methods() -> dict[str, Mapping[str, Any]]:
@@ -110,8 +103,8 @@ def methods() -> dict[str, Mapping[str, Any]]:
     which decide what it can answer.
     """
     nodes = {
-        option: {**own.components()["method"].node, _READOUT: own.readout}
-        for option, own in _composed((code_allowed(), *sources()))[0].items()
+        option: {**run.components()["method"].node, _READOUT: run.readout}
+        for option, run in _composed((code_allowed(), *sources()))[0].items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -124,32 +117,32 @@ def methods() -> dict[str, Mapping[str, Any]]:
 @lru_cache(maxsize=1)
 def _composed(_: Hashable) -> tuple[dict[str, Composed], dict[str, str]]:
     """Return the methods that can be read, and why the others cannot: a class not allowed here."""
-    found, unread = {}, {}
+    readable, unread = {}, {}
     for option in options("method"):
-        made = compose_run([f"method={option}"])
+        run = compose_run([f"method={option}"])
         try:
-            made.components()
-            found[option] = made
+            run.components()
+            readable[option] = run
         except UserError as error:
             unread[option] = str(error)
-    return found, unread
+    return readable, unread
 
 
 def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
     """Return each method with why it does not work with a backbone; "" if it does."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for method, node in methods().items():
         for _, row in _rows(method, node):
             composed = compose_run(row)
             readout = readout_of(composed, task)
             try:
-                own = composed.components()["method"]
-                check_pair(own.target, *readout, backbone, task)
-                built(own, readout, backbone, task)
-                found[method] = ""
+                component = composed.components()["method"]
+                check_pair(component.target, *readout, backbone, task)
+                built(component, readout, backbone, task)
+                reasons[method] = ""
             except UserError as error:
-                found.setdefault(method, str(error).splitlines()[0])
-    return found
+                reasons.setdefault(method, str(error).splitlines()[0])
+    return reasons
 
 
 def unread() -> dict[str, str]:
@@ -168,11 +161,6 @@ def task_of(overrides: Sequence[str]) -> Task:
     return task
 
 
-def _backbone(overrides: Sequence[str]) -> PretrainedBackbone:
-    made: PretrainedBackbone = compose_run(overrides).components()["backbone"].build()
-    return made
-
-
 def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return a method's rows: one a read-out, where its file leaves that open.
 
@@ -182,10 +170,10 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     if read.get("pattern"):
         return []
     offered = build.target("method", node).readouts
-    own = f"method={method}"
+    typed = f"method={method}"
     if option != AUTO or len(offered) == 1:
-        return [(method, [own, *_TAUGHT.get(option, [])])]
-    return [(f"{method}, {r}", [own, f"readout={r}", *_TAUGHT.get(r, [])]) for r in offered]
+        return [(method, [typed, *_TAUGHT.get(option, [])])]
+    return [(f"{method}, {r}", [typed, f"readout={r}", *_TAUGHT.get(r, [])]) for r in offered]
 
 
 def refusal(
@@ -224,8 +212,8 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     engine: TorchEngine = components["hardware"].build(backbone)
     engine.load(tuned=method.tunes_backbone)
     engine.place([method])
-    kept = usable(method, split)
-    few = replace(kept, train=some(kept.train, _FEW), dev=some(kept.dev, _FEW))
+    split = usable(method, split)
+    few = replace(split, train=some(split.train, _FEW), dev=some(split.dev, _FEW))
     member = member_of(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
     engine.fit([member])
     if member.failed:
@@ -254,7 +242,7 @@ def member_of(method: Method, split: Split, train: TrainConfig) -> Member:
         method.task.metric,
         train,
         1,
-        _Nowhere(),
+        StepClock(),
     )
 
 
@@ -265,21 +253,19 @@ def some(examples: Sequence[Example], count: int) -> list[Example]:
 
 def table(steps: int) -> Group:
     """Return the table of combinations, and the reasons why some are rejected."""
-    found = list(cells(steps))
-    shown = Table("method", "backbone", *TASKS, title=_title(steps), title_justify="left")
-    for title, backbone in dict.fromkeys((c.method, c.backbone) for c in found):
-        row = {c.kind: c.outcome for c in found if (c.method, c.backbone) == (title, backbone)}
-        shown.add_row(title, backbone, *(row[kind] for kind in TASKS))
-    allowed = sum(cell.refused is None for cell in found)
-    count = f"{allowed} of {len(found)} combinations are valid. The others are rejected because:"
-    reasons = dict.fromkeys(c.refused for c in found if c.refused)
-    own = [f"no row: method={option}: {why}" for option, why in unread().items()]
-    return Group(shown, count, *reasons, *own)
-
-
-def _title(steps: int) -> str:
-    if not steps:
-        return "valid combinations (`ptrun grid --steps 2` tries each)"
-    return (
-        f"each valid combination: {steps} steps on {_FEW} examples, then its score on {_FEW} others"
-    )
+    title = "valid combinations (`ptrun grid --steps 2` tries each)"
+    if steps:
+        title = f"each valid combination: {steps} steps on {_FEW} examples, then its score on "
+        title += f"{_FEW} others"
+    shown = Table("method", "backbone", *TASKS, title=title, title_justify="left")
+    combinations = list(cells(steps))
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for cell in combinations:
+        rows.setdefault((cell.method, cell.backbone), {})[cell.kind] = cell.outcome
+    for names, outcomes in rows.items():
+        shown.add_row(*names, *(outcomes[kind] for kind in TASKS))
+    reasons = [cell.refused for cell in combinations if cell.refused]
+    allowed = len(combinations) - len(reasons)
+    count = f"{allowed} of {len(combinations)} combinations are valid. The others are rejected "
+    missing = [f"no row: method={option}: {why}" for option, why in unread().items()]
+    return Group(shown, f"{count}because:", *dict.fromkeys(reasons), *missing)

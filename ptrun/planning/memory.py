@@ -250,7 +250,7 @@ def sizes(method: Method, answer: int = 0) -> Sizes:
     modules = dict(backbone.model.named_modules())
     # of the maps in the first layer, the last of the feed-forward part has the widest input
     maps = linear_maps(backbone)
-    layer = next(found[0] for name in maps if (found := _LAYER.match(name)))
+    layer = next(match[0] for name in maps if (match := _LAYER.match(name)))
     pairs = [widths(module) for name, module in maps.items() if name.startswith(layer)]
     inner = max(inputs for inputs, _ in pairs)
     gated = sum(outputs for _, outputs in pairs if outputs >= inner) >= 2 * inner
@@ -336,12 +336,12 @@ class Activations:
     """Bytes of a micro-batch, without weights, gradients and optimizer state.
 
     Args:
-        kept: what the forward pass keeps for the backward pass.
+        saved: what the forward pass keeps for the backward pass.
         peak: the most at once.
         small: the part of `peak` in blocks under `HEAP_BLOCK`.
     """
 
-    kept: float
+    saved: float
     peak: float
     small: float
 
@@ -386,12 +386,12 @@ def activations(
         stacks = [(sizes.layers, [state, prefix]), (sizes.decoder_layers, [prefix])]
     if not counts.learned["total"]:
         stacks = []
-    kept = [(layers * number, size) for layers, parts in stacks for number, size in parts]
+    forward = [(layers * number, size) for layers, parts in stacks for number, size in parts]
     logits = step.rows * sizes.reads * sizes.vocabulary * FP32
-    held = _sum(kept) + logits + 2 * counts.quantizable * casts
+    saved = _sum(forward) + logits + 2 * counts.quantizable * casts
     passing = max(_sum(backward) + logits, FP32 * counts.largest * counts.tunes)
-    small = _sum([(number, size) for number, size in kept + backward if size < HEAP_BLOCK])
-    return Activations(held, held + passing, small)
+    small = _sum([(number, size) for number, size in forward + backward if size < HEAP_BLOCK])
+    return Activations(saved, saved + passing, small)
 
 
 def _layer(
@@ -475,7 +475,7 @@ def memory(
     Raises:
         UserError: model parallelism does not divide the backbone.
     """
-    found = activations(sizes, counts, layout, step)
+    micro_batch = activations(sizes, counts, layout, step)
     # plain torch keeps a tuned backbone in fp32
     width = FP32 if counts.tunes and not layout.zero else layout.width
     held = _on_rank(counts.held, counts.divided, layout) * width
@@ -489,14 +489,14 @@ def memory(
     if layout.zero:  # with an fp32 master copy, all divided over its ranks
         optimizer = FP32 * (MOMENTS + 1) * learned / layout.data_parallel
     # In a single micro-batch, gradients grow while activations are freed.
-    passing = found.peak
+    passing = micro_batch.peak
     if step.passes == 1:
-        passing = max(found.peak - gradients, found.peak - found.kept)
+        passing = max(micro_batch.peak - gradients, micro_batch.peak - micro_batch.saved)
     most = max(passing, _update(counts, layout, learned))
     if layout.device == "cuda":
         spare = CUDA_CONTEXT + CUDA_SPARE * most
     else:
-        spare = CPU_WORKSPACE + HEAP_SPARE * min(found.small, most)
+        spare = CPU_WORKSPACE + HEAP_SPARE * min(micro_batch.small, most)
     return Memory(
         weights=held + FP32 * beside,
         gradients=gradients,
@@ -563,18 +563,13 @@ class Device:
 
 def visible(device_gib: float | None) -> list[Device]:
     """Return this machine's memory, its CUDA devices, and one of `device_gib` GiB."""
-    found = [_machine()]
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    devices = [Device("CPU memory", "cpu", total, free("cpu"))]
     for index in range(torch.cuda.device_count()):
-        free, total = torch.cuda.mem_get_info(index)
+        unused, total = torch.cuda.mem_get_info(index)
         name = f"cuda:{index} {torch.cuda.get_device_name(index)}"
-        found.append(Device(name, "cuda", total, free))
+        devices.append(Device(name, "cuda", total, unused))
     if device_gib is not None:
         size = int(device_gib * GIB)
-        found.append(Device(f"a device of {device_gib:g} GiB", "cuda", size, size))
-    return found
-
-
-def _machine() -> Device:
-    """Return the machine's memory."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Device("CPU memory", "cpu", total, free("cpu"))
+        devices.append(Device(f"a device of {device_gib:g} GiB", "cuda", size, size))
+    return devices

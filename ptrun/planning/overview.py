@@ -252,24 +252,24 @@ def fitting(overrides: Sequence[str]) -> list[str]:
 
     They are computed as `ptrun plan` does; empty if none is known.
     """
-    first = job("", tuple(overrides), PlanOptions())
-    layout, *others = _layouts(first, PlanOptions())
+    failed = job("", tuple(overrides), PlanOptions())
+    layout, *others = _layouts(failed, PlanOptions())
     devices = [device for device in visible(None) if device.kind == layout.device]
-    if first.planned is None or not devices:
+    if failed.planned is None or not devices:
         return []
-    needs = costs(first.planned, texts(first.planned, None))
+    needs = costs(failed.planned, texts(failed.planned, None))
     changes = table.advice(needs, layout, others, devices[0])
     return ["By `ptrun plan` it fits with one of:", *(f"  {c}" for c in changes)] if changes else []
 
 
-def _group(first: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], float | None]:
-    """Return the lines of jobs that need the same as the first, and the seconds of each."""
-    planned = first.planned
+def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], float | None]:
+    """Return the lines of jobs that need the same as this one, and the seconds of each."""
+    planned = job.planned
     assert planned is not None
     needs = costs(planned, texts(planned, asked.length))
-    layouts, devices = list(_layouts(first, asked)), visible(asked.device_gib)
+    layouts, devices = list(_layouts(job, asked)), visible(asked.device_gib)
     needs.memory(layouts[0])  # refused here if it cannot be
-    names, steps = first.composed.names, needs.steps()
+    names, steps = job.composed.names, needs.steps()
     lines: list[RenderableType] = [
         "",
         escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),

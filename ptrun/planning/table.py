@@ -36,20 +36,18 @@ def memory_table(
     for device in devices:
         table.add_column(escape(f"{device.name}, {device.total / GIB:.1f} GiB"))
     for layout in layouts:
-        found = _memory(costs, layout)
-        if found is None:
+        need = _memory(costs, layout)
+        if need is None:
             table.add_row(layout.title, "cannot be divided")
             continue
-        learned = found.standing - found.weights
-        passing = max(found.activations, found.writing)
-        parts = (found.weights, learned, passing, found.spare, found.peak)
+        learned, passing = need.standing - need.weights, max(need.activations, need.writing)
+        sizes = (need.weights, learned, passing, need.spare, need.peak)
         step = costs.work(layout)
-        table.add_row(
-            layout.title,
-            *map(_gib, parts),
-            f"{step.rows} x {step.passes}",
-            *(_verdict(found, layout, device) for device in devices),
-        )
+        row = [*map(_gib, sizes), f"{step.rows} x {step.passes}"]
+        for device in devices:
+            same = layout.device == device.kind
+            row.append(verdict(need.peak * ranks_here(layout, device), device) if same else "")
+        table.add_row(layout.title, *row)
     return table
 
 
@@ -60,18 +58,13 @@ def _memory(costs: Costs, layout: HardwareLayout) -> Memory | None:
         return None
 
 
-def _verdict(found: Memory, layout: HardwareLayout, device: Device) -> str:
-    same = layout.device == device.kind
-    return verdict(found.peak * ranks_here(layout, device), device) if same else ""
-
-
 def population_line(costs: Costs, layout: HardwareLayout, devices: Sequence[Device]) -> list[str]:
     """Return how many members fit with one copy of a frozen backbone."""
-    member, found = per_member(costs.counts), _memory(costs, layout)
-    if costs.counts.tunes or not member or found is None or layout.zero:
+    member, need = per_member(costs.counts), _memory(costs, layout)
+    if costs.counts.tunes or not member or need is None or layout.zero:
         return []
     return [
-        f"{max(0, int((device.free - found.peak) // member + 1)):,} members fit with one backbone "
+        f"{max(0, int((device.free - need.peak) // member + 1)):,} members fit with one backbone "
         f"on {escape(device.name)}, {_size(member)} each. hardware.token_budget limits their "
         "shared activations."
         for device in devices
@@ -143,9 +136,9 @@ def fit_lines(
 ) -> list[str]:
     """Return what to type on each device on which the first layout does not fit."""
     chosen, lines = layouts[0], []
-    found = _memory(costs, chosen)
+    need = _memory(costs, chosen)
     for device in (device for device in devices if device.kind == chosen.device):
-        if found is None or fits(found.peak * ranks_here(chosen, device), device):
+        if need is None or fits(need.peak * ranks_here(chosen, device), device):
             continue
         changes = advice(costs, chosen, layouts[1:], device)
         if changes:
@@ -164,8 +157,9 @@ def advice(
     """Return overrides that make a run fit on a device; empty if no known change does."""
     lines: list[str] = []
     for typed, changed in _changes(costs, layout, others):
-        found = _memory(costs, changed) if changed.device == device.kind else None
-        if found is None or not fits(need := found.peak * ranks_here(changed, device), device):
+        memory = _memory(costs, changed) if changed.device == device.kind else None
+        need = memory.peak * ranks_here(changed, device) if memory else 0.0
+        if memory is None or not fits(need, device):
             continue
         each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
         lines.append(f"{' '.join(typed)}  ({need / GIB:.1f} GiB{each})")

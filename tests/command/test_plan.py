@@ -72,7 +72,7 @@ def test_what_fits_nowhere_is_said(typed):
 @pytest.mark.slow
 def test_what_to_type_is_what_was_computed_to_fit(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "32")
-    assert "To make it fit, type:" in out and "hardware.token_budget=" in out
+    assert "To make it fit on a device of 32 GiB, type:" in out and "hardware.token_budget=" in out
     again = typed(
         *XXL,
         "method=prompt_tuning",

@@ -191,7 +191,7 @@ def test_a_step_keeps_about_what_autograd_keeps(tiny, data_dir, kind, make):
     more = {} if make is FineTuning else {"length": 8}
     method = make(tiny(kind), sst2(data_dir), **more)
     cpu = replace(GPU, device="cpu", precision="fp32")
-    kept = activations(sizes(method), count(method), cpu, Work(16, 16, 1, 40)).kept
+    kept = activations(sizes(method), count(method), cpu, Work(16, 16, 1, 40)).saved
     assert kept == pytest.approx(autograd_keeps(method, 16, 40), rel=0.2)
 
 
@@ -200,13 +200,13 @@ def test_recomputing_keeps_less_and_half_precision_holds_less(xxl):
     for size, counts in xxl:
         plain = activations(size, counts, GPU, step)
         again = activations(size, counts, replace(GPU, checkpointing=True), step)
-        assert again.kept < plain.kept and again.peak < plain.peak
+        assert again.saved < plain.saved and again.peak < plain.peak
     (size, prompt), _ = xxl
     whole = activations(size, prompt, replace(GPU, precision="fp32"), step)
-    assert activations(size, prompt, GPU, step).kept < 0.75 * whole.kept
+    assert activations(size, prompt, GPU, step).saved < 0.75 * whole.saved
     cut = activations(size, prompt, replace(GPU, model_parallel=4), step)
-    assert cut.kept < 0.5 * activations(size, prompt, GPU, step).kept
-    assert activations(size, prompt, GPU, Work(16, 16, 1, 256)).kept > 1.9 * cut.kept
+    assert cut.saved < 0.5 * activations(size, prompt, GPU, step).saved
+    assert activations(size, prompt, GPU, Work(16, 16, 1, 256)).saved > 1.9 * cut.saved
 
 
 @pytest.mark.parametrize("name", ["pocket_gpt2", "pocket_t5"])
