@@ -156,29 +156,44 @@ class Own:
                 f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
                 "label, type task.kind=multilabel."
             )
-        _check_written(label, text, answer, messages)
-        self._chats, own = messages is not None, answer if messages is None else messages
-        self.kind = kind if own is None else "generation"
+        if answer is not None and label is not None:
+            raise UserError(
+                f"task.label={label} task.answer={answer}: a row has a label or a text to write; "
+                "leave one of them out."
+            )
+        if messages is not None and any(key is not None for key in (label, text, answer)):
+            raise UserError(
+                f"task.messages={messages} is a whole conversation; leave task.text, task.label "
+                "and task.answer out."
+            )
+        self._chats, written = messages is not None, answer if messages is None else messages
+        self.kind = kind if written is None else "generation"
         self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
-        self.metric = _metric(self.kind, metric)
+        allowed = _METRICS[self.kind]
+        if metric is not None and metric not in allowed:
+            raise UserError(
+                f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
+            )
+        self.metric: Metric = metric or allowed[0]
         self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
-        given: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
-        self._places = {part: place for part, place in given.items() if place is not None}
+        places: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
+        self._places = {part: place for part, place in places.items() if place is not None}
         self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
         self._subset = subset
         self._tables: dict[str, Table | HubTable] = {}
-        self.name = name or _named(hub, train)
+        file_name = re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
+        self.name = name or (hub.rpartition("/")[2] if hub else file_name)
         self._labels, self._empty = labels, empty
-        self._skip = {normal(one) for one in skip or []}
-        self._no_label = {normal(one).lower() for one in skip or []} & NO_LABEL
+        self._skip = {normal(value) for value in skip or []}
+        self._no_label = {value.lower() for value in self._skip} & NO_LABEL
         self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()
-        given_text = messages if self._chats else text
-        self._each = [str(one) for one in label] if isinstance(label, list) else []
-        first = label[0] if isinstance(label, list) and label else label
-        first = None if isinstance(first, list) else first
-        self.fields, self._label = self._columns(given_text, first if own is None else own)
-        self.reads = self.fields
-        self.fields = [MESSAGES] if self._chats else self.fields
+        self._each = [str(column) for column in label] if isinstance(label, list) else []
+        column = label[0] if isinstance(label, list) and label else label
+        column = None if isinstance(column, list) else column
+        self.reads, self._label = self._columns(
+            messages if self._chats else text, column if written is None else written
+        )
+        self.fields = [MESSAGES] if self._chats else self.reads
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         if self.kind == "generation" and not (self._chats or self.pvps):
             self.pvps = written_pvps(self.fields)
@@ -207,12 +222,13 @@ class Own:
             return self._each
         targets = targets_of(self.load("train"))
         if self.kind == "multilabel":
-            counts = Counter(label for own in targets for label in own)
+            counts = Counter(label for labels in targets for label in labels)
         else:
             counts = Counter(targets)
-            own = self._table("train")
-            check_labels(str(own.file), self._label, own.columns, counts)
-            self._warn(counts)
+            train = self._table("train")
+            check_labels(str(train.file), self._label, train.columns, counts)
+            for doubt in doubts(self._label, counts, by_accuracy=self.metric == "accuracy"):
+                _LOG.warning("%s: %s", train.file, doubt)
         listed = names(f"{shown(label)[1:-1]} ({counts[label]})" for label in sorted(counts))
         _LOG.info("labels: %s", listed)
         return sorted(counts)
@@ -243,13 +259,12 @@ class Own:
                 "which takes one from train."
             )
         if part not in self._loaded:
-            found = gathered(self._read(part))
-            if not found:
+            self._loaded[part] = gathered(self._read(part))
+            if not self._loaded[part]:
                 file, account = self._table(part).file, self.accounts[part]
                 raise UserError(f"{file}: no rows are left ({account}).")
-            self._loaded[part] = found
-        found = self._loaded[part]
-        return list(found) if isinstance(found, list) else found
+        examples = self._loaded[part]
+        return list(examples) if isinstance(examples, list) else examples
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
@@ -260,9 +275,11 @@ class Own:
         if self.kind == "multilabel":
             return label_scores(self.labels, predictions, golds)
         if self.kind == "regression":
-            both = pearson_and_spearman(guesses, golds)
-            own = {"pearson": pearson(guesses, golds), "spearman": spearman(guesses, golds)}
-            return {"pearson_spearman": both, **own}
+            return {
+                "pearson_spearman": pearson_and_spearman(guesses, golds),
+                "pearson": pearson(guesses, golds),
+                "spearman": spearman(guesses, golds),
+            }
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
     @property
@@ -283,8 +300,8 @@ class Own:
         self, text: Column | list[Column] | None, label: Column | None
     ) -> tuple[list[str], str]:
         """Return the columns of text and of the label, all of them present and distinct."""
-        given = text if isinstance(text, list) else [] if text is None else [text]
-        texts = [str(one) for one in given]
+        columns = text if isinstance(text, list) else [] if text is None else [text]
+        texts = [str(column) for column in columns]
         if "train" not in self._places:  # checked when the run was trained
             return texts, "" if label is None else str(label)
         train = self._table("train").file
@@ -318,27 +335,21 @@ class Own:
             )
         return self._tables[part]
 
-    def _warn(self, counts: Mapping[str, int]) -> None:
-        """Warn about doubtful labels."""
-        for line in doubts(self._label, counts, by_accuracy=self.metric == "accuracy"):
-            _LOG.warning("%s: %s", self._table("train").file, line)
-
     def _read(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a file, and account for every row.
 
         Raises:
             UserError: rows have empty cells, or a label that the training file does not have.
         """
-        columns = [*self.reads, self._label, *self._each]
-        own, wanted = self._table(part), [*dict.fromkeys(columns)]
-        also = {_ID, self._verdict(own), *(SAYS_LEARNED if self._chats else ())} - {*wanted}
-        more = [column for column in own.columns if column in also]
+        table, wanted = self._table(part), [*dict.fromkeys([*self.reads, self._label, *self._each])]
+        also = {_ID, self._verdict(table), *(SAYS_LEARNED if self._chats else ())} - {*wanted}
+        more = [column for column in table.columns if column in also]
         account = self.accounts[part] = Account()
-        empty, columns_found = list[tuple[str, str]](), {*own.columns}
-        strange: list[tuple[str, str]] = []
-        for i, row in enumerate(own.rows([*wanted, *more])):
+        empty, strange = list[tuple[str, str]](), list[tuple[str, str]]()
+        columns = {*table.columns}
+        for i, row in enumerate(table.rows([*wanted, *more])):
             account.read += 1
-            columns_found |= row.data.keys()
+            columns |= row.data.keys()
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
                 continue
@@ -349,29 +360,30 @@ class Own:
                 blank = (f for f, t in zip(self.fields, texts, strict=False) if not _is_filled(t))
                 empty.append((row.where, self._label if label is None else next(blank)))
                 account.leave_out("an empty cell")
-            elif part != "train" and (other := self._unknown(row, label)):
-                strange.append((row.where, other))
+            elif part != "train" and (unknown := self._unknown(row, label)):
+                strange.append((row.where, unknown))
             else:
                 name = row.data.get(_ID) if _ID in more else None
-                known = isinstance(name, str | int) and name != ""
-                fields = (
-                    self._texts(row) if self._chats else dict(zip(self.fields, texts, strict=True))
-                )
-                own_id = str(name) if known else f"{part}-{i}"
-                yield Example(own_id, fields, self._gold(row, label))
+                is_named = isinstance(name, str | int) and name != ""
+                fields: dict[str, Any] = dict(zip(self.fields, texts, strict=not self._chats))
+                example_id = str(name) if is_named else f"{part}-{i}"
+                fields = self._texts(row) if self._chats else fields
+                yield Example(example_id, fields, self._gold(row, label))
         if empty and self._empty == "refuse":
             raise self._empties(empty, account.read)
         if strange:
             raise self._strange(strange)
-        _LOG.info("%s: %s; %s", own.file, own.found, account)
-        unread = columns_found - {*wanted, *more}
+        _LOG.info("%s: %s; %s", table.file, table.found, account)
+        unread = columns - {*wanted, *more}
         if unread and self.kind == "generation" and part == "train":
-            _LOG.info("%s: not read: %s", own.file, names(sorted(unread)))
+            _LOG.info("%s: not read: %s", table.file, names(sorted(unread)))
 
     def _unknown(self, row: Row, label: str) -> str | None:
         """Return a label of a row that the training file does not have."""
-        found = self._several(row) if self.kind == "multilabel" else [label]
-        return next((one for one in found if self.stratified and one not in self.labels), None)
+        if not self.stratified:
+            return None
+        labels = self._several(row) if self.kind == "multilabel" else [label]
+        return next((name for name in labels if name not in self.labels), None)
 
     def _several(self, row: Row) -> list[str]:
         return labels_of(row, self._each or self._label)
@@ -390,12 +402,12 @@ class Own:
             return _number(row, self._label, label)
         return (answered if self._chats else references)(row, self._label)
 
-    def _verdict(self, own: Table | HubTable) -> str:
+    def _verdict(self, table: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
-        if _VERDICT not in own.columns or _VERDICT in (*self.fields, self._label):
+        if _VERDICT not in table.columns or _VERDICT in (*self.fields, self._label):
             return ""
-        found = {row.data.get(_VERDICT) for row in own.rows([_VERDICT])}
-        return _VERDICT if found <= _VERDICTS else ""
+        values = {row.data.get(_VERDICT) for row in table.rows([_VERDICT])}
+        return _VERDICT if values <= _VERDICTS else ""
 
     def _target(self, row: Row) -> str | None:
         """Return the label of a row as text; None if the cell is empty."""
@@ -421,7 +433,13 @@ class Own:
     def _texts(self, row: Row) -> dict[str, Any]:
         if self._chats:
             return {MESSAGES: conversation(row, self._label)[0]}
-        return {field: _filled(row, field, _text(row, field)) for field in self.fields}
+        texts = {field: _text(row, field) for field in self.fields}
+        for field, text in texts.items():
+            if not _is_filled(text):
+                raise UserError(
+                    f"{row.where}: {shown(field)} is empty; fill it in or delete the row."
+                )
+        return texts
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)
@@ -434,7 +452,7 @@ class Own:
 
     def _empties(self, places: Sequence[tuple[str, str]], rows: int) -> UserError:
         """Return the error about empty cells: the place and the column of each."""
-        first = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
+        lines = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         columns = sorted({column for _, column in places})
         advice = "Fill them in, or type task.empty=skip to leave these rows out."
@@ -443,44 +461,7 @@ class Own:
             advice += f"task.empty=skip would leave out {len(places)} of {rows} rows."
         return UserError(
             f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
-            f"{first}{more}.\n{advice}"
-        )
-
-
-def _named(hub: str | None, train: str | None) -> str:
-    """Return the name of a task: that of the data set, or of the file."""
-    if hub:
-        return hub.rpartition("/")[2]
-    return re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
-
-
-def _metric(kind: str, metric: Metric | None) -> str:
-    """Return the metric that selects.
-
-    Raises:
-        UserError: it is of the other kind.
-    """
-    allowed = _METRICS[kind]
-    if metric is not None and metric not in allowed:
-        raise UserError(f"task.metric={metric}: task.kind={kind} has {', '.join(allowed)}.")
-    return metric or allowed[0]
-
-
-def _check_written(label: Any, text: Any, answer: Any, messages: Any) -> None:
-    """Refuse keys that exclude each other.
-
-    Raises:
-        UserError: names them, and which to leave out.
-    """
-    if answer is not None and label is not None:
-        raise UserError(
-            f"task.label={label} task.answer={answer}: a row has a label or a text to write; leave "
-            "one of them out."
-        )
-    if messages is not None and any(own is not None for own in (label, text, answer)):
-        raise UserError(
-            f"task.messages={messages} is a whole conversation; leave task.text, task.label and "
-            "task.answer out."
+            f"{lines}{more}.\n{advice}"
         )
 
 
@@ -503,21 +484,15 @@ def _text(row: Row, column: str) -> str:
     return row.text(column)
 
 
-def _filled(row: Row, column: str, text: str) -> str:
-    if not _is_filled(text):
-        raise UserError(f"{row.where}: {shown(column)} is empty; fill it in or delete the row.")
-    return text
-
-
 def _number(row: Row, column: str, text: str) -> float:
-    if not is_number(text):
-        advice = ""
-        if _COMMA.fullmatch(text):
-            advice = f" Write it with a point: {text.replace(',', '.')}."
-        elif text.lower() in NO_LABEL:
-            advice = f" {skipping([text])} leaves such rows out."
-        raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
-    return float(text)
+    if is_number(text):
+        return float(text)
+    advice = ""
+    if _COMMA.fullmatch(text):
+        advice = f" Write it with a point: {text.replace(',', '.')}."
+    elif text.lower() in NO_LABEL:
+        advice = f" {skipping([text])} leaves such rows out."
+    raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
 
 
 # The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.
@@ -587,14 +562,9 @@ def parse_yaml(text: str) -> Any:
         ValueError: it is not YAML, or has a key twice.
     """
     try:
-        found = plain_yaml.load_plain(text)
-        return {} if found is None else found
+        content = plain_yaml.load_plain(text)
     except (YAMLError, ValueError) as error:
-        raise ValueError(_one_line(error)) from error
-
-
-def _one_line(error: Exception) -> str:
-    """Return a YAML error in one line, with its line number."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return " ".join(str(problem).split())[:120] + (f", line {mark.line + 1}" if mark else "")
+        mark = getattr(error, "problem_mark", None)
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:120]
+        raise ValueError(f"{problem}, line {mark.line + 1}" if mark else problem) from error
+    return {} if content is None else content
