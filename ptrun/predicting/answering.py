@@ -94,7 +94,7 @@ def predict(
     run = lengthened(ready(given, typed), detail.most)
     parts = frozenset(run.parts)
     if isinstance(run.task, Own) and table.quoting is None:
-        table = replace(table, quoting=run.task.given.quoting)
+        table = replace(table, quoting=run.task.form.quoting)
     form: LineForm = form_of(output, detail.top, raw=detail.raw)
     if submission is not None:
         form = Submission(run.task.name, run.task.labels, file)

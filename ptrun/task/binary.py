@@ -26,22 +26,22 @@ def columns(file: Path) -> list[str]:
     return list(_open(file)[0].names)
 
 
-def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+def rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Yield the rows of a file or folder; numbers of a ClassLabel become its names.
 
     Raises:
-        UserError: it cannot be read, or has a wanted column twice.
+        UserError: it cannot be read, or has such a column twice.
     """
     import pyarrow
 
     schema, batches = _open(file)
-    for name in wanted:
+    for name in columns:
         if schema.names.count(name) > 1:
             raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
     classes = _classes(schema)
     numbers = count(1)
     try:
-        for batch in batches(wanted):
+        for batch in batches(columns):
             batch.validate(full=True)  # an offset out of the batch would end the process
             for data in _values(batch):
                 for name in classes.keys() & data.keys():
@@ -59,10 +59,10 @@ def streams(folder: Path) -> list[Path]:
     """
     try:
         listed = json.loads((folder / STATE).read_text("utf-8"))["_data_files"]
-        files = [folder / Path(str(one["filename"])).name for one in listed]
+        files = [folder / Path(str(file["filename"])).name for file in listed]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / STATE}: names no files of a data set.") from error
-    if not files or not all(one.is_file() for one in files):
+    if not files or not all(file.is_file() for file in files):
         raise UserError(f"{folder}: a file that {STATE} names is missing.")
     return files
 
@@ -77,11 +77,7 @@ def _starts(file: Path, magic: bytes) -> bool:
 
 
 def _open(file: Path) -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
-    """Return the schema of a file, and what yields batches of some columns.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the schema of a file, and what yields batches of some columns."""
     import pyarrow.parquet
 
     try:
@@ -89,12 +85,12 @@ def _open(file: Path) -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
             schema = pyarrow.parquet.read_schema(file)
             texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
             parquet = pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
-            return schema, lambda wanted: _parquet_batches(file, parquet, wanted)
+            return schema, lambda columns: _parquet_batches(file, parquet, columns)
         parts = [_reader(part) for part in (streams(file) if file.is_dir() else [file])]
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
     batches = chain.from_iterable(batches for _, batches in parts)
-    return parts[0][0], lambda wanted: (batch.select(list(wanted)) for batch in batches)
+    return parts[0][0], lambda columns: (batch.select(list(columns)) for batch in batches)
 
 
 def _reader(file: Path) -> tuple[Any, Iterator[Any]]:
@@ -138,22 +134,18 @@ def _values(batch: Any) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _parquet_batches(file: Path, parquet: Any, wanted: Sequence[str]) -> Iterator[Any]:
-    """Return batches of a parquet file.
-
-    Raises:
-        UserError: the columns of a row group do not fit in memory; names one and its size.
-    """
+def _parquet_batches(file: Path, parquet: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """Return batches of a parquet file."""
     for group in range(parquet.metadata.num_row_groups):
-        columns = parquet.metadata.row_group(group)
-        for column in map(columns.column, range(columns.num_columns)):
+        chunks = parquet.metadata.row_group(group)
+        for column in map(chunks.column, range(chunks.num_columns)):
             name, size = column.path_in_schema, column.total_uncompressed_size
-            if name.partition(".")[0] in wanted and size > _LARGEST:
+            if name.partition(".")[0] in columns and size > _LARGEST:
                 raise UserError(
                     f"{file}: column {shown(name)} of row group {group + 1} has {size:,} bytes, "
                     f"more than {_LARGEST:,}. Write it with smaller row groups."
                 )
-    batches: Iterator[Any] = parquet.iter_batches(_BATCH, columns=list(wanted))
+    batches: Iterator[Any] = parquet.iter_batches(_BATCH, columns=list(columns))
     return batches
 
 
@@ -173,9 +165,9 @@ def sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
     begun, blank = False, []
     try:
         with _book(file) as book:
-            first = book.worksheets[0]
-            first.reset_dimensions()  # some programs write a wrong size
-            for number, cells in enumerate(first.iter_rows(values_only=True), start=1):
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # some programs write a wrong size
+            for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
                 row = f"{file} row {number}", [_cell(cell) for cell in cells]
                 if all(cell is None for cell in cells):
                     blank += [row] if begun else []

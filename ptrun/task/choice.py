@@ -54,7 +54,10 @@ class Choice(Dataset):
 
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked texts of a row, with its options in the field `options`."""
-        texts: dict[str, Any] = {field: _joined(row, field) for field in self._texts}
+        texts: dict[str, Any] = {}
+        for field in self._texts:  # a list of turns or sentences becomes one text
+            value = row.value(field)
+            texts[field] = "\n".join(value) if is_texts(value) else row.text(field)
         return Example(name, {**texts, "options": self._read_options(row), **self._most(row)}, 0)
 
     def _most(self, row: Row) -> dict[str, Any]:
@@ -93,12 +96,6 @@ class Choice(Dataset):
                 f"one of {len(options)} options."
             )
         return names.index(raw)  # of equal options the first, as in the official code
-
-
-def _joined(row: Row, field: str) -> str:
-    """Return a text field; a list of turns or sentences becomes one text."""
-    value = row.value(field)
-    return "\n".join(value) if is_texts(value) else row.text(field)
 
 
 # Entity choice: the entity of a passage that fills the gap of a query (ReCoRD).

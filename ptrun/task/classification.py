@@ -189,9 +189,9 @@ def _marked(row: Row, starred: Starred) -> str:
     if type(noun) is not int or not 0 <= noun < len(words):
         raise UserError(f"{row.where}: span1_index is {shown(noun)}; expected a word's index.")
     place = _place(row, words, pronoun)
-    whole = " ".join(words[place : place + size])
-    star = pronoun if starred == "pronoun" and whole.startswith(pronoun) else whole
-    rest = [whole.removeprefix(star)] if star != whole else []
+    marked = " ".join(words[place : place + size])
+    star = pronoun if starred == "pronoun" and marked.startswith(pronoun) else marked
+    rest = [marked.removeprefix(star)] if star != marked else []
     return " ".join([*words[:place], f"*{star}*", *rest, *words[place + size :]])
 
 

@@ -86,8 +86,11 @@ def _file_digest(file: Path, _size: int, _time: int) -> str:
 
 
 def _texts(file: Path, field: str) -> Iterator[str]:
+    """Yield the documents of a file: texts between blank lines, or the field of each row."""
     if ".txt" in file.suffixes:
-        yield from _paragraphs(file)
+        for is_text, lines in groupby((text.strip() for _, text in text_lines(file)), key=bool):
+            if is_text:
+                yield "\n".join(lines)
         return
     for where, row in json_lines(file):
         text = row.get(field)
@@ -97,13 +100,6 @@ def _texts(file: Path, field: str) -> Iterator[str]:
                 f"{names(sorted(row))}.\nType task.source.field=NAME."
             )
         yield text
-
-
-def _paragraphs(file: Path) -> Iterator[str]:
-    """Yield the texts between blank lines."""
-    for filled, lines in groupby((text.strip() for _, text in text_lines(file)), key=bool):
-        if filled:
-            yield "\n".join(lines)
 
 
 def _lines(text: str, unit: Unit) -> Document:
@@ -202,14 +198,9 @@ _WORD = re.compile(rf"{_CHARACTER.pattern}|[^\s{_CHARACTER.pattern[1:]}+")
 
 def has_words(text: str, least: int) -> bool:
     """Return whether a text has at least this many words."""
-    if _is_spaced(text):
+    if text.isascii() or not _CHARACTER.search(text):  # only spaces separate words
         return len(text.split(None, least)) >= least
     return any(True for number, _ in enumerate(_WORD.finditer(text), start=1) if number == least)
-
-
-def _is_spaced(text: str) -> bool:
-    """Return whether only spaces separate words; a fast test."""
-    return text.isascii() or not _CHARACTER.search(text)
 
 
 # What all examples made from a corpus share: their number, and the documents they come from.

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, Unpack
@@ -191,8 +190,8 @@ class Dataset(ABC):
     @property
     def repositories(self) -> Sequence[Repository]:
         """The hub repositories that the examples come from."""
-        both = [own.repository for own in (self._source, *self._sources.values())]
-        return [own for own in both if own is not None]
+        hubs = (source.repository for source in (self._source, *self._sources.values()))
+        return [hub for hub in hubs if hub is not None]
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""
@@ -205,12 +204,16 @@ class Dataset(ABC):
             UserError: a file or line cannot be read, or does not fit the task.
         """
         source, split = self._place(part, paper=paper) or (self._source, part)
-        examples = partial(self._examples, source, split)
+
+        def examples() -> Iterator[Example]:
+            for number, row in enumerate(self._rows(source, split)):
+                yield from self.read(f"{split}-{number}", row)
+
         if self.store is None:
             return gathered(examples())
-        found = stored(self.store / self._file(source, split), examples, _example)
+        rows = stored(self.store / self._file(source, split), examples, lambda row: Example(**row))
         self.accounts.pop(split, None)  # kept examples are read without their rows
-        return found
+        return rows
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
@@ -255,17 +258,14 @@ class Dataset(ABC):
 
     def _check_rows(self, rows: Mapping[str, int]) -> None:
         """Refuse a name in `source.rows` that is no split."""
-        both = (self._splits, self._paper or {}, _VARIANT_SPLITS if self._variant else {})
-        splits = {split for own in both for split in own.values() if split is not None}
+        names = [*self._splits.values(), *(self._paper or {}).values()]
+        names += _VARIANT_SPLITS.values() if self._variant else ()
+        splits = {name for name in names if name is not None}
         for name in set(rows) - splits:
             raise UserError(
                 f"task.source.rows: {name!r} is no split of {self.name}. "
                 f"Allowed: {', '.join(sorted(splits))}."
             )
-
-    def _examples(self, source: Source, split: str) -> Iterator[Example]:
-        for number, row in enumerate(self._rows(source, split)):
-            yield from self.read(f"{split}-{number}", row)
 
     def _file(self, source: Source, split: str) -> str:
         """Return the name of the file of a split: a hash of all that its examples depend on."""
@@ -328,10 +328,6 @@ class Dataset(ABC):
 def is_texts(value: Any) -> bool:
     """Return whether a value is a list of one text or more."""
     return isinstance(value, list) and bool(value) and all(isinstance(t, str) for t in value)
-
-
-def _example(row: dict[str, Any]) -> Example:
-    return Example(**row)
 
 
 def _parts(form: str) -> list[str]:

@@ -90,9 +90,9 @@ class Extraction(InContext):
 
     def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
         """Return the examples of a part, and warn of answers that have no spaces between words."""
-        found = super().load(part, paper=paper)
+        examples = super().load(part, paper=paper)
         if part == "train" and self.answers_by == "words":
-            answers = [own.text for example in found for own in example.target]
+            answers = [answer.text for example in examples for answer in example.target]
             unspaced = sum(by_characters(text) != text for text in answers)
             if 2 * unspaced > len(answers):
                 _LOG.warning(
@@ -100,7 +100,7 @@ class Extraction(InContext):
                     "spaces, so F1 is 0 or 100; type +task.answers_by=characters",
                     *(self.name, unspaced, len(answers)),
                 )
-        return found
+        return examples
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, 0-100, as SQuAD's official scripts do."""

@@ -92,8 +92,8 @@ class Facts(Dataset):
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
         """Return the fact of a row, or nothing if the task leaves it out."""
-        wanted = self.relations is None or row.text("predicate_id") in self.relations
-        if not wanted or (self._common and row.data.get("obj_in_common_vocab") is False):
+        is_used = self.relations is None or row.text("predicate_id") in self.relations
+        if not is_used or (self._common and row.data.get("obj_in_common_vocab") is False):
             return []
         return super().read(fallback, row)
 
@@ -122,8 +122,9 @@ class Facts(Dataset):
         """Return the file of words: where the user says, else beside the splits."""
         file = Path(str(self._allowed))
         places = (file, self._source.beside(file.name))
-        if found := next((place for place in places if place and place.is_file()), None):
-            return found
+        for place in places:
+            if place and place.is_file():
+                return place
         raise UserError(
             f"task.vocabulary={file}: no such file. Give a file of one word per line or P-tuning's "
             f".json, type task.vocabulary={OBJECTS}, or null for any token."
@@ -160,7 +161,9 @@ def word_list(file: Path, model: str | None) -> list[str]:
         UserError: the file has no word or no such list, or `model` does not suit it.
     """
     if file.suffix == ".json":
-        words = _words(_list_of(file, json_file(file), model))
+        tokens = _list_of(file, json_file(file), model)
+        marked = [token.removeprefix(_START) for token in tokens if token.startswith(_START)]
+        words: Iterable[str] = marked or tokens
     elif model is not None:
         raise UserError(
             f"task.vocabulary_of={model}: {file} is one list of words; leave it out. It selects a "
@@ -185,8 +188,3 @@ def _list_of(file: Path, lists: dict[str, Any], model: str | None) -> Sequence[s
     if not is_texts(tokens):
         raise UserError(f"{file}: {model} has no list of tokens.")
     return tokens  # type: ignore[no-any-return]
-
-
-def _words(tokens: Sequence[str]) -> Iterable[str]:
-    marked = [token.removeprefix(_START) for token in tokens if token.startswith(_START)]
-    return marked or tokens

@@ -119,11 +119,11 @@ class Reasoning(Generation):
         """Return the scores; without texts those of the answers' tokens alone."""
         pairs = list(zip(predictions, examples, strict=True))
         scores = super().score(predictions, examples)
-        if any(own.value is None for own in predictions):
+        if any(prediction.value is None for prediction in predictions):
             return scores
         origin = self._source.origin
-        found = [checked(origin, str(own.value), e.fields["entry"]) for own, e in pairs]
-        return {"checked": 100 * fmean(found), **scores}
+        checks = [checked(origin, str(p.value), e.fields["entry"]) for p, e in pairs]
+        return {"checked": 100 * fmean(checks), **scores}
 
 
 def written_pvps(fields: Sequence[str]) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def references(row: Row, column: str) -> list[str]:
         UserError: it has none.
     """
     raw = row.value(column)
-    found = raw.get("text") if isinstance(raw, dict) else raw
-    found = [str(raw)] if isinstance(raw, str | int | float) else found
-    if not is_texts(found) or not all(one.strip() for one in found or ()):
+    texts: Any = raw.get("text") if isinstance(raw, dict) else raw
+    texts = [str(raw)] if isinstance(raw, str | int | float) else texts
+    if not is_texts(texts) or not all(text.strip() for text in texts):
         raise UserError(
             f"{row.where}: {column} is {shown(raw)}; expected a text, or a list of texts."
         )
-    return list(found or ())
+    return list(texts)
 
 
 def answered(row: Row, column: str) -> list[str]:
@@ -179,7 +179,7 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
             )
     raw = row.value(column)
     turns = raw if isinstance(raw, list) else []
-    wrong = next((own for own in turns if not _is_turn(own)), None if turns else raw)
+    wrong = next((turn for turn in turns if not _is_turn(turn)), None if turns else raw)
     if wrong is not None or not turns:
         raise UserError(
             f"{row.where}: {column} has {shown(wrong)}; expected a list of "
@@ -191,14 +191,14 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
                 f"{row.where}: turn {number} of {column} has {names(more)}, which ptrun does not "
                 f"read. Delete it from the turn if it changes nothing, or the row."
             )
-    plain = [{"role": own["role"], "content": own["content"]} for own in turns]
+    plain = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     if plain[-1]["role"] != "assistant":
         return plain, []
     return plain[:-1], [plain[-1]["content"]]
 
 
-def _is_turn(own: Any) -> bool:
-    if not isinstance(own, dict):
+def _is_turn(turn: Any) -> bool:
+    if not isinstance(turn, dict):
         return False
-    empty_call = own.get("content") is None and own.get("tool_calls")  # is told by that key
-    return own.get("role") in _ROLES and (empty_call or is_texts([own.get("content")]))
+    empty_call = turn.get("content") is None and turn.get("tool_calls")  # is told by that key
+    return turn.get("role") in _ROLES and (empty_call or is_texts([turn.get("content")]))

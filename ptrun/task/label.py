@@ -82,8 +82,8 @@ def normal(raw: Any) -> str:
     text = unicodedata.normalize("NFC", bare(str(raw)))
     if text.lower() in ("true", "false"):
         return text.lower()
-    whole = _WHOLE.fullmatch(text)
-    return text if whole is None else "0" if not whole[1].strip("-0") else whole[1]
+    number = _WHOLE.fullmatch(text)
+    return text if number is None else "0" if not number[1].strip("-0") else number[1]
 
 
 def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iterator[str]:

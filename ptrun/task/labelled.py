@@ -59,8 +59,8 @@ class RowShards:
         file = self._file(number)
         head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        first = json.dumps({**head, _DIGEST: _digest(head, text.encode())})
-        write_text(file, f"{first}\n{text}")
+        top = json.dumps({**head, _DIGEST: _digest(head, text.encode())})
+        write_text(file, f"{top}\n{text}")
 
     def _files(self) -> Iterator[Path]:
         return takewhile(_is_intact, map(self._file, count()))
@@ -71,20 +71,16 @@ class RowShards:
 
 @read_once
 def _is_intact(file: Path) -> bool:
-    """Return whether a file is there with the hash of its head; older versions wrote none."""
-    first, _sep, text = read_bytes(file, _LARGEST).partition(b"\n")
-    if _fits(first, text):
+    """Return whether a file is there with the hash in its head."""
+    top, _, rows = read_bytes(file, _LARGEST).partition(b"\n")
+    try:
+        head = dict(json.loads(top))
+    except (ValueError, TypeError):
+        head = {}
+    if head.pop(_DIGEST, "") == _digest(head, rows):
         return True
     _LOG.warning("%s: damaged; it is made again", file)
     return False
-
-
-def _fits(first: bytes, rows: bytes) -> bool:
-    try:
-        head = dict(json.loads(first))
-    except (ValueError, TypeError):
-        return False
-    return head.pop(_DIGEST, None) in (None, _digest(head, rows)) and "lines" in head
 
 
 def _digest(head: dict[str, Any], rows: bytes) -> str:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, cast
 
 from ptrun.errors import UserError, names, shown
 
@@ -68,11 +68,11 @@ def packing(file: Path) -> str | None:
     """
     with file.open("rb") as opened:
         start = opened.read(6)
-    found = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+    kind = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
     said = _SUFFIXES.get(file.suffix.lower())
-    if start and said and said != found:
+    if start and said and said != kind:
         raise UserError(f"{file}: not a {said} file, though its name says so.")
-    return found
+    return kind
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def unpacked(file: Path) -> Iterator[IO[bytes]]:
     kind = packing(file)
     if kind == "zip":
         with zipfile.ZipFile(file) as archive:
-            inside = [one for one in archive.namelist() if not _UNSEEN.search(one)]
+            inside = [name for name in archive.namelist() if not _UNSEEN.search(name)]
             if len(inside) != 1:
                 raise UserError(
                     f"{file}: a zip file of {names(inside) or 'no file'}; unpack it and name one."
@@ -204,13 +204,13 @@ def _other_encodings(file: Path, line: bytes) -> str:
     from charset_normalizer import from_bytes
 
     start = start_of(file)
-    whole = start[: start.rfind(b"\n") + 1] or start
-    best = from_bytes(whole, cp_isolation=[*_COMMON]).best() if len(whole) >= _ENOUGH else None
+    top = start[: start.rfind(b"\n") + 1] or start
+    best = from_bytes(top, cp_isolation=[*_COMMON]).best() if len(top) >= _ENOUGH else None
     likely = [best.encoding] if best else []
     texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
     for encoding in dict.fromkeys([*likely, "gb18030", "shift_jis", "cp1252"]):
         try:
-            whole.decode(encoding)
+            top.decode(encoding)
             texts[line.decode(encoding).strip()] = encoding
         except (UnicodeError, LookupError):
             continue
@@ -278,31 +278,34 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
         yield from ((f"{file} row {n}", row) for n, row in enumerate(inside, start=1))
 
 
-def _inside(file: Path, whole: dict[str, Any]) -> list[dict[str, Any]] | None:
+def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the rows that one object holds, or None if it is a row."""
-    if any(isinstance(value, str) and key not in _ABOUT for key, value in whole.items()):
+    if any(isinstance(value, str) and key not in _ABOUT for key, value in data.items()):
         return None
-    lists = {key: own for key, own in whole.items() if _are_rows(own)}
+    # 1) a list of objects; the turns of a conversation are a cell
+    lists = {
+        key: value
+        for key, value in data.items()
+        if isinstance(value, list)
+        and value
+        and all(isinstance(row, dict) for row in value)
+        and not all({"role", "content"} <= row.keys() for row in value)
+    }
     if len(lists) > 1:
         raise UserError(f"{file}: one object with lists {names(lists)}; save each as a file.")
     if lists:
         return [*next(iter(lists.values()))]
-    columns, listed = whole.get("columns"), whole.get("data")
-    if isinstance(columns, list) and isinstance(listed, list):  # split
-        return [dict(zip(map(str, columns), row, strict=False)) for row in listed]
-    parts = list(whole.values())
+    # 2) pandas' orient=split
+    columns, cells = data.get("columns"), data.get("data")
+    if isinstance(columns, list) and isinstance(cells, list):
+        return [dict(zip(map(str, columns), row, strict=False)) for row in cells]
+    # 3) orient=index: rows by name; or orient=columns: columns, each of them cells by row
+    parts = list(data.values())
     if not parts or not all(isinstance(part, dict) and part for part in parts):
         return None
-    if len({tuple(part) for part in parts}) > 1 or not _are_columns(whole, parts[0]):
+    if len({tuple(part) for part in parts}) > 1 or not _are_columns(data, parts[0]):
         return parts
-    return [{name: part[at] for name, part in whole.items()} for at in parts[0]]
-
-
-def _are_rows(value: Any) -> bool:
-    """Return whether a value is a list of rows; the turns of a conversation are a cell."""
-    if not (isinstance(value, list) and value and all(isinstance(row, dict) for row in value)):
-        return False
-    return not all({"role", "content"} <= row.keys() for row in value)
+    return [{name: part[row] for name, part in data.items()} for row in parts[0]]
 
 
 def _are_columns(outer: dict[str, Any], inner: dict[str, Any]) -> bool:
@@ -370,9 +373,9 @@ def json_objects(file: Path) -> list[dict[str, Any]]:
     data = _value(str(file), "".join(text for _, text in text_lines(file)))
     if not isinstance(data, list):
         raise UserError(f"{file}: expected a list [...], got {type(data).__name__}.")
-    for number, one in enumerate(data):
-        if not isinstance(one, dict):
-            raise UserError(f"{file} entry {number}: expected an object {{...}}, got {shown(one)}.")
+    for number, row in enumerate(data):
+        if not isinstance(row, dict):
+            raise UserError(f"{file} entry {number}: expected an object {{...}}, got {shown(row)}.")
     return data
 
 
@@ -389,7 +392,7 @@ def _parsed(where: str, text: str) -> dict[str, Any]:
 def _value(where: str, text: str) -> Any:
     try:
         data = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite
+            text, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite
         )
         if "\\u" in text and "\\ud" in text.lower():
             _refuse_surrogates(data)
@@ -413,14 +416,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number; write null")
-
-
 def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits[:40]} is too large")
+    """Return a number; refuse NaN, Infinity, and what rounds to infinity."""
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:40]} is not a JSON number, or too large; write null")
     return number
 
 

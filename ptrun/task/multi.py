@@ -62,7 +62,7 @@ class Multi:
     @property
     def repositories(self) -> Sequence[Repository]:
         """The hub repositories of all tasks."""
-        return [one for task in self.tasks.values() for one in task.repositories]
+        return [hub for task in self.tasks.values() for hub in task.repositories]
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether all the tasks have this part."""

@@ -74,19 +74,19 @@ class Multilabel(Dataset):
         Raises:
             UserError: it has another label.
         """
-        found = labels_of(row, self._label, self._separator)
-        for one in found:
-            if one not in self.labels:
+        labels = labels_of(row, self._label, self._separator)
+        for label in labels:
+            if label not in self.labels:
                 raise UserError(
-                    f"{row.where}: {shown(one)} is no label of task {self.name}"
-                    f"{near(one, self.labels)}\nIt has {names(self.labels)}."
+                    f"{row.where}: {shown(label)} is no label of task {self.name}"
+                    f"{near(label, self.labels)}\nIt has {names(self.labels)}."
                 )
-        return Labels(in_order(found, self.labels))
+        return Labels(in_order(labels, self.labels))
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the metrics of the task, 0-100."""
-        found = label_scores(self.labels, predictions, [e.target for e in examples])
-        return {name: found[name] for name in self.metrics}
+        scores = label_scores(self.labels, predictions, [e.target for e in examples])
+        return {name: scores[name] for name in self.metrics}
 
 
 def labels_of(row: Row, label: str | Sequence[str], separator: str | None = None) -> list[str]:
@@ -105,12 +105,12 @@ def labels_of(row: Row, label: str | Sequence[str], separator: str | None = None
     raw = row.data.get(label)
     raw = listed(raw) if isinstance(raw, str) else raw
     if isinstance(raw, str):
-        own = separator or next((s for s in _SEPARATORS if s in raw), None)
-        raw = raw.split(own) if own else [raw]
+        separator = separator or next((s for s in _SEPARATORS if s in raw), None)
+        raw = raw.split(separator) if separator else [raw]
     if isinstance(raw, int | float) and raw == raw:
         raw = [raw]
-    if isinstance(raw, list) and all(isinstance(one, str | int | float) for one in raw):
-        return list(dict.fromkeys(text for one in raw if (text := normal(one))))
+    if isinstance(raw, list) and all(isinstance(value, str | int | float) for value in raw):
+        return [label for label in dict.fromkeys(map(normal, raw)) if label]
     if raw is None or raw != raw:
         return []
     raise UserError(
@@ -129,10 +129,10 @@ def _is_on(row: Row, column: str) -> bool:
     return text in _YES
 
 
-def in_order(found: Iterable[str], labels: Sequence[str]) -> list[str]:
+def in_order(chosen: Iterable[str], labels: Sequence[str]) -> list[str]:
     """Return labels in the order of the task."""
-    own = set(found)
-    return [label for label in labels if label in own]
+    names = set(chosen)
+    return [label for label in labels if label in names]
 
 
 # Metrics, as scikit-learn computes them, with zero_division=0.
@@ -150,7 +150,7 @@ def label_scores(
     hits = (guesses & golds).sum(axis=0)
     sizes = guesses.sum(axis=0) + golds.sum(axis=0)
     each = 2 * hits[sizes > 0] / sizes[sizes > 0]
-    found = {
+    scores = {
         "micro_f1": 2 * hits.sum() / max(1, sizes.sum()),
         "macro_f1": each.mean() if each.size else 0.0,
         "subset_accuracy": (guesses == golds).all(axis=1).mean(),
@@ -159,20 +159,20 @@ def label_scores(
         shares = probabilities(labels, predictions)
         present = [c for c in range(len(labels)) if golds[:, c].any()]
         precise = [average_precision(shares[:, c], golds[:, c]) for c in present]
-        found["average_precision"] = fmean(precise) if precise else 0.0
-    return {name: 100 * float(value) for name, value in found.items()}
+        scores["average_precision"] = fmean(precise) if precise else 0.0
+    return {name: 100 * float(value) for name, value in scores.items()}
 
 
 def indicators(labels: Sequence[str], several: Iterable[Sequence[str]]) -> NDArray[np.bool_]:
     """Return which labels each row has, `[N, C]`."""
-    sets = [set(own) for own in several]
-    return np.array([[label in own for label in labels] for own in sets], dtype=bool)
+    sets = map(set, several)
+    return np.array([[label in chosen for label in labels] for chosen in sets], dtype=bool)
 
 
 def probabilities(labels: Sequence[str], predictions: Sequence[Prediction]) -> NDArray[np.float64]:
     """Return the probability of each label, `[N, C]`."""
     shares = (dict((p.probabilities or {}).items()) for p in predictions)
-    return np.array([[own[label] for label in labels] for own in shares])
+    return np.array([[row[label] for label in labels] for row in shares])
 
 
 def average_precision(shares: NDArray[np.float64], golds: NDArray[np.bool_]) -> float:

@@ -175,7 +175,7 @@ class Own:
                 f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
             )
         self.metric: Metric = metric or allowed[0]
-        self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
+        self.form = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         places: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
         self._places = {part: place for part, place in places.items() if place is not None}
         self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
@@ -329,25 +329,21 @@ class Own:
         """Return the table of a part; how it is read is found once."""
         if part not in self._tables:
             self._tables[part] = (
-                table(Path(self._places[part]), self.given)
+                table(Path(self._places[part]), self.form)
                 if self._hub is None
                 else HubTable(self._hub, self._subset, self._places[part])
             )
         return self._tables[part]
 
     def _read(self, part: Part) -> Iterator[Example]:
-        """Yield the examples of a file, and account for every row.
-
-        Raises:
-            UserError: rows have empty cells, or a label that the training file does not have.
-        """
-        table, wanted = self._table(part), [*dict.fromkeys([*self.reads, self._label, *self._each])]
-        also = {_ID, self._verdict(table), *(SAYS_LEARNED if self._chats else ())} - {*wanted}
+        """Yield the examples of a file, and account for every row."""
+        table, read = self._table(part), [*dict.fromkeys([*self.reads, self._label, *self._each])]
+        also = {_ID, self._verdict(table), *(SAYS_LEARNED if self._chats else ())} - {*read}
         more = [column for column in table.columns if column in also]
         account = self.accounts[part] = Account()
         empty, strange = list[tuple[str, str]](), list[tuple[str, str]]()
         columns = {*table.columns}
-        for i, row in enumerate(table.rows([*wanted, *more])):
+        for i, row in enumerate(table.rows([*read, *more])):
             account.read += 1
             columns |= row.data.keys()
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
@@ -374,7 +370,7 @@ class Own:
         if strange:
             raise self._strange(strange)
         _LOG.info("%s: %s; %s", table.file, table.found, account)
-        unread = columns - {*wanted, *more}
+        unread = columns - {*read, *more}
         if unread and self.kind == "generation" and part == "train":
             _LOG.info("%s: not read: %s", table.file, names(sorted(unread)))
 
@@ -389,11 +385,7 @@ class Own:
         return labels_of(row, self._each or self._label)
 
     def _gold(self, row: Row, label: str) -> Any:
-        """Return the target of a row.
-
-        Raises:
-            UserError: it is no number, or no text to write.
-        """
+        """Return the target of a row."""
         if self.kind == "classification":
             return label
         if self.kind == "multilabel":
@@ -542,16 +534,16 @@ def entry(option: str) -> dict[Any, Any]:
 # Reading of YAML files that a user wrote.
 
 
-def text_of(file: Path, most_bytes: int, wanted: str) -> str:
+def text_of(file: Path, most_bytes: int, expected: str) -> str:
     """Return a file's text without leading and trailing white space.
 
     Raises:
-        UserError: there is no such file, it is not UTF-8, or it is too large; `wanted` ends the
-            last message with what is expected.
+        UserError: there is no such file, it is not UTF-8, or it is too large; `expected` ends
+            the last message.
     """
     check_file(file)
     if file.stat().st_size > most_bytes:
-        raise UserError(f"{file}: more than {most_bytes:,} bytes, {wanted}")
+        raise UserError(f"{file}: more than {most_bytes:,} bytes, {expected}")
     return "".join(line for _, line in text_lines(file)).strip()
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -56,7 +56,8 @@ def carve(
     Raises:
         UserError: train is too small.
     """
-    if by_class and _has_groups(train):
+    has_groups = not isinstance(train, ExampleColumns) and any(e.group is not None for e in train)
+    if by_class and has_groups:
         return _carve_groups(train, share, seed, part)
     size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
     classes = _classes(train) if by_class else [list(range(len(train)))]
@@ -70,11 +71,12 @@ def carve(
     copies = _copies(train)
     taken: set[int] = set()
     for places, k in zip(classes, sizes, strict=True):
-        taken |= (own := _drawn(places, k, drawn, copies))
-        if 2 * len(own) < k:
+        sample = _drawn(places, k, drawn, copies)
+        taken |= sample
+        if 2 * len(sample) < k:
             _LOG.warning(
                 "%s has %d examples in place of %d%s: equal texts stay together",
-                *(part, len(own), k, f" of {train[places[0]].target}" if by_class else ""),
+                *(part, len(sample), k, f" of {train[places[0]].target}" if by_class else ""),
             )
     if not taken:
         raise UserError(
@@ -83,12 +85,6 @@ def carve(
         )
     rest = [index for index in range(len(train)) if index not in taken]
     return part_of(train, rest), part_of(train, sorted(taken))
-
-
-def _has_groups(examples: Sequence[Example]) -> bool:
-    if isinstance(examples, ExampleColumns):
-        return False
-    return any(example.group is not None for example in examples)
 
 
 def _drawn(
@@ -112,12 +108,12 @@ def _drawn(
 def _copies(train: Sequence[Example]) -> dict[int, list[int]]:
     """Return the places of each text that occurs more than once, by each of its places."""
     prints = np.fromiter(_texts_of(train), np.int64, len(train))
-    found, counts = np.unique(prints, return_counts=True)
+    texts, counts = np.unique(prints, return_counts=True)
     places: dict[int, list[int]] = {}
-    for place in np.flatnonzero(np.isin(prints, found[counts > 1])).tolist():
+    for place in np.flatnonzero(np.isin(prints, texts[counts > 1])).tolist():
         if train[place].fields:
             places.setdefault(int(prints[place]), []).append(place)
-    return {place: own for own in places.values() for place in own}
+    return {place: equal for equal in places.values() for place in equal}
 
 
 def _carve_groups(
@@ -143,7 +139,7 @@ def classes_of(examples: Sequence[Example]) -> list[str | None]:
     and those without any label another one.
     """
     several = [target for target in targets_of(examples) if isinstance(target, Labels)]
-    counts = Counter(label for own in several for label in own)
+    counts = Counter(label for labels in several for label in labels)
 
     def class_of(target: Any) -> str | None:
         if isinstance(target, Labels) and target:
@@ -296,10 +292,10 @@ def unseen(task: Task, split: Split) -> list[str]:
     if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
     absent = _absent(split) if task.answer == "label" else []
-    learned = {one for target in targets_of(split.train) for one in _listed(target)}
-    parts = map(targets_of, (split.dev, split.test))
-    others = (one for part in parts for target in part for one in _listed(target))
-    counts = Counter(str(one) for one in others if one not in learned)
+    learned = {label for target in targets_of(split.train) for label in _listed(target)}
+    counts: Counter[str] = Counter()
+    for target in chain(targets_of(split.dev), targets_of(split.test)):
+        counts.update(str(label) for label in _listed(target) if label not in learned)
     if not counts:
         return absent
     listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
@@ -310,27 +306,30 @@ def unseen(task: Task, split: Split) -> list[str]:
 
 def _constant(split: Split) -> list[str]:
     """Return a warning for each scored part whose scores are all equal."""
-    parts = {"dev": split.dev, "test": split.test}
-    scores = {name: set(map(float, targets_of(part))) for name, part in parts.items() if part}
-    return [
-        f"{name} has one score, {own.pop():g}, so there is no correlation, and 0 is shown"
-        for name, own in scores.items()
-        if len(own) == 1
-    ]
+    warnings = []
+    for name, part in (("dev", split.dev), ("test", split.test)):
+        scores = set(map(float, targets_of(part)))
+        if len(scores) == 1:
+            warnings.append(
+                f"{name} has one score, {scores.pop():g}, so there is no correlation, and 0 is "
+                "shown"
+            )
+    return warnings
 
 
 def _absent(split: Split) -> list[str]:
     """Return a warning for each part with fewer labels than train."""
     learned = sorted({str(target) for target in targets_of(split.train)})
-    parts = {"dev": split.dev, "test": split.test}
-    found = {name: set(map(str, targets_of(part))) for name, part in parts.items() if part}
-    lacking = {name: [one for one in learned if one not in own] for name, own in found.items()}
-    return [
-        f"{name} has no example of {names(labels)}, so its scores do not tell how well "
-        f"{'they are' if len(labels) > 1 else 'it is'} learned"
-        for name, labels in lacking.items()
-        if labels
-    ]
+    warnings = []
+    for name, part in (("dev", split.dev), ("test", split.test)):
+        labels = set(map(str, targets_of(part)))
+        lacking = [label for label in learned if label not in labels]
+        if part and lacking:
+            warnings.append(
+                f"{name} has no example of {names(lacking)}, so its scores do not tell how well "
+                f"{'they are' if len(lacking) > 1 else 'it is'} learned"
+            )
+    return warnings
 
 
 def _listed(target: Any) -> Sequence[Any]:
@@ -372,10 +371,15 @@ def compare(parts: Mapping[str, Sequence[Example]]) -> Overlaps:
         for a, b in combinations(parts, 2)
     }
     pairs = {pair: shared for pair, shared in common.items() if shared.size}
+    conflicts = {}
+    for name, rows in prints.items():
+        text, target = rows["text"], rows["target"]
+        differ = (text[1:] == text[:-1]) & (target[1:] != target[:-1])
+        conflicts[name] = len(_distinct(text[1:][differ]))
     return Overlaps(
         rows={name: len(rows) for name, rows in prints.items()},
         duplicates={name: len(rows) - len(texts[name]) for name, rows in prints.items()},
-        conflicts={name: _conflicts(rows) for name, rows in prints.items()},
+        conflicts=conflicts,
         shared={f"{a}/{b}": len(shared) for (a, b), shared in pairs.items()},
         leaked={
             f"{a}/{b}": int(np.isin(prints[b]["text"], shared).sum())
@@ -398,7 +402,8 @@ def _prints(examples: Sequence[Example]) -> NDArray[np.void]:
 def _texts_of(examples: Sequence[Example]) -> Iterator[int]:
     """Yield a hash of all texts of each example; equal texts are equal as in `fingerprint`."""
     if isinstance(examples, ExampleColumns):
-        yield from (hash((*map(normalise, own), "")) for own in zip(*examples.texts(), strict=True))
+        for texts in zip(*examples.texts(), strict=True):
+            yield hash((*map(normalise, texts), ""))
         return
     for example in examples:
         values = (*(example.fields[name] for name in sorted(example.fields)), example.group or "")
@@ -408,12 +413,6 @@ def _texts_of(examples: Sequence[Example]) -> Iterator[int]:
 def _distinct(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
     new = np.append(True, ordered[1:] != ordered[:-1])
     return ordered.compress(new[: len(ordered)])
-
-
-def _conflicts(prints: NDArray[np.void]) -> int:
-    texts, targets = prints["text"], prints["target"]
-    differ = (texts[1:] == texts[:-1]) & (targets[1:] != targets[:-1])
-    return len(_distinct(texts[1:][differ]))
 
 
 def _texts(value: Any) -> Iterator[str]:

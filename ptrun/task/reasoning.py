@@ -52,8 +52,8 @@ def rows(origin: Mapping[str, Any], split: str) -> Iterator[tuple[str, dict[str,
     sizes = {**_SIZES, **origin.get("rows", {})}
     asked: set[str] = set()
     for name in _ORDER[: _ORDER.index(split) + 1]:
-        made = list(_different(origin, name, sizes[name], asked))
-    yield from made
+        questions = list(_different(origin, name, sizes[name], asked))
+    yield from questions
 
 
 def checked(origin: Mapping[str, Any], text: str, entry: Mapping[str, Any]) -> float:
@@ -96,11 +96,7 @@ def _generator(origin: Mapping[str, Any], seed: int, size: int) -> Any:
 
 @lru_cache(maxsize=8)
 def _made(name: str, options: str, seed: int, size: int) -> Any:
-    """Return a generator.
-
-    Raises:
-        UserError: there is none of this name, or it does not take the options.
-    """
+    """Return a generator."""
     installed()
     from reasoning_gym.factory import DATASETS, create_dataset
 
@@ -109,7 +105,7 @@ def _made(name: str, options: str, seed: int, size: int) -> Any:
             f"task.source.reasoning={name}: no generator of Reasoning Gym{near(name, DATASETS)}\n"
             f"There are {names(sorted(DATASETS))}."
         )
-    allowed = {own.name for own in fields(DATASETS[name][1])} - {"seed", "size"}
+    allowed = {option.name for option in fields(DATASETS[name][1])} - {"seed", "size"}
     for option in json.loads(options):
         if option not in allowed:
             raise UserError(

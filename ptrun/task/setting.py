@@ -44,24 +44,26 @@ def apart(
     """
     learned = {fingerprint(examples[i]) for i in train if examples[i].fields}
     shared = {i for i in dev if fingerprint(examples[i]) in learned}
-    fresh = {
-        label: rng.sample(own, len(own))
-        for label, places in (by_class(examples) if shared else {}).items()
-        if (own := [i for i in places if i not in {*train, *dev}])
-    }
-    kept = [i for i in dev if i not in shared]
-    classes = classes_of(examples) if shared else []
+    if not shared:
+        return list(dev)
+    taken = {*train, *dev}
+    fresh: dict[Hashable, list[int]] = {}
+    for label, places in by_class(examples).items():
+        if unused := [i for i in places if i not in taken]:
+            fresh[label] = rng.sample(unused, len(unused))
+    disjoint = [i for i in dev if i not in shared]
+    classes = classes_of(examples)
     for place in sorted(shared):
-        own = fresh.get(classes[place], [])
-        while own and fingerprint(examples[own[-1]]) in learned:
-            own.pop()
-        if not own:
+        others = fresh.get(classes[place], [])
+        while others and fingerprint(examples[others[-1]]) in learned:
+            others.pop()
+        if not others:
             raise UserError(
                 f"{examples[place].id}: its text is in train too, so dev needs another, and its "
                 "class has none.\nUse a smaller setting.k, or setting=full."
             )
-        kept.append(own.pop())
-    return kept
+        disjoint.append(others.pop())
+    return disjoint
 
 
 def drawn(split: Split, origin: Mapping[str, str], **parts: Sequence[int]) -> Split:
@@ -110,28 +112,23 @@ class FewShot(Setting):
         classes = by_class(split.train)
         train: list[int] = []
         dev: list[int] = []
-        for (label, indices), size in zip(classes.items(), self._sizes(len(classes)), strict=True):
-            self._check(label, len(indices), size)
+        count = len(classes)
+        sizes = [self.k // count + (i < self.k % count) for i in range(count)]
+        if self.per_class:
+            sizes = [self.k] * count
+        for (label, indices), size in zip(classes.items(), sizes, strict=True):
+            if len(indices) < 2 * size:
+                whose = f" of {label!r}" if label is not None else ""
+                raise UserError(
+                    f"setting.k is {self.k}: train and dev need {2 * size} examples{whose}, but "
+                    f"there are {len(indices)}.\nUse a smaller setting.k, or setting=full."
+                )
             sample = rng.sample(indices, 2 * size)
             train, dev = train + sample[:size], dev + sample[size:]
         dev = apart(split.train, train, dev, rng)
         kind = "of each class" if self.per_class else "balanced"
         origin = {"train": f"{self.k} {kind}", "dev": f"{self.k} others of train, {kind}"}
         return drawn(split, origin, train=train, dev=dev)
-
-    def _sizes(self, classes: int) -> list[int]:
-        """Return the number of train examples per class; dev gets as many."""
-        if self.per_class:
-            return [self.k] * classes
-        return [self.k // classes + (i < self.k % classes) for i in range(classes)]
-
-    def _check(self, label: Hashable, count: int, size: int) -> None:
-        if count < 2 * size:
-            whose = f" of {label!r}" if label is not None else ""
-            raise UserError(
-                f"setting.k is {self.k}: train and dev need {2 * size} examples{whose}, but there "
-                f"are {count}.\nUse a smaller setting.k, or setting=full."
-            )
 
 
 # FewGLUE: the 32 training and 32 dev examples of PET and P-tuning, from their own files.
@@ -213,16 +210,16 @@ class LowResource(Setting):
     def choose(self, split: Split, data_seed: int) -> Split:
         """Return the split with a share of train."""
         rng = random.Random(self.subset_seed)
-        kept: list[int] = []
+        sample: list[int] = []
         for indices in by_class(split.train).values():
             rng.shuffle(indices)
-            kept += indices[: int(self.share * len(indices))]
-        if not kept:
+            sample += indices[: int(self.share * len(indices))]
+        if not sample:
             raise UserError(
                 f"setting.share is {self.share}, which leaves none of {len(split.train)} training "
                 "examples; use a larger setting.share."
             )
-        return drawn(split, {"train": f"{self.share:.0%} of each class"}, train=kept)
+        return drawn(split, {"train": f"{self.share:.0%} of each class"}, train=sample)
 
 
 # A sample of train of a given size: `setting=sample_size setting.n=100,1000` for a curve.

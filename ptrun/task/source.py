@@ -185,8 +185,8 @@ class Source:
         if "pocket" in self.origin:
             return _pocket(self.origin["pocket"], split)
         if "reasoning" in self.origin:
-            made = reasoning.rows(self.origin, split)
-            return (Row(f"{self.name}/{split} {name}", data) for name, data in made)
+            questions = reasoning.rows(self.origin, split)
+            return (Row(f"{self.name}/{split} {name}", data) for name, data in questions)
         if "hub" in self.origin:
             return self._hub(split)
         raise UserError(
@@ -201,8 +201,8 @@ class Source:
         root = Path(self.data_dir)
         if not root.is_dir():
             raise UserError(f"data_dir={self.data_dir}: no such folder.")
-        made = bool({"pocket", "corpus", "reasoning"} & set(self.origin))
-        return not made or (root / self.folder).is_dir()
+        is_made = bool({"pocket", "corpus", "reasoning"} & set(self.origin))
+        return not is_made or (root / self.folder).is_dir()
 
     def _local(self, split: str) -> Path | None:
         base = self._base(split)
@@ -235,13 +235,11 @@ class Source:
                 f"For local files type data_dir=DIR with DIR/{self.folder}/"
                 f"{{train,validation,test}}.jsonl[.gz].{self._how}"
             ) from error
-        yield from map(self._renamed, _hub_rows(f"{hub}/{split}", data))
-
-    def _renamed(self, row: Row) -> Row:
-        """Rename fields; a field that already has the new name is replaced."""
         rename: Mapping[str, str] = self.origin.get("rename", {})
-        kept = {key: value for key, value in row.data.items() if key not in rename}
-        return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
+        for row in _hub_rows(f"{hub}/{split}", data):
+            fields = {key: value for key, value in row.data.items() if key not in rename}
+            fields |= {new: row.value(old) for old, new in rename.items()}  # in place of another
+            yield Row(row.where, fields)
 
 
 class HubTable:
@@ -271,25 +269,25 @@ class HubTable:
         """What the data set has, in a few words."""
         return f"a data set of the hub with splits {names(list(self._data.info.splits or {}))}"
 
-    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """Yield the rows in order, with classes by name.
 
         Raises:
             UserError: it cannot be read, has no such column, or has no rows.
         """
-        self.check(wanted)
-        data = self._data.select_columns(list(wanted))
+        self.check(columns)
+        data = self._data.select_columns(list(columns))
         if not len(data):
             raise UserError(f"{self.file}: no rows.")
         return _hub_rows(self.file, data)
 
-    def check(self, wanted: Sequence[str]) -> None:
+    def check(self, columns: Sequence[str]) -> None:
         """Refuse columns that the split does not have.
 
         Raises:
             UserError: names the column, the most similar one, and all columns.
         """
-        for name in wanted:
+        for name in columns:
             if name not in self.columns:
                 raise UserError(
                     f"{self.file}: no column {shown(name)}{near(name, self.columns)}\n"
@@ -362,7 +360,9 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
         return _split(repository, _of_folder(repository, subset), split)
     trouble = repository.ask()
-    if trouble and repository.recorded is None and _refused(trouble):
+    status = answered_status(trouble) if trouble else None
+    is_refused = status is not None and status < 500  # then a copy of another revision is no help
+    if trouble and repository.recorded is None and is_refused:
         raise UserError(failure(repository, trouble)) from trouble
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HTTPError
@@ -384,11 +384,7 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
 
 
 def _of_folder(repository: Repository, subset: str | None) -> Any:
-    """Return what reads a folder.
-
-    Raises:
-        UserError: it cannot be read, or stands by chance where a data set of the hub is named.
-    """
+    """Return what reads a folder."""
     name = repository.name
     if not name.startswith((".", "/")):
         raise UserError(
@@ -405,11 +401,7 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
 
 
 def _with_rows(repository: Repository) -> Repository:
-    """Return a repository, or the hub's conversion of it if it has a script for its rows.
-
-    Raises:
-        UserError: the hub has no conversion, or the user wants the commit of the script.
-    """
+    """Return a repository, or the hub's conversion of it if it has a script for its rows."""
     script = f"{repository.name.rpartition('/')[2]}.py"
     names = repository.listing()
     if isinstance(names, Exception):
@@ -431,11 +423,7 @@ def _with_rows(repository: Repository) -> Repository:
 
 
 def _options(repository: Repository, subset: str | None, split: str) -> dict[str, str | None]:
-    """Return how the library is told the subset: by name, or as a folder of the conversion.
-
-    Raises:
-        UserError: the conversion has no such subset, several without a name, or only a part.
-    """
+    """Return how the library is told the subset: by name, or as a folder of the conversion."""
     listing, folder = repository.listing(), repository.snapshot
     if isinstance(listing, Exception):
         paths = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
@@ -461,11 +449,7 @@ def _options(repository: Repository, subset: str | None, split: str) -> dict[str
 
 
 def _split(repository: Repository, builder: Any, split: str) -> Any:
-    """Return the rows of a split.
-
-    Raises:
-        UserError: there is no such split.
-    """
+    """Return the rows of a split."""
     try:
         return builder.as_dataset(split=split)
     except ValueError as error:
@@ -476,11 +460,7 @@ def _split(repository: Repository, builder: Any, split: str) -> Any:
 
 
 def _builder(repository: Repository, place: str, **options: Any) -> Any:
-    """Return what reads a data set: of the hub, by its name, or a folder.
-
-    Raises:
-        UserError: it has no such subset.
-    """
+    """Return what reads a data set: of the hub, by its name, or a folder."""
     from datasets import load_dataset_builder
 
     try:
@@ -543,9 +523,3 @@ def _absent(repository: Repository, trouble: Exception | None) -> Exception:
         f"give it now; the cache has {others[0]}.\n"
         f"Type {repository.group}.revision={others[0]}, or the command again later."
     )
-
-
-def _refused(error: Exception) -> bool:
-    """Return whether the hub has answered, so that a cached copy of another revision is no help."""
-    answered = answered_status(error)
-    return answered is not None and answered < 500

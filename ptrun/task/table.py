@@ -137,7 +137,7 @@ class Table:
         separator: between the cells of a CSV.
         spaced: whether spaces stand before the quotes of a CSV.
         says: whether the first line of a CSV is `sep=;`.
-        given: what the user says of it.
+        form: what the user says of it.
         parts: the files of which it is made, in order: `part-00000.csv`, `part-00001.csv`.
     """
 
@@ -146,7 +146,7 @@ class Table:
     separator: str = ","
     spaced: bool = False
     says: bool = False
-    given: Given = FOUND
+    form: Given = FOUND
     parts: "Sequence[Table]" = ()
 
     @cached_property
@@ -161,12 +161,12 @@ class Table:
         if self.kind in ("parquet", "arrow"):
             return binary.columns(self.file)
         if self.kind == "json":  # a row may lack some
-            rows = list(islice(json_rows(self.file, self.given.encoding), _TOP))
+            rows = list(islice(json_rows(self.file, self.form.encoding), _TOP))
             if not rows:
                 raise UserError(f"{self.file}: no rows; a table needs at least one.")
             return list(dict.fromkeys(name for _, row in rows for name in row))
-        if self.given.columns:
-            return list(self.given.columns)
+        if self.form.columns:
+            return list(self.form.columns)
         where, cells = next(self._records(), ("", None))
         if cells is None:
             raise _empty(self.file)
@@ -176,34 +176,34 @@ class Table:
                 raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
         return columns
 
-    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """Yield the rows, in order; `where` is the first line of a row. Blank lines are none.
 
         Raises:
             UserError: a wanted column is missing, a row does not fit the header, or none is there.
         """
-        self.check(wanted)
+        self.check(columns)
         if self.parts:
-            return chain.from_iterable(part.rows(wanted) for part in self.parts)
+            return chain.from_iterable(part.rows(columns) for part in self.parts)
         if self.kind in ("parquet", "arrow"):
-            rows = binary.rows(self.file, wanted)
+            rows = binary.rows(self.file, columns)
         elif self.kind == "json":
-            rows = (Row(*pair) for pair in json_rows(self.file, self.given.encoding))
+            rows = (Row(*pair) for pair in json_rows(self.file, self.form.encoding))
         else:
             rows = self._under_header()
-        first = next(rows, None)
-        if first is None:
+        top = list(islice(rows, 1))
+        if not top:
             raise UserError(f"{self.file}: no rows below the header; a table needs at least one.")
-        return chain([first], rows)
+        return chain(top, rows)
 
-    def check(self, wanted: Sequence[str]) -> None:
+    def check(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have.
 
         Raises:
             UserError: names the column, the most similar one, and all columns.
         """
         for table in self.parts or (self,):
-            for name in wanted:
+            for name in columns:
                 if name not in table.columns:
                     raise UserError(
                         f"{table.file}: no column {shown(name)}{near(name, table.columns)}\nIts "
@@ -233,16 +233,16 @@ class Table:
         if self.kind != "cells":
             return f"{self.kind}{packed}"
         separator = {"\t": "tab", ",": "comma"}.get(self.separator, self.separator)
-        encoding = self.given.encoding or encoding_of(start_of(self.file))
-        header = "no header" if self.given.columns else "header"
-        quotes = ", quotes are text" if self.given.quoting == "none" else ""
+        encoding = self.form.encoding or encoding_of(start_of(self.file))
+        header = "no header" if self.form.columns else "header"
+        quotes = ", quotes are text" if self.form.quoting == "none" else ""
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
 
     def _otherwise(self, name: str) -> str:
         """Return how else a file can be read so that it has a column."""
         if self.kind == "excel":
             return f"\nIt is read{rest}" if (rest := binary.first_of(self.file)) else ""
-        if self.kind != "cells" or self.given.columns:
+        if self.kind != "cells" or self.form.columns:
             return ""
         for other in _SEPARATORS:
             if other != self.separator and name in replace(self, separator=other).columns:
@@ -260,13 +260,9 @@ class Table:
         )
 
     def _under_header(self) -> Iterator[Row]:
-        """Yield the rows below the header.
-
-        Raises:
-            UserError: a row does not fit the header.
-        """
+        """Yield the rows below the header."""
         columns = self.columns
-        records = islice(self._records(), 0 if self.given.columns else 1, None)
+        records = islice(self._records(), 0 if self.form.columns else 1, None)
         for where, cells in records:
             if self.kind == "excel":  # a row ends at its last cell, or has notes beside the table
                 cells = [*cells, *[""] * len(columns)][: len(columns)]
@@ -277,7 +273,7 @@ class Table:
                 )
             if str(cells[0]).strip() == columns[0] and [str(c).strip() for c in cells] == columns:
                 advice = "Delete this line; it is no row."
-                if self.given.columns:
+                if self.form.columns:
                     advice = "The file has a header; leave out task.columns "
                     advice += "(ptrun predict: --columns)."
                 raise UserError(f"{where}: the names of the columns again. {advice}")
@@ -287,13 +283,13 @@ class Table:
     def _repair(self, cells: Sequence[str]) -> str:
         """Return what to do about a row that has more or fewer cells than the header."""
         columns, more = self.columns, len(cells) - len(self.columns)
-        if self.given.columns:
-            one = " For a text a line type task.separator=tab (--separator tab)."
+        if self.form.columns:
+            line = " For a text a line type task.separator=tab (--separator tab)."
             return (
                 f"task.columns (ptrun predict: --columns) names {len(columns)} columns; name all."
-                f"{one if len(columns) == 1 else ''}"
+                f"{line if len(columns) == 1 else ''}"
             )
-        if self.given.quoting == "none":
+        if self.form.quoting == "none":
             return (
                 "A line break cuts this row in two, or a cell has the separator; join or replace "
                 "it."
@@ -312,19 +308,16 @@ class Table:
         """Yield `file:line` and the cells of each row; blank lines are skipped.
 
         In a file of one column a blank line between rows is an empty cell.
-
-        Raises:
-            UserError: a line is not text, or a quote is not closed, or joins rows.
         """
         if self.kind == "excel":
             yield from binary.sheet(self.file)
             return
         lines: deque[str] = deque()  # of the row that is being read
-        escape = self.given.quoting == "backslash"
+        escape = self.form.quoting == "backslash"
         reader = csv.reader(
             self._lines(lines),
             delimiter=self.separator,
-            quoting=csv.QUOTE_NONE if self.given.quoting == "none" else csv.QUOTE_MINIMAL,
+            quoting=csv.QUOTE_NONE if self.form.quoting == "none" else csv.QUOTE_MINIMAL,
             escapechar="\\" if escape else None,
             doublequote=not escape,
             strict=True,
@@ -347,7 +340,7 @@ class Table:
             if not text.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
                 blank.append(where)
                 continue
-            if self.given.quoting is None and len(lines) > 1 and width:
+            if self.form.quoting is None and len(lines) > 1 and width:
                 self._check_joined(where, lines, width)
             if width == 1:
                 yield from ((place, [""]) for place in blank)
@@ -357,13 +350,13 @@ class Table:
                 cells = [cell.replace(_RETURN, "\r") for cell in cells]
             yield where, cells
 
-    def _lines(self, kept: deque[str]) -> Iterator[str]:
-        """Yield the lines of a CSV as csv reads them, and keep those of one row."""
-        lines = text_lines(self.file, self.given.encoding)
+    def _lines(self, raw: deque[str]) -> Iterator[str]:
+        """Yield the lines of a CSV as csv reads them, and keep them in `raw` as they are."""
+        lines = text_lines(self.file, self.form.encoding)
         for where, line in islice(lines, int(self.says), None):
             if "\0" in line:
                 raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
-            kept.append(line)
+            raw.append(line)
             if "\r" in line:
                 inside = line.rstrip("\r\n")
                 line = inside.replace("\r", _RETURN) + line[len(inside) :]
@@ -373,9 +366,6 @@ class Table:
         """Refuse a row over several lines of which each would be a row: two lone quotes join them.
 
         A row with "" was written by a program that closes its quotes; tabs are rare in texts.
-
-        Raises:
-            UserError: names the line and both readings.
         """
         written = '""' in "".join(lines) and self.separator != "\t"
         rows = [line for line in lines if line.strip(" \r\n")]
@@ -388,19 +378,19 @@ class Table:
             )
 
 
-def table(file: Path, given: Given = FOUND) -> Table:
+def table(file: Path, form: Given = FOUND) -> Table:
     """Return how a file is read, or the files of a folder whose names differ only in a number.
 
     Raises:
         UserError: there is no such file, or it is no table.
     """
     if files := _files(file):
-        parts = [_one(part, given) for part in files]
+        parts = [_one(part, form) for part in files]
         return Table(file, parts[0].kind, parts=parts)
     if shard := _SHARD.fullmatch(file.name):
         pattern = file.with_name(f"{shard[1]}-*{shard[2]}")
         _LOG.warning("%s: one of several files; '%s' names them all", file, pattern)
-    return _one(file, given)
+    return _one(file, form)
 
 
 def _files(file: Path) -> list[Path]:
@@ -415,24 +405,24 @@ def _files(file: Path) -> list[Path]:
     return inside if len(alike) == 1 and "#" in alike.pop() else []
 
 
-def _one(file: Path, given: Given) -> Table:
+def _one(file: Path, form: Given) -> Table:
     """Return how one file is read."""
     if (file / binary.STATE).is_file():
-        return Table(file, "arrow", given=given)
+        return Table(file, "arrow", form=form)
     check_file(file)
     kind = _kind(file)
     if kind != "cells":
-        return Table(file, kind, given=given)
-    top = next((text for _, text in text_lines(file, given.encoding) if text.strip()), "")
+        return Table(file, kind, form=form)
+    top = next((text for _, text in text_lines(file, form.encoding) if text.strip()), "")
     says = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
     separator = max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", top).count)
     separator = "\t" if name_inside(file).endswith(".tsv") else separator
     separator = says[1] if says else separator
-    separator = {None: separator, "tab": "\t"}.get(given.separator, given.separator or "")
+    separator = {None: separator, "tab": "\t"}.get(form.separator, form.separator or "")
     start = start_of(file)
-    text = start[:_QUOTES].decode(given.encoding or encoding_of(start), errors="ignore")
+    text = start[:_QUOTES].decode(form.encoding or encoding_of(start), errors="ignore")
     spaced = _SPACED.search(_QUOTED.sub("", text)) is not None
-    return Table(file, kind, separator, spaced, says is not None, given)
+    return Table(file, kind, separator, spaced, says is not None, form)
 
 
 def check_file(file: Path) -> None:
@@ -452,11 +442,7 @@ def check_file(file: Path) -> None:
 
 
 def _kind(file: Path) -> Kind:
-    """Return the form of a file's content.
-
-    Raises:
-        UserError: it is empty, or no table.
-    """
+    """Return the form of a file's content."""
     name, packed = name_inside(file), packing(file)
     if name.endswith((".xls", ".ods")):
         raise UserError(f"{file}: an old Excel file or another sheet; save it as .xlsx or CSV.")
@@ -492,10 +478,11 @@ def _kind(file: Path) -> Kind:
 def _holds_sheets(file: Path) -> bool:
     try:
         with zipfile.ZipFile(file) as archive:
-            found = "xl/workbook.xml" in archive.namelist()
-            if found and sum(one.file_size for one in archive.infolist()) > most_bytes(file):
+            is_sheet = "xl/workbook.xml" in archive.namelist()
+            size = sum(member.file_size for member in archive.infolist())
+            if is_sheet and size > most_bytes(file):
                 raise grown(file)
-            return found
+            return is_sheet
     except (zipfile.BadZipFile, OSError) as error:
         raise UserError(f"{file}: a damaged Excel or zip file ({error}).") from error
 

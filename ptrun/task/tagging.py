@@ -87,9 +87,10 @@ class Tagging(Dataset):
             )
         for tag in tags:
             if tag not in self.labels:
+                advice = "\nFor numbers type task.tag_names=[O,B-PER,...], in their order."
                 raise UserError(
-                    f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; "
-                    f"allowed: {', '.join(self.labels[:40])}.{_numbers(tag)}"
+                    f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; allowed: "
+                    f"{', '.join(self.labels[:40])}.{advice if type(tag) is int else ''}"
                 )
         return tags
 
@@ -111,8 +112,3 @@ class Tagging(Dataset):
         if type(place) is not int or not 0 <= place < len(words):
             raise UserError(f"{row.where}: {self._predicate} is {place!r}; expected a word index.")
         return words[place]
-
-
-def _numbers(tag: Any) -> str:
-    """Return advice for a tag that is a number."""
-    return "\nFor numbers type task.tag_names=[O,B-PER,...], in their order." * (type(tag) is int)

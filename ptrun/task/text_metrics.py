@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any, Literal
 
@@ -46,21 +47,23 @@ def text_scores(
         UserError: a package is not installed, or a metric does not fit the references.
     """
     check_references(metrics, references)
-    found: dict[str, float] = {}
-    if all(own.value is not None for own in predictions):
-        texts = [str(own.value) for own in predictions]
-        found = {name: _METRICS[name](texts, references) for name in metrics}
-        if any("unfinished" in own.figures for own in predictions):
-            found["unfinished"] = 100 * fmean(own.figures["unfinished"] for own in predictions)
-    tokens = sum(own.figures.get("tokens", 0) for own in predictions)
-    if tokens:
-        names = [n for n in _LOSSES if all(n in own.figures for own in predictions)]
-        means = {n: sum(own.figures[n] for own in predictions) / tokens for n in names}
-        found |= {"loss": means["loss"]} if "loss" in means else {}
+    scores: dict[str, float] = {}
+    if all(prediction.value is not None for prediction in predictions):
+        texts = [str(prediction.value) for prediction in predictions]
+        scores = {name: _METRICS[name](texts, references) for name in metrics}
+        if any("unfinished" in p.figures for p in predictions):
+            scores["unfinished"] = 100 * fmean(p.figures["unfinished"] for p in predictions)
+    if tokens := sum(p.figures.get("tokens", 0) for p in predictions):
+        names = [name for name in _LOSSES if all(name in p.figures for p in predictions)]
+        means = {name: sum(p.figures[name] for p in predictions) / tokens for name in names}
         answers = means.get("answer_loss", means.get("loss"))
-        found |= {} if answers is None else {"perplexity": math.exp(min(answers, 700.0))}
-        found |= {"kl": means["loss"]} if len(means) == len(_LOSSES) else {}
-    return found
+        if "loss" in means:
+            scores["loss"] = means["loss"]
+        if answers is not None:
+            scores["perplexity"] = math.exp(min(answers, 700.0))
+        if len(means) == len(_LOSSES):
+            scores["kl"] = means["loss"]
+    return scores
 
 
 def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]) -> None:
@@ -102,17 +105,17 @@ def _is_spaced(letter: str) -> bool:
 
 def signatures(metrics: Sequence[str]) -> dict[str, str]:
     """Return the settings and versions of the metrics that a package computes."""
-    found = {}
+    settings = {}
     for name in metrics:
         if name.startswith("rouge"):
-            found[name] = f"rouge-score {version('rouge-score')}, stemmed"
+            settings[name] = f"rouge-score {version('rouge-score')}, stemmed"
         elif name in ("bleu", "chrf"):
             metric = _sacrebleu(name)
             metric.corpus_score(["a"], [["a"]])  # it counts the references
-            found[name] = str(metric.get_signature())
+            settings[name] = str(metric.get_signature())
         elif name == "math":
-            found[name] = f"math-verify {version('math-verify')}"
-    return found
+            settings[name] = f"math-verify {version('math-verify')}"
+    return settings
 
 
 def last_number(text: str) -> float | None:
@@ -121,8 +124,8 @@ def last_number(text: str) -> float | None:
     It is what follows the last "The answer is" or "####", else the last number of the text.
     """
     for mark in _MARKS:
-        before, found, after = text.rpartition(mark)
-        if found:
+        before, _, after = text.rpartition(mark)
+        if mark in text:
             text = after.split("\n")[0] if before or after else text
             break
     numbers = _NUMBER.findall(text)
@@ -134,8 +137,8 @@ def last_number(text: str) -> float | None:
 
 def _number(texts: Sequence[str], references: _References) -> float:
     def same(text: str, reference: str) -> bool:
-        own, wanted = last_number(text), last_number(reference)
-        return own is not None and wanted is not None and math.isclose(own, wanted, rel_tol=1e-6)
+        answer, gold = last_number(text), last_number(reference)
+        return answer is not None and gold is not None and math.isclose(answer, gold, rel_tol=1e-6)
 
     return _share(same, texts, references)
 
@@ -154,7 +157,7 @@ def _share(
     same: Callable[[str, str], bool], texts: Sequence[str], references: _References
 ) -> float:
     pairs = zip(texts, references, strict=True)
-    return 100 * fmean(any(same(text, one) for one in several) for text, several in pairs)
+    return 100 * fmean(any(same(text, gold) for gold in golds) for text, golds in pairs)
 
 
 def _best(match: Any, texts: Sequence[str], references: _References) -> float:
@@ -166,15 +169,14 @@ def _rouge(name: str, texts: Sequence[str], references: _References) -> float:
     """Return ROUGE's F-measure, the best over the references of each text."""
     scorer = _package("rouge_score.rouge_scorer").RougeScorer([name], use_stemmer=True)
     pairs = zip(texts, references, strict=True)
-    scores = (max(scorer.score(one, text)[name].fmeasure for one in s) for text, s in pairs)
+    scores = (max(scorer.score(g, text)[name].fmeasure for g in golds) for text, golds in pairs)
     return 100 * fmean(scores)
 
 
 def _corpus(name: str, texts: Sequence[str], references: _References) -> float:
     """Return BLEU or chrF of a corpus; a text with fewer references has empty ones."""
-    most = max(map(len, references))
-    columns = [[own[i] if i < len(own) else None for own in references] for i in range(most)]
-    score: float = _sacrebleu(name).corpus_score(list(texts), columns).score
+    columns = zip_longest(*references)
+    score: float = _sacrebleu(name).corpus_score(list(texts), [*map(list, columns)]).score
     return score
 
 

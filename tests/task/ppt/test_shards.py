@@ -1,7 +1,6 @@
 """Shards: complete or not there, and a damaged one counts as missing."""
 
 import errno
-import json
 
 import pytest
 
@@ -47,12 +46,6 @@ def test_a_cut_file_counts_as_missing(shards, size):
     assert size < file.stat().st_size
     file.write_bytes(file.read_bytes()[:size])
     assert len(list(shards.heads())) == 2
-
-
-def test_files_of_older_versions_are_read(shards):
-    head = {"lines": 16, "kept": {"train": 1}}
-    files(shards)[0].write_text("".join(json.dumps(one) + "\n" for one in (head, ROWS[0])))
-    assert next(shards.heads()) == head and len(list(shards.rows())) == 5
 
 
 def test_a_full_disk_is_named_and_leaves_no_draft(shards, monkeypatch):
