@@ -32,8 +32,9 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.config.explain import composed
+    from ptrun.method.stock_form import afterwards
     from ptrun.planning.preview import preview
     from ptrun.runs.plan import plan
 
-    shown = preview(plan(composed(overrides)))
+    shown = preview(plan(composed(overrides)), afterwards)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

@@ -20,10 +20,9 @@ from ptrun.config.paths import options
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder.scan import runs, state_of
 from ptrun.method.base import Method
-from ptrun.method.stock_form import afterwards
 from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
-from ptrun.planning.costs import costs, method_of, planned_on, texts
+from ptrun.planning.costs import costs, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
 from ptrun.runs.parts import Part, divide, shape
 from ptrun.runs.plan import Plan, split_of
@@ -284,7 +283,6 @@ def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], f
         if steps is None
         else f"Steps: {steps:,} of {planned.train.batch_size} examples; --probe 20 measures the "
         "time here, --tflops 100 computes it.",
-        escape(afterwards(method_of(planned), (), keeps_weights=planned.keep.has_weights)),
     ]
     if asked.tflops:
         took = needs.seconds(asked.tflops)

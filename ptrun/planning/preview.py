@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -13,7 +13,6 @@ from rich.table import Table
 
 from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
-from ptrun.method.stock_form import afterwards
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, TokenRow, unlimited
@@ -51,8 +50,8 @@ class PreviewPart:
     answers: Sequence[int]
 
 
-def preview(planned: Plan) -> Group:
-    """Return the output of `ptrun check`.
+def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
+    """Return the output of `ptrun check`; `afterwards` is that of the stock forms.
 
     Raises:
         UserError: as a run would.

@@ -5,6 +5,7 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.stock_form import afterwards
 from ptrun.planning.costs import method_of
 from ptrun.planning.memory import count
 from ptrun.planning.preview import _labels, _marked, preview
@@ -59,6 +60,8 @@ def test_questions_without_an_answer_are_counted():
 @pytest.mark.parametrize("typed", [("readout=verbalizer",), ()])
 def test_rows_and_counts_are_those_of_the_run_s_read_out(typed):
     own = plan(compose_run(["task=pocket_sentiment", "method=prompt_tuning", *typed]))
-    shown = "\n".join(str(one) for one in preview(own).renderables).partition("\npvp ")[0]
+    shown = "\n".join(str(one) for one in preview(own, afterwards).renderables).partition("\npvp ")[
+        0
+    ]
     assert ("[MASK]" in shown) == bool(typed)
     assert (count(method_of(own)).learned["head"] == 0) == bool(typed)

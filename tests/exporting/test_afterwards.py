@@ -49,7 +49,7 @@ CASES = {
 
 @pytest.mark.parametrize(("typed", "told"), CASES.items())
 def test_check_says_what_a_run_allows(typed, told):
-    shown = [str(one) for one in preview(plan(compose_run([*typed]))).renderables]
+    shown = [str(one) for one in preview(plan(compose_run([*typed])), afterwards).renderables]
     (line,) = [one for one in shown if one.startswith("afterwards: ")]
     assert told in line.replace("\\", "")
 
