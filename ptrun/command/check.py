@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.config.explain import composed
-    from ptrun.method.stock_form import afterwards
+    from ptrun.exporting.stock_form import afterwards
     from ptrun.planning.preview import preview
     from ptrun.runs.plan import plan
 

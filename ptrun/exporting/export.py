@@ -15,14 +15,14 @@ from torch import Tensor
 from ptrun.backbone.base import Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.exporting import stock_form as stock
 from ptrun.exporting import vllm
+from ptrun.exporting.stock_form import PeftForm, cannot, form_of, rows_reason, whole_of
 from ptrun.folder import request
 from ptrun.folder.find import RunFolder
 from ptrun.hub.staging import check_new, staging
-from ptrun.method import stock_form as stock
 from ptrun.method.base import Method
 from ptrun.method.peft import need_peft
-from ptrun.method.stock_form import PeftForm, cannot, form_of, rows_reason, whole_of
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head

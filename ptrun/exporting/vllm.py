@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ptrun.errors import UserError
-from ptrun.method import stock_form as stock
+from ptrun.exporting import stock_form as stock
+from ptrun.exporting.stock_form import PeftForm
 from ptrun.method.base import Method
 from ptrun.method.cartridge import Cartridge
 from ptrun.method.fine_tuning import FineTuning
@@ -27,7 +28,6 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import PeftForm
 from ptrun.pattern.slots import Field, Hole, LiteralText
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.label_words import LabelWords

@@ -21,7 +21,6 @@ from ptrun.folder.store import RunStore, bound_to, set_aside
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
-from ptrun.method.stock_form import afterwards
 from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
@@ -322,21 +321,16 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     for work in works:
         doing = "training" if work.parts[0].method.learned() else "predicting"
         _LOG.info("%s in %s", doing, work.planned.folder)
-    _LOG.info("%s", _afterwards(works[0]))
+    if works[0].tuned and not works[0].planned.keep.has_weights:
+        _LOG.info("afterwards: no ptrun predict, no export: keep=weights keeps the tuned model")
+    else:
+        _LOG.info("afterwards: ptrun predict; ptrun check says whether ptrun export can write it")
     members = [part.member for work in works for part in work.parts]
     for member in members:
         member.group = [work.planned.run_id for work in works]
     engine.fit(members)
     if before is not None and before != checksum(model):
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")
-
-
-def _afterwards(work: Execution) -> str:
-    """Return what the run will allow; its first rows are looked at."""
-    part = work.parts[0]
-    rows = part.method.encode(part.split.train[:1])
-    keeps = work.planned.keep.has_weights
-    return afterwards(part.method, rows, keeps_weights=keeps, parts=len(work.parts))
 
 
 # The end of trained runs: the selected prompts are saved, and test is scored once.

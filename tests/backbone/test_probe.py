@@ -10,10 +10,10 @@ from ptrun.backbone.injection import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import QuantizedLinear
 from ptrun.errors import UserError
+from ptrun.exporting.stock_form import form_of
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import form_of
 from tests.backbone import types
 from tests.exporting.runs import compared, moved
 from tests.small_runs import conll03

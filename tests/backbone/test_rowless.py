@@ -55,7 +55,7 @@ def test_a_run_is_refused_before_its_first_step(model, tmp_path, monkeypatch, ke
 
 def test_check_finds_it(model, tmp_path):
     from ptrun.config.explain import composed
-    from ptrun.method.stock_form import afterwards
+    from ptrun.exporting.stock_form import afterwards
     from ptrun.planning.preview import preview
     from ptrun.runs.plan import plan
 

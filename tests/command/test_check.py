@@ -3,9 +3,9 @@
 import pytest
 
 from ptrun.config.compose import compose_run
+from ptrun.exporting.stock_form import afterwards
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import afterwards
 from ptrun.planning.costs import method_of
 from ptrun.planning.memory import count
 from ptrun.planning.preview import _labels, _marked, preview

@@ -3,9 +3,9 @@
 import torch
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.exporting import stock_form as stock
 from ptrun.exporting.export import parity
-from ptrun.method import stock_form as stock
-from ptrun.method.stock_form import form_of
+from ptrun.exporting.stock_form import form_of
 from tests.small_runs import engine, sst2
 
 

@@ -11,7 +11,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.cli import main
 from ptrun.config.compose import compose_run
 from ptrun.exporting.export import export, read_from
-from ptrun.method.stock_form import afterwards
+from ptrun.exporting.stock_form import afterwards
 from ptrun.planning.preview import preview
 from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.exporting.stock_form import form_of
 from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
@@ -14,7 +15,6 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import form_of
 from tests.exporting.runs import moved
 from tests.readings import reading
 from tests.small_runs import conll03, sst2

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
+from ptrun.exporting import stock_form as stock
 from ptrun.exporting.export import Parity, parity
-from ptrun.method import stock_form as stock
+from ptrun.exporting.stock_form import form_of, whole_of
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import form_of, whole_of
 from tests.exporting.runs import compared, moved, opinions, shipped
 from tests.readings import reading
 from tests.small_runs import conll03, sst2

@@ -11,6 +11,7 @@ from torch.nn import functional
 import ptrun
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.exporting.stock_form import reader_of
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
@@ -20,7 +21,6 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.method.stock_form import reader_of
 from ptrun.readout.multilabel import LabelsHead, LabelsWords
 from ptrun.types import Prediction
 from tests.exporting.runs import shipped

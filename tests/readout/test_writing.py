@@ -166,7 +166,7 @@ def test_length_penalty_prefers_longer_beams():
 @pytest.mark.filterwarnings("ignore:Position ids are not supported")
 @pytest.mark.parametrize("name", ["prompt_tuning", "ptuning_v2", "lora"])
 def test_stock_peft_writes_the_same_tokens(name, tmp_path):
-    from ptrun.method import stock_form
+    from ptrun.exporting import stock_form
 
     backbone, task = shipped("pocket_gpt2"), told()
     method = made(name, backbone, task)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone, transposed
 from ptrun.errors import UserError
-from ptrun.method import stock_load as loading
+from ptrun.exporting import stock_load as loading
 from ptrun.method.base import Method
 from ptrun.method.cartridge import Cartridge
 from ptrun.method.fine_tuning import FineTuning
@@ -55,7 +55,7 @@ from ptrun.readout.heads import TokenHead
 
 @dataclass(frozen=True)
 class OwnHead:
-    """A head that no stock class has; `ptrun.method.stock_load` reads it.
+    """A head that no stock class has; `ptrun.exporting.stock_load` reads it.
 
     Args:
         facts: what `head.json` has, but the base and the number of vectors.
