@@ -388,7 +388,7 @@ def _hashes(run: RunFolder) -> dict[str, str]:
                 hashed = hashlib.sha256(f"torch.{array.dtype} {list(array.shape)}".encode())
                 hashed.update(array)
                 found[name] = hashed.hexdigest()
-        if header.pop(DIGEST, None) not in (None, combined(found, header)):
+        if header.pop(DIGEST, None) != combined(found, header):
             raise ValueError("its digest is another")
     except ValueError as error:
         raise UserError(f"{file}: damaged ({error}). {advice}") from error

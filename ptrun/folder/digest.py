@@ -2,17 +2,15 @@
 
 | file | where its digest is |
 |---|---|
-| `result.json`, `failure.json` | its key `digest`, over all other keys |
+| `result.json`, `failure.json`, a line of `metrics.jsonl` | its key `digest`, over all other keys |
 | each file beside a result | its key `files`; of tensors the digest in their header |
-| a line of `metrics.jsonl` | its key `crc`, because a run that has not ended has no result |
 | `state.safetensors`, `prompt.safetensors` | in the header, over tensors and header |
 
-Files of older versions have none, and are read as they are.
+A run that has not ended has no result, so its state and its journal have their own.
 """
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,8 @@ BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl", "*.sa
 """The files whose digests a result holds."""
 LONGEST = 4_000_000_000
 """Bytes of a journal, or of the predictions for millions of rows."""
-_CRC = "crc"
+DIGEST = "digest"
+"""The key of the digest in plain data and in a header."""
 
 
 def of_plain(content: Mapping[str, Any]) -> str:
@@ -61,29 +60,39 @@ def beside(folder: Path) -> dict[str, str]:
     return {file.name: of_file(file) for file in files if file.is_file()}
 
 
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain data with its digest as the last key."""
+    return {**content, DIGEST: of_plain(content)}
+
+
+def unsealed(content: Any) -> dict[str, Any]:
+    """Return plain data without its digest.
+
+    Raises:
+        ValueError: it is no object, or has another digest or none.
+    """
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    if content.pop(DIGEST, None) != of_plain(content):
+        raise ValueError("its digest is another")
+    return content
+
+
 def line(row: Mapping[str, Any]) -> str:
-    """Return a row of a journal as one line of JSON with its checksum."""
-    checked = {**row, _CRC: _crc(row)}
-    return json.dumps(checked, ensure_ascii=False) + "\n"
+    """Return a row of a journal as one line of JSON with its digest."""
+    return json.dumps(sealed(row), ensure_ascii=False) + "\n"
 
 
 def row(text: str) -> dict[str, Any]:
-    """Return the row of a line, without its checksum.
+    """Return the row of a line, without its digest.
 
     Raises:
         ValueError: the line is damaged.
     """
-    content = from_json(text)
-    if not isinstance(content, dict):
-        raise ValueError("not an object")
+    content = unsealed(from_json(text))
     if not is_count(content.get("step", 0)):
         raise ValueError("its step is no number")
-    name, value = content.popitem() if content else (_CRC, None)
-    if value == _crc(content) and name == _CRC:
-        return content
-    if name == _CRC or value == _crc(content):  # then the name is damaged
-        raise ValueError("its checksum is another")
-    return {**content, name: value}
+    return content
 
 
 def is_count(value: Any) -> bool:
@@ -96,11 +105,6 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 10**300
 
 
-def _crc(row: Mapping[str, Any]) -> str:
-    text = json.dumps(dict(row), ensure_ascii=False)
-    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
-
-
 # The header of prompt and state files: one key, because safetensors orders several at random.
 #
 # Equal tensors and headers are then equal bytes.
@@ -108,8 +112,6 @@ def _crc(row: Mapping[str, Any]) -> str:
 PROMPT = "prompt.safetensors"
 """The file of a run's trained prompt and head."""
 _KEY = "ptrun"
-DIGEST = "digest"
-"""The key of the digest in a header."""
 
 
 def packed(header: Mapping[str, str]) -> dict[str, str]:
@@ -127,13 +129,12 @@ def combined(hashes: Mapping[str, str], header: Mapping[str, str]) -> str:
 
 
 def unpacked(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the header of metadata; older versions of ptrun wrote it as it is.
+    """Return the header of metadata.
 
     Raises:
         ValueError: it is damaged.
     """
-    found = dict(metadata or {})
-    header = dict(from_json(found[_KEY])) if _KEY in found else found
+    header = dict(from_json((metadata or {}).get(_KEY, "{}")))
     if not all(isinstance(value, str) for value in header.values()):
         raise ValueError("a value of its header is no text")
     return header

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.files import read_text
+from ptrun.files import from_json, read_text
 from ptrun.folder import digest, result
 from ptrun.types import RunResult
 
@@ -113,6 +113,7 @@ def _no_run(folder: Path, command: str) -> str:
 
 def _row(file: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        return digest.row(line)
-    except ValueError as error:
+        content = from_json(line)
+        return digest.unsealed(content) if digest.DIGEST in content else dict(content)
+    except (ValueError, TypeError) as error:
         raise UserError(f"{file}:{number}: damaged ({error}). {_AGAIN}") from error

@@ -16,7 +16,6 @@ from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
-_DIGEST = "digest"
 _DATA = ("config", "files")
 _NODES = ("method", "backbone", "task")
 
@@ -31,7 +30,7 @@ def write(folder: Path, result: RunResult) -> None:
     content = {**asdict(result), "files": digest.beside(folder)}
     name = FINISHED if result.status == "finished" else FAILED
     plain = json.loads(json.dumps(content))  # as it will be read: keys are text
-    write_json(folder / name, {**plain, _DIGEST: digest.of_plain(plain)})
+    write_json(folder / name, digest.sealed(plain))
     if result.status == "finished":
         (folder / FAILED).unlink(missing_ok=True)
 
@@ -128,7 +127,7 @@ def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
         content = dict(read_json(file))
-        recorded, text = content.pop(_DIGEST, None), digest.text_of(content)
+        recorded, text = content.pop(digest.DIGEST, None), digest.text_of(content)
         if recorded not in (None, digest.of_text(text)):
             raise ValueError("edited: its digest is another")
         if "\\" in text or "\x7f" in text:  # else no text has a control character

@@ -56,7 +56,7 @@ def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
     """
     with checked(file, advice) as (source, header):
         tensors: Tensors = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
-        if header.pop(DIGEST, None) not in (None, combined(_hashes(tensors), header)):
+        if header.pop(DIGEST, None) != combined(_hashes(tensors), header):
             raise ValueError("its digest is another")
     return tensors, header
 
@@ -69,7 +69,7 @@ def hashes(file: Path, advice: str) -> dict[str, str]:
     """
     with checked(file, advice) as (source, header):
         found = {name: _hash(source.get_tensor(name)) for name in source.keys()}  # noqa: SIM118
-        if header.pop(DIGEST, None) not in (None, combined(found, header)):
+        if header.pop(DIGEST, None) != combined(found, header):
             raise ValueError("its digest is another")
     return found
 

@@ -10,7 +10,6 @@ from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
 from ptrun.folder import digest, lease
 
-_DIGEST = "digest"
 _SIZES = "smaller cluster.cpus=N or cluster.memory=GIB, or cluster.partition=NAME"
 _ADVICE = {
     "PartitionConfig": _SIZES,
@@ -28,7 +27,7 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
     file = below(outputs, FOLDER, f"{next(iter(tasks)).split('_')[0]}.json")
     plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
-    write_text(file, json.dumps({**plain, _DIGEST: digest.of_plain(plain)}))
+    write_text(file, json.dumps(digest.sealed(plain)))
 
 
 def queued(outputs: Path) -> dict[Path, str]:
@@ -54,9 +53,7 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
         UserError: the file is damaged.
     """
     try:
-        tasks = read_json(file)
-        if tasks.pop(_DIGEST, None) not in (None, digest.of_plain(tasks)):
-            raise ValueError("its digest is another")
+        tasks = digest.unsealed(read_json(file))
         return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UserError(

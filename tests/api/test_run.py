@@ -23,7 +23,7 @@ def test_its_attributes_are_the_content_of_its_folder(own):
     assert own.status == "finished" and own.metrics == result["metrics"]
     lines = (own.folder / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    assert own.history == [{k: v for k, v in row.items() if k != "crc"} for row in rows]
+    assert own.history == [{k: v for k, v in row.items() if k != "digest"} for row in rows]
     assert {row["event"] for row in own.history} >= {"step", "dev", "test"}
     assert own.config["train"]["max_steps"] == 2
     assert repr(own) == f"<ptrun.Run {own.id}: finished>" and str(own).endswith(str(own.folder))

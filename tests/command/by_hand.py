@@ -2,8 +2,9 @@
 
 import json
 
-import numpy
-from safetensors.numpy import save_file
+import torch
+
+from ptrun.folder import tensors
 
 ROWS = [
     {"event": "step", "step": 1, "loss": 1.0, "seconds": 3},
@@ -14,8 +15,9 @@ ROWS = [
 DATA = {"digest": "aa", "train": {"count": 2, "ids_hash": "ee", "ids": ["1", "2"]}}
 
 
-def array(value):
-    return numpy.full((2, 3), value, dtype=numpy.float32)
+def write_prompt(folder, value):
+    file = folder / "prompt.safetensors"
+    tensors.draft(file, {"prompt.rows": torch.full((2, 3), value)}, {})()
 
 
 def written(file, rows):
@@ -41,5 +43,5 @@ def made(folder, *, config=None, manifest=None, versions=None, f1=60.0, **change
     (folder / "result.json").write_text(json.dumps(result))
     written(folder / "metrics.jsonl", ROWS)
     written(folder / "predictions.jsonl", [{"id": "1", "prediction": "a", "target": "a"}])
-    save_file({"prompt.rows": array(1.0)}, folder / "prompt.safetensors")
+    write_prompt(folder, 1.0)
     return folder

@@ -5,12 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from safetensors.numpy import save_file
 
 from ptrun.errors import UserError
 from ptrun.folder.difference import difference
 from ptrun.folder.find import find
-from tests.command.by_hand import ROWS, array, made, written
+from tests.command.by_hand import ROWS, made, write_prompt, written
 
 
 def lines(a, b):
@@ -30,7 +29,7 @@ def test_what_should_be_equal_and_is_not_is_said_with_the_first_step(tmp_path):
     own, other = made(tmp_path / "a"), made(tmp_path / "b", versions={"torch": "2.9"})
     rows = [row | {"loss": 0.5000001} if row.get("step") == 2 else row for row in ROWS]
     written(other / "metrics.jsonl", rows)
-    save_file({"prompt.rows": array(3.0)}, other / "prompt.safetensors")
+    write_prompt(other, 3.0)
     text = "\n".join(lines(own, other))
     assert "SHOULD BE EQUAL AND ARE NOT: one configuration, but different learned tensors" in text
     assert "first difference in metrics.jsonl: step 2 (step): loss 0.5 → 0.5000001" in text

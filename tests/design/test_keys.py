@@ -322,7 +322,7 @@ def _computed(folder):
     return json.dumps(kept), (folder / "predictions.jsonl").read_text(), json.dumps(tensors)
 
 
-TIMES = ("crc", "seconds", "evaluation_seconds", "time", "tokens_per_second", "memory")
+TIMES = ("digest", "seconds", "evaluation_seconds", "time", "tokens_per_second", "memory")
 
 
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}

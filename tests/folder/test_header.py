@@ -17,8 +17,3 @@ def test_equal_headers_are_equal_bytes_in_any_order(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     with safe_open(tmp_path / "a", "pt") as opened:
         assert unpacked(opened.metadata()) == header
-
-
-def test_headers_of_older_versions_are_read_as_they_are():
-    assert unpacked({"state": "{}", "backbone": "{}"}) == {"state": "{}", "backbone": "{}"}
-    assert unpacked(None) == {}

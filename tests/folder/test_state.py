@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from ptrun.folder.digest import packed
 from ptrun.folder.lease import held
 from ptrun.folder.scan import state_of
 
@@ -23,7 +24,7 @@ def test_states_are_read_from_run_folders(own):
     own.mkdir()
     assert str(state_of(own)) == "interrupted before its first save"
     tensors = {"learned.x": torch.zeros(1)}
-    save_file(tensors, own / "state.safetensors", {"state": json.dumps({"step": 7})})
+    save_file(tensors, own / "state.safetensors", packed({"state": json.dumps({"step": 7})}))
     assert str(state_of(own)) == "interrupted at step 7"
     failed = {**TOLD, "status": "failed", "reason": "loss nan at step 3"}
     (own / "failure.json").write_text(json.dumps(failed))

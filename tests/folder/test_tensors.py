@@ -6,11 +6,9 @@ import resource
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from ptrun.errors import UserError
 from ptrun.folder import tensors as files
-from ptrun.folder.digest import packed
 
 HEADER = {"method": '{"length": 4}', "task": '{"labels": ["bad", "good"]}', "backbone": "{}"}
 TENSORS = {
@@ -71,12 +69,6 @@ def test_a_swapped_label_in_the_header_is_noticed(file):
     file.write_bytes(swapped)
     with pytest.raises(UserError, match=r"prompt.safetensors: damaged \(its digest is another\)"):
         files.read(file, "")
-
-
-def test_files_of_older_versions_have_no_digest(tmp_path):
-    save_file({"x": torch.ones(2)}, tmp_path / "old", packed(HEADER))
-    tensors, header = files.read(tmp_path / "old", "")
-    assert header == HEADER and torch.equal(tensors["x"], torch.ones(2))
 
 
 def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path):

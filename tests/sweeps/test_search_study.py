@@ -130,7 +130,7 @@ def damaged(folder, change):
     file = folder / "study.journal"
     logs = [json.loads(line) for line in file.read_text().splitlines()]
     for log in logs:
-        log.pop("crc")
+        log.pop("digest")
         change(log)
     file.write_text("".join(digest.line(log) for log in logs))
 

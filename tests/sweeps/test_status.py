@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from ptrun.folder import lease, scan
+from ptrun.folder import digest, lease, scan
 from ptrun.sweeps.view import as_json, shown
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
@@ -28,7 +28,7 @@ def root(tmp_path):
         (folder / file).write_text(json.dumps({**content, "run_id": folder.name.partition("~")[0]}))
     rows = [{"event": "step", "step": 1, "loss": 1.0}, {"event": "dev", "step": 1, "epoch": 1.0}]
     rows[1] |= {"accuracy": 61.25}
-    journal = "".join(json.dumps(row) + "\n" for row in [*rows, {"event": "step", "step": 2}])
+    journal = "".join(map(digest.line, [*rows, {"event": "step", "step": 2}]))
     (tmp_path / "two" / "c" / "metrics.jsonl").write_text(journal + '{"event": "st')
     with lease.held(tmp_path / "two" / "d"):
         yield tmp_path
@@ -77,8 +77,6 @@ def test_a_folder_s_name_is_written_out(tmp_path):
 
 @pytest.mark.parametrize("odd", ["Infinity", '"3"', "[1]", "-1", "1e400"])
 def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
-    from ptrun.folder import digest
-
     rows = [f'{{"event": "step", "step": {odd}}}', f'{{"event": "dev", "step": 2, "f1": {odd}}}']
     journal = digest.line({"event": "dev", "step": 1, "f1": 50.0}) + "\n".join(rows) + "\n"
     (tmp_path / "metrics.jsonl").write_text(journal)
@@ -107,14 +105,18 @@ def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
 def test_the_best_dev_score_has_its_name_and_direction(tmp_path, rows, dev):
     (tmp_path / "run.yaml").touch()
     lines = [{"event": "dev", "step": i, "epoch": 1.0, **row} for i, row in enumerate(rows, 1)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "metrics.jsonl").write_text("".join(map(digest.line, lines)))
     assert scan.progress(tmp_path).dev == dev
 
 
 def test_an_early_best_score_counts_after_a_long_journal(tmp_path):
     meta = {"step": 1, "of": 9999, "history": [{"step": 1, "accuracy": 91.0}]}
-    save_file({"x": torch.zeros(1)}, tmp_path / "state.safetensors", {"state": json.dumps(meta)})
-    steps = [json.dumps({"event": "step", "step": i, "loss": 0.5}) for i in range(2, 2000)]
-    last = json.dumps({"event": "dev", "step": 2000, "accuracy": 55.0})
-    (tmp_path / "metrics.jsonl").write_text("\n".join([*steps, last]) + "\n")
+    save_file(
+        {"x": torch.zeros(1)},
+        tmp_path / "state.safetensors",
+        digest.packed({"state": json.dumps(meta)}),
+    )
+    rows = [{"event": "step", "step": step, "loss": 0.5} for step in range(2, 2000)]
+    rows.append({"event": "dev", "step": 2000, "accuracy": 55.0})
+    (tmp_path / "metrics.jsonl").write_text("".join(map(digest.line, rows)))
     assert scan.progress(tmp_path).dev == "accuracy 91.0"

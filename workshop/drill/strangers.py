@@ -98,7 +98,8 @@ def _type(file: Path, _: World, draw: random.Random) -> str:
     if file.suffix == ".jsonl":
         lines = file.read_text().splitlines()
         place = draw.randrange(len(lines))
-        row = digest.row(lines[place])
+        row = json.loads(lines[place])
+        row.pop("digest", None)
         where = _replaced(row, value, draw)
         lines[place] = digest.line(row).strip()
         file.write_text("\n".join(lines) + "\n")

@@ -77,7 +77,7 @@ def test_the_drill_sees_harm():
 def test_rounding_is_no_other_answer_and_what_was_used_may_be_gone():
     def runs(loss, labels=("a", "b"), weight=0.5):
         prompt = save({"prompt": torch.full((2,), weight)}).hex()
-        journal = json.dumps({"event": "step", "loss": loss, "crc": str(loss)})
+        journal = json.dumps({"event": "step", "loss": loss, "digest": str(loss)})
         return json.dumps([{"run": json.dumps([{"dev": 1.0}, journal, prompt])}, labels])
 
     assert rounded(runs(0.5), runs(0.50001)) and not rounded(runs(0.5), runs(0.6))
