@@ -23,7 +23,7 @@ from ptrun.folder.find import RunFolder
 from ptrun.hub.staging import check_new, staging
 from ptrun.method.base import Method
 from ptrun.method.peft import need_peft
-from ptrun.readout.base import Batch, Features, collate
+from ptrun.readout.base import Batch, collate
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head
 from ptrun.runs.finished import Finished
@@ -70,9 +70,11 @@ def batches(method: Method, examples: Sequence[Example], form: PeftForm) -> Iter
         UserError: PEFT cannot read one of the rows as the run does.
     """
     features = method.encode(examples[:_MOST])
-    features.sort(key=lambda one: max(len(row.ids) for row in one.rows))
-    for features_of_batch in _parts(features):
-        batch = collate(features_of_batch, None, torch.device(method.backbone.model.device))
+    features.sort(key=lambda example: max(len(row.ids) for row in example.rows))
+    for start in range(0, len(features), _TOGETHER):
+        batch = collate(
+            features[start : start + _TOGETHER], None, torch.device(method.backbone.model.device)
+        )
         if reason := rows_reason(batch, form):
             raise cannot(reason)
         yield batch
@@ -104,8 +106,8 @@ def ours_of(method: Method, batch: Batch) -> Tensor:
 
 def theirs_of(model: Any, batch: Batch, form: PeftForm) -> Tensor:
     """Return the same logits of the stock model."""
-    found = model(**stock_inputs(batch, form))
-    logits = getattr(found, "logits", found).float()
+    output = model(**stock_inputs(batch, form))
+    logits = getattr(output, "logits", output).float()
     if logits.dim() == 2:  # one row of labels a text
         return logits  # type: ignore[no-any-return]
     at = moved(batch.reads, form)
@@ -122,17 +124,12 @@ def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
     grids = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
     if batch.types is not None:
         grids["token_type_ids"] = batch.types
-    given = {name: grid[:, form.cut :] for name, grid in grids.items()}
+    inputs = {name: grid[:, form.cut :] for name, grid in grids.items()}
     if batch.decoder is not None and (form.reader.words or form.reader.own):
         assert batch.decoder_mask is not None
-        given["decoder_input_ids"] = batch.decoder
-        given["decoder_attention_mask"] = batch.decoder_mask.long()
-    return given
-
-
-def _parts(features: Sequence[Features]) -> Iterator[Sequence[Features]]:
-    for start in range(0, len(features), _TOGETHER):
-        yield features[start : start + _TOGETHER]
+        inputs["decoder_input_ids"] = batch.decoder
+        inputs["decoder_attention_mask"] = batch.decoder_mask.long()
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -186,11 +183,11 @@ def export(
     with staging(out, _bytes(form, method)) as folder:
         method.backbone.tokenizer().save_pretrained(folder)
         model = _stock(folder, kind, form, run, method, base)
-        found = parity(method, model, form, examples)
-        if not found.equal:
+        gap = parity(method, model, form, examples)
+        if not gap.equal:
             raise UserError(
-                f"export: the stock model's logits differ by {found.difference:.1e} (largest logit "
-                f"{found.largest:.1f}). Nothing was written."
+                f"export: the stock model's logits differ by {gap.difference:.1e} (largest logit "
+                f"{gap.largest:.1f}). Nothing was written."
             )
         note = ""
         if kind == "vllm":
@@ -201,8 +198,8 @@ def export(
             use = _usage(form, base, method, _invented(examples[0]))
         if form.reader.own:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
-        write(folder, run, form, kind, found, base, use)
-    return Exported(form.peft_type, form.reader.auto, found, note)
+        write(folder, run, form, kind, gap, base, use)
+    return Exported(form.peft_type, form.reader.auto, gap, note)
 
 
 _OWN_HEAD = (
@@ -216,9 +213,9 @@ def _invented(example: Example) -> Example:
 
     def invented(value: Any, text: str = "An example text.") -> Any:
         if isinstance(value, Mapping):
-            return {key: own if key == "role" else invented(own) for key, own in value.items()}
+            return {key: v if key == "role" else invented(v) for key, v in value.items()}
         if isinstance(value, list | tuple):
-            return [invented(own, "example") for own in value]
+            return [invented(inside, "example") for inside in value]
         return text if isinstance(value, str) else value
 
     return replace(example, fields=invented(example.fields))
@@ -344,7 +341,7 @@ def write(
     run: Finished,
     form: PeftForm,
     kind: Kind,
-    found: Parity,
+    gap: Parity,
     base: str,
     use: str,
 ) -> None:
@@ -354,7 +351,7 @@ def write(
         _about(run, form),
         use,
         _scores(run),
-        _parity(kind, found),
+        _parity(kind, gap),
         _made(run, kind),
     ]
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -422,17 +419,17 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     labels = "".join(f", {k}={v!r}" for k, v in stock.named_labels(form.reader).items())
     commit = method.backbone.commit if base == method.backbone.hub else None
     labels += f", revision={commit!r}" if commit else ""
-    whole = form.peft_type == stock.WHOLE
+    is_whole = form.peft_type == stock.WHOLE
     features = method.encode([example])
     if method.readout.writes:
-        features = [method.readout.prompt(own) for own in features]  # type: ignore[attr-defined]
+        features = [method.readout.prompt(feature) for feature in features]  # type: ignore[attr-defined]
     batch = collate(features, None, method.backbone.model.device)
     inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
     lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())
     loaded = (
         f"from transformers import {form.reader.auto}\n\n"
         f'model = {form.reader.auto}.from_pretrained(".").eval()  # the folder of this file\n'
-        if whole
+        if is_whole
         else "from peft import PeftModel\n"
         f"from transformers import {form.reader.auto}\n\n"
         f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
@@ -494,7 +491,8 @@ def _scores(run: Finished) -> str:
     done = run.done
     rows = [
         f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
-        for part, name, value in _metrics(done.metrics)
+        for part, scores in done.metrics.items()
+        for name, value in scores.items()
     ]
     data = done.manifest.get("data", {})
     counts = ", ".join(
@@ -508,10 +506,6 @@ def _scores(run: Finished) -> str:
     )
 
 
-def _metrics(metrics: Any) -> list[tuple[str, str, float]]:
-    return [(part, name, value) for part, own in metrics.items() for name, value in own.items()]
-
-
 _LOADERS: Mapping[Kind, str] = {
     "peft": "Stock PEFT and transformers loaded this folder.",
     "transformers": "Stock transformers loaded this folder.",
@@ -519,12 +513,12 @@ _LOADERS: Mapping[Kind, str] = {
 }
 
 
-def _parity(kind: Kind, found: Parity) -> str:
+def _parity(kind: Kind, gap: Parity) -> str:
     return (
         "## Parity\n\n"
-        f"{_LOADERS[kind]} On {found.examples} dev examples of the "
-        f"run, {found.logits:,} logits in fp32 differ from the run's by at most "
-        f"{found.difference:.1e}. The largest logit is {found.largest:.2f}."
+        f"{_LOADERS[kind]} On {gap.examples} dev examples of the "
+        f"run, {gap.logits:,} logits in fp32 differ from the run's by at most "
+        f"{gap.difference:.1e}. The largest logit is {gap.largest:.2f}."
     )
 
 
@@ -533,9 +527,9 @@ def _made(run: Finished, kind: Kind) -> str:
     versions = dict(done.manifest.get("versions", {}))
     if kind == "peft":
         versions["peft"] = version("peft")
-    own = request.read(run.folder)
+    composed = request.read(run.folder)
     listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
-    line = f"```bash\n{command(own)}\n```\n\n" if own else ""
+    line = f"```bash\n{command(composed)}\n```\n\n" if composed else ""
     return (
         f"## How it was made\n\n{line}"
         f"Run `{done.run_id}`; backbone weights `{done.manifest['backbone']['weights']}`; data "

@@ -117,8 +117,8 @@ def form_of(method: Method) -> PeftForm:
         raise _cannot("vLLM answers in words, and this run has a head. Type ptrun serve RUN.")
     _label_words(method.readout)
     form = stock.form_of(method)
-    first = method.readout.pattern.parts[0] if form.cut else None
-    if form.cut and not (isinstance(first, Hole) and first.count == form.cut):
+    opening = method.readout.pattern.parts[0] if form.cut else None
+    if form.cut and not (isinstance(opening, Hole) and opening.count == form.cut):
         raise _cannot("its vectors stand among words, and the client puts them before all words.")
     return form
 
@@ -137,12 +137,12 @@ def _label_words(readout: Cloze) -> dict[int, str]:
         return {}
     if not isinstance(readout, LabelWords):
         raise _cannot(f"no completion scores its candidates ({type(readout).__name__}).")
-    found = {}
+    labels = {}
     for label, words in zip(readout.tokens.labels, readout.tokens.ids, strict=True):
         if len(words) > 1 or len(words[0]) > 1:
             raise _cannot(f"label {label} has several tokens, whose scores no completion adds.")
-        found[words[0][0]] = label
-    return found
+        labels[words[0][0]] = label
+    return labels
 
 
 def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
@@ -169,13 +169,13 @@ def _name_of_words(method: Method) -> str:
     """Return the name of the matrix of embeddings in the backbone's files."""
     folder, model = Path(method.backbone.folder or ""), method.backbone.model
     words = model.get_input_embeddings().weight
-    own = next(name for name, parameter in model.named_parameters() if parameter is words)
+    matrix = next(name for name, parameter in model.named_parameters() if parameter is words)
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
             for name in opened.keys():  # noqa: SIM118 (no mapping)
-                if f".{own}".endswith(f".{name}") or f".{name}".endswith(f".{own}"):
+                if f".{matrix}".endswith(f".{name}") or f".{name}".endswith(f".{matrix}"):
                     return str(name)
-    raise _cannot(f"{method.backbone.name} has no {own} in safetensors, which the client reads.")
+    raise _cannot(f"{method.backbone.name} has no {matrix} in safetensors, which the client reads.")
 
 
 def _tokens(method: Method) -> str:
@@ -244,13 +244,13 @@ def load(folder: Path, form: PeftForm, method: Method, device: str) -> Embedded:
     """Return the backbone, read by transformers, with the client of a folder."""
     import transformers
 
-    made = getattr(transformers, form.reader.auto)
+    model_class = getattr(transformers, form.reader.auto)
     source = method.backbone.folder
-    model = made.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
+    model = model_class.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
     return Embedded(runpy.run_path(str(folder / CLIENT)), model.to(device).eval())
 
 
-def alike(found: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> int:
+def alike(embedded: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> int:
     """Return for how many examples the client has the run's tokens.
 
     Raises:
@@ -259,11 +259,11 @@ def alike(found: Embedded, form: PeftForm, method: Method, examples: Sequence[Ex
     readout: Any = method.readout
     features = method.encode(examples)
     if readout.writes:
-        features = [readout.prompt(own) for own in features]
+        features = [readout.prompt(feature) for feature in features]
     pairs = zip(features, examples, strict=True)
     same = sum(
-        own.rows[0].ids[form.cut :] == found.client["tokens"](example.fields)
-        for own, example in pairs
+        feature.rows[0].ids[form.cut :] == embedded.client["tokens"](example.fields)
+        for feature, example in pairs
     )
     if not same:
         name = MESSAGES if MESSAGES in method.task.fields else readout.pattern.text

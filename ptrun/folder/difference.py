@@ -382,14 +382,14 @@ def _hashes(run: RunFolder) -> dict[str, str]:
                 from ptrun.folder.tensors import hashes
 
                 return hashes(file, advice)
-            header, found = unpacked(tensors.metadata()), dict[str, str]()
+            header, digests = unpacked(tensors.metadata()), dict[str, str]()
             for name in tensors.keys():  # noqa: SIM118
                 array = tensors.get_tensor(name)
                 hashed = hashlib.sha256(f"torch.{array.dtype} {list(array.shape)}".encode())
                 hashed.update(array)
-                found[name] = hashed.hexdigest()
-        if header.pop(DIGEST, None) != combined(found, header):
+                digests[name] = hashed.hexdigest()
+        if header.pop(DIGEST, None) != combined(digests, header):
             raise ValueError("its digest is another")
     except ValueError as error:
         raise UserError(f"{file}: damaged ({error}). {advice}") from error
-    return found
+    return digests

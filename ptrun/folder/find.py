@@ -29,7 +29,7 @@ class RunFolder:
     result: RunResult
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Return a group of the manifest; empty if an older version of ptrun did not write it."""
+        """Return a group of the manifest; empty if the run has none."""
         group = self.result.manifest.get(name)
         return dict(group) if isinstance(group, Mapping) else {}
 
@@ -52,14 +52,14 @@ class RunFolder:
         return rows
 
 
-def find(given: str, command: str, outputs: Path = Path("outputs")) -> RunFolder:
+def find(typed: str, command: str, outputs: Path = Path("outputs")) -> RunFolder:
     """Return the run of a folder or an id.
 
     Raises:
         UserError: there is no run or more than one, it has not ended, or its result is damaged.
     """
-    folder, typed = _folder(given, command, outputs), Path(given).expanduser().exists()
-    done = result.read(folder) if typed else result.read_named(folder)
+    folder, exists = _folder(typed, command, outputs), Path(typed).expanduser().exists()
+    done = result.read(folder) if exists else result.read_named(folder)
     if done is None:
         raise UserError(_no_run(folder, command))
     if done.run_id != folder.resolve().name.partition("~")[0]:
@@ -67,40 +67,38 @@ def find(given: str, command: str, outputs: Path = Path("outputs")) -> RunFolder
     return RunFolder(folder, done)
 
 
-def _folder(given: str, command: str, outputs: Path) -> Path:
-    path = Path(given).expanduser()
+def _folder(typed: str, command: str, outputs: Path) -> Path:
+    path = Path(typed).expanduser()
     if path.name in (result.FINISHED, result.FAILED) and path.is_file():
         return path.parent
     if path.is_dir():
         return path
     ended = [] if path.is_absolute() else result.ended_folders(outputs)
-    matches = [run for run in ended if run.name == given]
-    matches = matches or [run for run in ended if _fits(run, given, outputs)]
+    matches = [run for run in ended if run.name == typed]
+    ending = f"-{typed}" if is_hash(typed) else None
+    for run in [] if matches else ended:
+        starts = run.name.startswith(typed) or str(run.relative_to(outputs)).startswith(typed)
+        if starts or (ending and run.name.partition("~")[0].endswith(ending)):
+            matches.append(run)
     if len(matches) > 1:
         counted = result.run_folders(outputs)
         matches = [run for run in matches if run in counted] or matches
     if not matches:
         raise UserError(
-            f"{command} {given}: no such folder, and no run below {outputs} has an id that starts "
+            f"{command} {typed}: no such folder, and no run below {outputs} has an id that starts "
             "with this. Give a run folder, the start of a run id or its last 8 digits."
         )
     if len(matches) > 1:
         shown = [*map(str, matches[:_MAX_LISTED]), *(["..."] if matches[_MAX_LISTED:] else [])]
         raise UserError(
-            f"{command} {given}: {len(matches)} runs match. Give one of them: {', '.join(shown)}"
+            f"{command} {typed}: {len(matches)} runs match. Give one of them: {', '.join(shown)}"
         )
     return matches[0]
 
 
-def _fits(folder: Path, given: str, outputs: Path) -> bool:
-    if folder.name.startswith(given) or str(folder.relative_to(outputs)).startswith(given):
-        return True
-    return is_hash(given) and folder.name.partition("~")[0].endswith(f"-{given}")
-
-
-def is_hash(given: str) -> bool:
+def is_hash(text: str) -> bool:
     """Return whether a text may be the hash at the end of a run id."""
-    return _HASH.fullmatch(given) is not None
+    return _HASH.fullmatch(text) is not None
 
 
 def _no_run(folder: Path, command: str) -> str:

@@ -86,13 +86,13 @@ def _birth(pid: int) -> str:
 def owner(folder: Path) -> Owner | None:
     """Return the owner of a run folder; None if nobody holds its lease."""
     try:
-        found = Owner(**all_readable(read_json(_owner_file(folder), limit=_LIMIT)))
+        holder = Owner(**all_readable(read_json(_owner_file(folder), limit=_LIMIT)))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     kinds = get_type_hints(Owner)
-    if any(type(getattr(found, name)) is not kind for name, kind in kinds.items()):
+    if any(type(getattr(holder, name)) is not kind for name, kind in kinds.items()):
         return None
-    return None if not 0 < found.pid < 2**31 or found.gone else found
+    return None if not 0 < holder.pid < 2**31 or holder.gone else holder
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
         Busy: another process holds it.
         UserError: the folder cannot be written.
     """
-    made = _make(folder.parent)
+    created = _make(folder.parent)
     lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         _acquire(lock, folder, wait=wait)
@@ -114,7 +114,7 @@ def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
             with suppress(OSError):
                 Path(lock.lock_file).unlink()  # filelock notices a lock on a removed file
             lock.release()
-        for empty in made:
+        for empty in created:
             with suppress(OSError):
                 empty.rmdir()
 
@@ -208,8 +208,8 @@ def _beating(folder: Path) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
-def _write(file: Path, own: Owner) -> None:
-    write_text(file, json.dumps(asdict(own)))
+def _write(file: Path, owner: Owner) -> None:
+    write_text(file, json.dumps(asdict(owner)))
 
 
 def _owner_file(folder: Path) -> Path:

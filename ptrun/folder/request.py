@@ -43,12 +43,12 @@ def write(folder: Path, composed: Composed) -> None:
     if config.get("data_dir") == os.path.expanduser(os.environ.get("PTRUN_DATA", "")):
         config["data_dir"] = None
     names = {group: name for group, name in composed.names.items() if group not in NOT_OF_A_RUN}
-    whole = {"names": names, "config": config, "commits": composed.commits}
-    write_text(folder / FILE, _HEAD + plain_yaml.dump(whole))
+    content = {"names": names, "config": config, "commits": composed.commits}
+    write_text(folder / FILE, _HEAD + plain_yaml.dump(content))
 
 
 def read(folder: Path) -> Composed | None:
-    """Return the configuration of a run; None if an older version of ptrun did not write it.
+    """Return the configuration of a run; None if there is none.
 
     A tracker, a cluster or a sweep is never written, so one in the file is somebody else's.
 

@@ -71,16 +71,16 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     results, damaged, same = dict[Path, RunResult](), list[str](), dict[str, Any]()
     for folder in run_folders(root):
         try:
-            found = read_named(folder)
+            done = read_named(folder)
         except UserError as error:
             damaged.append(str(error))
         else:
-            if found is not None:
-                results[folder] = _for_tables(found, same)
+            if done is not None:
+                results[folder] = _for_tables(done, same)
     return results, damaged
 
 
-def _for_tables(found: RunResult, same: dict[str, Any]) -> RunResult:
+def _for_tables(result: RunResult, same: dict[str, Any]) -> RunResult:
     """Return a result without what no table shows; `same` has the parts that were seen."""
 
     def shared(part: Any) -> Any:
@@ -89,9 +89,9 @@ def _for_tables(found: RunResult, same: dict[str, Any]) -> RunResult:
             same[text] = all_readable(part)
         return same[text]
 
-    config = {key: shared(part) for key, part in found.config.items()}
-    manifest = {key: own for key, own in found.manifest.items() if key == "document"}
-    return replace_fields(found, config=config, manifest=manifest, names=shared(found.names))
+    config = {key: shared(part) for key, part in result.config.items()}
+    manifest = {key: facts for key, facts in result.manifest.items() if key == "document"}
+    return replace_fields(result, config=config, manifest=manifest, names=shared(result.names))
 
 
 def check_beside(done: RunResult, file: Path) -> None:
@@ -114,8 +114,8 @@ def run_folders(root: Path) -> list[Path]:
     Folders that would count a seed twice are left out: those that `rerun=true` set aside (their
     names hold a `~`) and those of `ptrun rerun`.
     """
-    own = [folder for folder in ended_folders(root) if "~" not in folder.name]
-    return [folder for folder in own if RERUNS not in folder.relative_to(root).parts]
+    folders = [folder for folder in ended_folders(root) if "~" not in folder.name]
+    return [folder for folder in folders if RERUNS not in folder.relative_to(root).parts]
 
 
 def ended_folders(root: Path) -> list[Path]:
@@ -190,9 +190,9 @@ def summary(result: RunResult, folder: Path) -> str:
     try:
         return readable(_summary(result, visible(str(folder / result.run_id))))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        own = visible(str(folder / result.run_id))
+        place = visible(str(folder / result.run_id))
         raise UserError(
-            f"{own}: damaged (its facts: {error}). Type the command again with rerun=true."
+            f"{place}: damaged (its facts: {error}). Type the command again with rerun=true."
         ) from error
 
 

@@ -55,7 +55,7 @@ def state_of(folder: Path) -> RunState:
     saved = [_saved(file) for file in sorted(folder.glob("*state.safetensors"))]
     if not saved:
         return RunState("interrupted", "before its first save")
-    step = sum(one.get("step", 0) for one in saved)
+    step = sum(state.get("step", 0) for state in saved)
     return RunState("interrupted", f"at step {step}", tuple(saved[0].get("group", ())))
 
 
@@ -125,15 +125,15 @@ class Known:
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
-        own, left = self.progress, self.progress.seconds_left
+        progress, left = self.progress, self.progress.seconds_left
         return {
             "folder": str(self.folder),
             "state": self.state.kind,
             "detail": self.state.detail,
-            "step": own.step,
-            "of": own.of,
+            "step": progress.step,
+            "of": progress.of,
             "seconds_left": left if left is None else round(left),
-            "dev": own.dev,
+            "dev": progress.dev,
         }
 
 
@@ -144,8 +144,8 @@ def runs(root: Path) -> list[Known]:
 
 def unfinished(root: Path) -> list[Known]:
     """Return the runs below a folder that have no result."""
-    found = sorted(_folders(root))
-    return [_known(folder) for folder in found if not (folder / result.FINISHED).is_file()]
+    folders = sorted(_folders(root))
+    return [_known(folder) for folder in folders if not (folder / result.FINISHED).is_file()]
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -170,13 +170,13 @@ def _known(folder: Path) -> Known:
 
 def progress(folder: Path) -> Progress:
     """Return how far the run of a folder is, from its journal and its last save."""
-    saved = [own for file in folder.glob("*state.safetensors") if (own := _saved(file))]
+    saved = [state for file in folder.glob("*state.safetensors") if (state := _saved(file))]
     step, dev = _journal(folder, saved[0]["history"] if len(saved) == 1 else [])
     if len(saved) != 1 or not saved[0]["of"]:  # parts have their own
         return Progress(step, dev=dev)
-    (own,) = saved
-    left = (own["of"] - step) / own["per_second"] if own["per_second"] else None
-    return Progress(step, own["of"], left and max(0.0, left), dev)
+    (state,) = saved
+    left = (state["of"] - step) / state["per_second"] if state["per_second"] else None
+    return Progress(step, state["of"], left and max(0.0, left), dev)
 
 
 def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]:
@@ -201,7 +201,7 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
         if row.get("event") == "dev":
             evaluated.append(_scores(row))
     evaluated = [scores for scores in evaluated if scores] or [{}]
-    name = next((own for own in evaluated[-1] if all(own in scores for scores in evaluated)), None)
+    name = next((key for key in evaluated[-1] if all(key in scores for scores in evaluated)), None)
     if name is None:
         return step, ""
     best = min if name in _LOWER_IS_BETTER else max

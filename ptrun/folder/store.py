@@ -69,9 +69,9 @@ class RunStore:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
-        whole = {**({"part": self._part} if self._part else {}), **row}
-        append(self._metrics, digest.line(whole))
-        self.tracker.log(whole)
+        named = {**({"part": self._part} if self._part else {}), **row}
+        append(self._metrics, digest.line(named))
+        self.tracker.log(named)
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
@@ -129,26 +129,25 @@ class RunStore:
     def _draft(
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> Callable[[], object]:
-        own = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
-        return files.draft(file, tensors, own)
+        metadata = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
+        return files.draft(file, tensors, metadata)
 
     def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
         """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
-        found = list(_readable(self._metrics)) if self._metrics.is_file() else []
-        rows = [row for row in found if self._is_kept(row, step)]
+        readable = list(_readable(self._metrics)) if self._metrics.is_file() else []
+        training = [row for row in readable if row.get("event") in _TRAINING_EVENTS]
+        rows = [
+            row
+            for row in training
+            if row.get("part", "") != self._part or row.get("step", 0) <= step
+        ]
         if self._metrics.is_file():
             write_text(self._metrics, "".join(map(digest.line, rows)))
-        own = [row for row in rows if row.get("part", "") == self._part]
-        there = {(row["event"] == "dev", row.get("step")) for row in own}
-        wanted = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
-        if lost := len(wanted - there):
+        ours = [row for row in rows if row.get("part", "") == self._part]
+        there = {(row["event"] == "dev", row.get("step")) for row in ours}
+        expected = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
+        if lost := len(expected - there):
             _LOG.warning("%s: damaged (%d earlier rows are lost)", self._metrics, lost)
-
-    def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
-        """Return whether a row is of a saved step or of another part."""
-        if row.get("event") not in _TRAINING_EVENTS:
-            return False
-        return row.get("part", "") != self._part or bool(row.get("step", 0) <= step)
 
 
 def state_file(folder: Path, part: str = "") -> Path:
@@ -192,8 +191,8 @@ def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
         UserError: the header does not say.
     """
     try:
-        found = from_json(header["backbone"])
-        return {key: found[key] for key in ("name", "revision", "weights")}
+        backbone = from_json(header["backbone"])
+        return {key: backbone[key] for key in ("name", "revision", "weights")}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: damaged (its header names no backbone). {_AGAIN}") from error
 
@@ -229,7 +228,7 @@ def _readable(file: Path) -> Iterator[dict[str, Any]]:
 def _plain(target: Any) -> Any:
     """Return a target as plain data; a target may be a list of spans."""
     if isinstance(target, list):
-        return [_plain(one) for one in target]
+        return [_plain(span) for span in target]
     return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
 
 

@@ -36,16 +36,16 @@ def draft(
     Raises:
         OSError: it cannot be written, as on a full disk; no draft is left.
     """
-    made = file.with_name(f".{file.name}.{os.getpid()}")
-    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    own = packed({**header, DIGEST: combined(_hashes(kept), header)})
-    with named(file, made):
-        created(made).close()  # never through a link
-        _save(kept, made, own)
-        made.chmod(_MODE)  # safetensors writes files that only their owner can read
-        with opened(made) as saved:
+    draft_file = file.with_name(f".{file.name}.{os.getpid()}")
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    metadata = packed({**header, DIGEST: combined(_hashes(on_cpu), header)})
+    with named(file, draft_file):
+        created(draft_file).close()  # never through a link
+        _save(on_cpu, draft_file, metadata)
+        draft_file.chmod(_MODE)  # safetensors writes files that only their owner can read
+        with opened(draft_file) as saved:
             os.fsync(saved.fileno())
-    return partial(replace, made, file)
+    return partial(replace, draft_file, file)
 
 
 def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
@@ -68,10 +68,10 @@ def hashes(file: Path, advice: str) -> dict[str, str]:
         UserError: as `read`.
     """
     with checked(file, advice) as (source, header):
-        found = {name: _hash(source.get_tensor(name)) for name in source.keys()}  # noqa: SIM118
-        if header.pop(DIGEST, None) != combined(found, header):
+        by_name = {name: _hash(source.get_tensor(name)) for name in source.keys()}  # noqa: SIM118
+        if header.pop(DIGEST, None) != combined(by_name, header):
             raise ValueError("its digest is another")
-    return found
+    return by_name
 
 
 @contextmanager

@@ -89,10 +89,10 @@ class Shards:
     def __init__(self, files: Files):
         self._files = files
         self.parts: Sequence[Mapping[str, Tensor]] = files.open()
-        first = self.parts[0]
+        part = self.parts[0]
         self.count = len(self.parts)
-        self.shapes = {name: tuple(tensor.shape) for name, tensor in first.items()}
-        self.dtypes = {name: tensor.dtype for name, tensor in first.items()}
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in part.items()}
+        self.dtypes = {name: tensor.dtype for name, tensor in part.items()}
         self._check_shapes()
 
     def check(
@@ -137,13 +137,13 @@ class Shards:
         """Return a tensor of the model from all parts."""
         parts = self.read(target.source)
         if target.axis is None:
-            whole = parts[0]
+            joined = parts[0]
         else:
             cut = [part.chunk(target.pieces) for part in parts]
-            wanted = range(target.pieces) if target.piece is None else [target.piece]
-            chosen = [pieces[i] for i in wanted for pieces in cut]
-            whole = chosen[0] if len(chosen) == 1 else torch.cat(chosen, dim=target.axis)
-        return (whole.T if target.transposed else whole).detach()
+            places = range(target.pieces) if target.piece is None else [target.piece]
+            chosen = [pieces[i] for i in places for pieces in cut]
+            joined = chosen[0] if len(chosen) == 1 else torch.cat(chosen, dim=target.axis)
+        return (joined.T if target.transposed else joined).detach()
 
     def read(self, name: str) -> list[Tensor]:
         """Return the tensor of each part."""
@@ -155,10 +155,10 @@ class Shards:
             for name in sorted(self.shapes.keys() ^ tensors.keys()):
                 raise UserError(f"{name} is in only one of {word}s 0 and {i}; expected it in both.")
             for name, tensor in tensors.items():
-                first = self.dtypes[name], self.shapes[name]
+                expected = self.dtypes[name], self.shapes[name]
                 other = tensor.dtype, tuple(tensor.shape)
-                if other != first:
-                    raise UserError(f"{name}: {word} 0 holds {first}, but {word} {i} {other}.")
+                if other != expected:
+                    raise UserError(f"{name}: {word} 0 holds {expected}, but {word} {i} {other}.")
 
     def _check_names(self, needed: set[str], model: str, spare: Iterable[str]) -> None:
         saved = self.shapes.keys() - {*spare}
@@ -186,8 +186,8 @@ class Shards:
     def _check_aliases(self, aliases: Mapping[str, str]) -> None:
         for alias, name in aliases.items():
             pairs = zip(self.read(alias), self.read(name), strict=True)
-            for i, (one, other) in enumerate(pairs):
-                if not torch.equal(one, other):
+            for i, (tensor, other) in enumerate(pairs):
+                if not torch.equal(tensor, other):
                     raise UserError(
                         f"{alias} and {name} differ on {self._files.word} {i}; the model has one "
                         "tensor for both."
@@ -303,7 +303,7 @@ class Imported:
 
 def convert(
     shards: Shards,
-    wanted: Sequence[Target],
+    targets: Sequence[Target],
     out: Path,
     finish: Callable[[Path, str], None],
     *,
@@ -315,7 +315,7 @@ def convert(
 
     Args:
         shards: the checkpoint, already checked.
-        wanted: the tensors of the model, in order.
+        targets: the tensors of the model, in order.
         out: a new or empty folder.
         finish: writes the other files into a folder; its second argument is the dtype's name.
         dtype: dtype of the tensors; defaults to the checkpoint's.
@@ -325,7 +325,7 @@ def convert(
     Raises:
         UserError: a value does not fit the dtype, or the disk is too full. Nothing is written then.
     """
-    entries = {target: _entry_of_target(shards, target, dtype) for target in wanted}
+    entries = {target: _entry_of_target(shards, target, dtype) for target in targets}
     by_name = {entry.name: target for target, entry in entries.items()}
     total = sum(entry.nbytes for entry in entries.values())
     with staging(out, total) as folder, progress(total) as advance:
@@ -336,7 +336,7 @@ def convert(
             return tensor
 
         write_model(folder, list(entries.values()), read, file_bytes)
-        finish(folder, str(entries[wanted[0]].dtype).removeprefix("torch."))
+        finish(folder, str(entries[targets[0]].dtype).removeprefix("torch."))
     return sum(torch.Size(entry.shape).numel() for entry in entries.values()), total
 
 
@@ -424,7 +424,7 @@ def _entry_as_it_is(shards: Shards, name: str, dtype: Dtype | None) -> Entry:
 
 def _copy_beside(source: Path, folder: Path) -> None:
     """Copy configuration and tokenizer; an index of weights names files that are not there."""
-    for file in (found for pattern in _BESIDE for found in source.glob(pattern)):
+    for file in (path for pattern in _BESIDE for path in source.glob(pattern)):
         if not file.name.endswith(".index.json") and file.is_file():
             copy = folder / file.relative_to(source)
             copy.parent.mkdir(exist_ok=True)

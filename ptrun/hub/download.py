@@ -47,10 +47,10 @@ def fetch(
             read.
     """
     repository.ask()
-    if found := find(repository, repository.wanted_commit):
-        check(found)
-        repository.found(found.name.partition("-")[0])
-        return found
+    if converted := find(repository, repository.wanted_commit):
+        check(converted)
+        repository.found(converted.name.partition("-")[0])
+        return converted
     folder, weights = snapshot(repository, check)
     is_pickled = weights[0].suffix == ".bin"
     place = convert_once(repository, folder, weights, convert) if is_pickled else folder
@@ -83,7 +83,7 @@ def snapshot(
     todo = {name: sizes[name] or 0 for name in names if not _is_there(folder / name, sizes[name])}
     beside = sum(sizes[name] or 0 for name in names) * share if names[0].endswith(".bin") else 0
     _check_disk(repository, sum(todo.values()), out or place(repository), beside)
-    check(_download(repository, [n for n in sizes if any(fnmatch(n, one) for one in _SMALL)]))
+    check(_download(repository, [n for n in sizes if any(fnmatch(n, p) for p in _SMALL)]))
     _download(repository, names)
     for name in names:
         if not _is_there(folder / name, sizes[name]):
@@ -107,22 +107,22 @@ def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> l
     Raises:
         UserError: there are none, or none that may be read.
     """
-    found = chosen(names)
-    if not found:
+    weights = chosen(names)
+    if not weights:
         other = sorted(n for n in names if re.search(r"\.(h5|msgpack|gguf|onnx|bin|pt|ot)$", n))
         raise UserError(
             f"{repository.name}: no model.safetensors and no pytorch_model.bin at revision "
             f"{repository.revision}; weights there: {', '.join(other[:3]) or 'none'}.\n"
             f"Type backbone.revision=REVISION with another one. {_LOCAL}"
         )
-    if absent := _missing(found):
+    if absent := _missing(weights):
         raise UserError(
             f"{repository.name}: its repository lacks {', '.join(absent)} at revision "
             f"{repository.revision}.\nType backbone.revision=REVISION with another one. {_LOCAL}"
         )
-    if found[0].endswith(".bin") and asks:
+    if weights[0].endswith(".bin") and asks:
         check_allowed(repository)
-    return found
+    return weights
 
 
 def config_folder(repository: Repository) -> Path:
@@ -173,9 +173,9 @@ def _cached(
 
 def _missing(shards: Sequence[str]) -> list[str]:
     """Return the names of absent shards: each name has the number of all."""
-    if not shards or not (found := re.fullmatch(r"(.+)-\d+-of-(\d+)(\..+)", shards[0])):
+    if not shards or not (parts := re.fullmatch(r"(.+)-\d+-of-(\d+)(\..+)", shards[0])):
         return []
-    stem, count, ending = found.groups()
+    stem, count, ending = parts.groups()
     every = (f"{stem}-{i:05d}-of-{count}{ending}" for i in range(1, int(count) + 1))
     absent = (name for name in every if name not in shards)
     return [*islice(absent, _MOST_NAMED)]
@@ -190,9 +190,9 @@ def _download(repository: Repository, names: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HTTPError
 
-    wanted = {"revision": repository.wanted, "allow_patterns": [escape(name) for name in names]}
+    options = {"revision": repository.wanted, "allow_patterns": [escape(name) for name in names]}
     try:
-        return Path(snapshot_download(repository.name, **wanted))
+        return Path(snapshot_download(repository.name, **options))
     except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:  # RuntimeError: xet's
         raise UserError(f"backbone {failure(repository, error)} {_LOCAL}") from error
 
@@ -201,10 +201,10 @@ def _is_there(file: Path, size: int | None) -> bool:
     """Return whether a file is cached; one that was cut is removed, so that it is downloaded."""
     if not file.is_file():
         return False
-    found = file.stat().st_size
-    if size is None or found == size:
+    nbytes = file.stat().st_size
+    if size is None or nbytes == size:
         return True
-    _LOG.warning("%s: cut, %s of %s bytes; it is downloaded again.", file.resolve(), found, size)
+    _LOG.warning("%s: cut, %s of %s bytes; it is downloaded again.", file.resolve(), nbytes, size)
     file.resolve().unlink()
     file.unlink(missing_ok=True)
     return False
@@ -216,7 +216,7 @@ def _check_disk(repository: Repository, download: int, out: Path, beside: float)
 
     needed: dict[int, float] = {}
     for place, nbytes in ((Path(constants.HF_HUB_CACHE), download), (out, beside)):
-        there = next(one for one in (place, *place.parents) if one.exists())
+        there = next(folder for folder in (place, *place.parents) if folder.exists())
         disk = there.stat().st_dev
         needed[disk] = needed.get(disk, 0) + nbytes
         free = shutil.disk_usage(there).free
@@ -303,8 +303,8 @@ def convert_once(
     with named(out):
         out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / ".lock"):
-        if (found := find(repository, snapshot.name)) is not None:
-            return found
+        if (converted := find(repository, snapshot.name)) is not None:
+            return converted
         source = hashlib.sha256("".join(map(_checked, weights)).encode()).hexdigest()[:16]
         new = out / f"{snapshot.name}-{source}"
         size = sum(file.stat().st_size for file in weights) / 1e9
@@ -316,8 +316,8 @@ def convert_once(
             write(snapshot, new)
         except UserError as error:
             remedy = ROOM if isinstance(error.__cause__, OSError) else _OTHER
-            first = str(error).partition("\n")[0]
-            raise UserError(f"{repository.name}: {first}\n{remedy}") from error
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{repository.name}: {reason}\n{remedy}") from error
     return new
 
 
@@ -338,11 +338,11 @@ def _checked(file: Path) -> str:
     """
     blob = file.resolve()
     with blob.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if _SHA256.fullmatch(blob.name) and blob.name != found:
+        hashed = hashlib.file_digest(opened, "sha256").hexdigest()
+    if _SHA256.fullmatch(blob.name) and blob.name != hashed:
         blob.unlink()
         raise UserError(
-            f"{file}: its bytes are not those of the hub (SHA-256 {found[:16]}...). It was "
+            f"{file}: its bytes are not those of the hub (SHA-256 {hashed[:16]}...). It was "
             "removed.\nType the same command again with a network: it downloads this file again."
         )
-    return found
+    return hashed

@@ -123,11 +123,11 @@ def _are_tensors(state: object) -> bool:
 
 def _advice(file: Path, keys: Sequence[str]) -> str:
     """Return how to keep only the tensors."""
-    kept = ", ".join(f"{key!r}: state[{key!r}]" for key in keys)
+    items = ", ".join(f"{key!r}: state[{key!r}]" for key in keys)
     return (
         "Such objects may run code. If you trust the file, keep only its tensors:\n"
         f"state = torch.load('{file.name}', weights_only=False, map_location='cpu'); "
-        f"torch.save({f'{{{kept}}}' if keys else 'dict(state)'}, '{file.name}')"
+        f"torch.save({f'{{{items}}}' if keys else 'dict(state)'}, '{file.name}')"
     )
 
 
@@ -160,14 +160,14 @@ class HubFiles:
         Raises:
             UserError: a file cannot be opened, or a tensor occurs twice.
         """
-        whole: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for file in self.files:
             for name, tensor in _read(file).items():
                 bare = name.removeprefix(self._prefix)
-                if bare in whole:
+                if bare in tensors:
                     raise UserError(f"{file}: tensor {name} occurs twice in the snapshot.")
-                whole[bare] = tensor
-        return [whole]
+                tensors[bare] = tensor
+        return [tensors]
 
 
 def is_snapshot(source: Path) -> bool:
@@ -176,11 +176,11 @@ def is_snapshot(source: Path) -> bool:
 
 
 def _find(source: Path) -> list[Path]:
-    if (pattern := next((one for one in _PATTERNS if any(source.glob(one))), None)) is None:
+    if (pattern := next((shape for shape in _PATTERNS if any(source.glob(shape))), None)) is None:
         raise UserError(f"{source}: no weights; expected {' or '.join(_PATTERNS)}.")
     files = sorted(source.glob(pattern))
-    if whole := [file for file in files if file.name in _WHOLE]:
-        return whole  # other files beside it are variants of it
+    if single := [file for file in files if file.name in _WHOLE]:
+        return single  # other files beside it are variants of it
     named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")

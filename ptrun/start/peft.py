@@ -80,11 +80,11 @@ class PeftAdapter:
         from safetensors.torch import load_file
 
         try:
-            found = load_file(self.folder / _TENSORS)
+            tensors = load_file(self.folder / _TENSORS)
         except SafetensorError as error:
             raise self.wrong(f"{_TENSORS} is damaged ({error}).") from error
         start = "base_model.model."
-        return {n.removeprefix(start): t.float() for n, t in found.items()}
+        return {n.removeprefix(start): t.float() for n, t in tensors.items()}
 
     def wrong(self, reason: str) -> UserError:
         """Return the refusal of this adapter."""
@@ -106,7 +106,9 @@ def read(folder: Path) -> PeftAdapter:
                 f"{where}: expected {name}, found {why}. Give a folder that PEFT's save_pretrained "
                 "wrote."
             )
-    text, content = read_bytes(folder / _CONFIG, links=True), _digest(folder / _TENSORS)
+    text = read_bytes(folder / _CONFIG, links=True)
+    with opened(folder / _TENSORS, links=True) as source:  # it may be larger than memory
+        content = hashlib.file_digest(source, "sha256").digest()
     try:
         config = from_json(text)
     except ValueError as error:
@@ -118,12 +120,6 @@ def read(folder: Path) -> PeftAdapter:
         if value is not None and type(value) not in kinds:
             raise UserError(f"{where}: {_CONFIG} has {option}={visible(str(value)[:40])}.")
     return PeftAdapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
-
-
-def _digest(file: Path) -> bytes:
-    """Return the hash of a file that may be larger than memory."""
-    with opened(file, links=True) as source:
-        return hashlib.file_digest(source, "sha256").digest()
 
 
 def check(
@@ -173,16 +169,16 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
     _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
-    found = _inside(adapter.tensors(), method.backbone.model)
+    tensors = _inside(adapter.tensors(), method.backbone.model)
     make: Callable[[PeftAdapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
     if isinstance(method, LoRA):
         make = _lora
     elif isinstance(method, PeftMethod):
         make = _peft
-    own = {**method.learned(), **dict(method.named_buffers())}
-    for name, tensor in make(adapter, method, found).items():
-        _check_shape(adapter, name, tensor, own[name])
-        own[name].copy_(tensor)
+    parameters = {**method.learned(), **dict(method.named_buffers())}
+    for name, tensor in make(adapter, method, tensors).items():
+        _check_shape(adapter, name, tensor, parameters[name])
+        parameters[name].copy_(tensor)
 
 
 def _check_whole(adapter: PeftAdapter) -> None:
@@ -213,7 +209,7 @@ def _begin_vectors(adapter: PeftAdapter, method: Any) -> None:
 
 
 def _prefix(
-    adapter: PeftAdapter, method: PTuningV2, found: Mapping[str, Tensor]
+    adapter: PeftAdapter, method: PTuningV2, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the table of a prefix.
 
@@ -225,11 +221,11 @@ def _prefix(
             "it holds finished keys and values, which cannot be undone. Type "
             "method.reparameterization=embedding method.prefix_kind=kv."
         )
-    finished = {PTuningV2.finished: _tensor(adapter, found, _PROMPT)}
+    finished = {PTuningV2.finished: _tensor(adapter, tensors, _PROMPT)}
     return dict(method.unfolded(finished) or {})
 
 
-def _lora(adapter: PeftAdapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _lora(adapter: PeftAdapter, method: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return low-rank maps; the ratio of both scales goes into the second one.
 
     Raises:
@@ -243,22 +239,22 @@ def _lora(adapter: PeftAdapter, method: LoRA, found: Mapping[str, Tensor]) -> di
         raise adapter.wrong(f"{_CONFIG} has no r or no lora_alpha.")
     rank = int(config["r"])
     scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
-    made: dict[str, Tensor] = {}
-    left = {name for name in found if ".lora_" in name}
+    maps: dict[str, Tensor] = {}
+    left = {name for name in tensors if ".lora_" in name}
     for names in method.shared:
-        for part, own in (("lora_A", "down"), ("lora_B", "up")):
+        for part, side in (("lora_A", "down"), ("lora_B", "up")):
             name = f"{names[0]}.{part}.weight"
             left.discard(name)
-            tensor = _tensor(adapter, found, name)
-            factor = 1.0 if own == "down" else scale * tensor.shape[1] / method.alpha
-            made[f"lora.{key(names[0])}.{own}.weight"] = tensor * factor
+            tensor = _tensor(adapter, tensors, name)
+            factor = 1.0 if side == "down" else scale * tensor.shape[1] / method.alpha
+            maps[f"lora.{key(names[0])}.{side}.weight"] = tensor * factor
     if left:
         raise adapter.wrong(f"it changes {min(left)}, which method.targets does not.")
-    return made
+    return maps
 
 
 def _peft(
-    adapter: PeftAdapter, method: PeftMethod, found: Mapping[str, Tensor]
+    adapter: PeftAdapter, method: PeftMethod, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the tensors of any tuner.
 
@@ -274,7 +270,7 @@ def _peft(
         raise adapter.wrong(f"it is a {adapter.kind}, and this method a {method.peft_type}.")
     _check_feedforward(adapter, method)
     names = zip(method.saved(), method.names, strict=True)
-    return {f"prompt.{own}": _tensor(adapter, found, saved) for saved, own in names}
+    return {f"prompt.{name}": _tensor(adapter, tensors, saved) for saved, name in names}
 
 
 def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
@@ -283,22 +279,22 @@ def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
     Raises:
         UserError: it does.
     """
-    given = adapter.config.get("feedforward_modules") or []
-    ends = tuple(f".{_place(name)}" for name in given)
+    modules = adapter.config.get("feedforward_modules") or []
+    ends = tuple(f".{_place(name)}" for name in modules)
     theirs = [name for name in method.changed if f".{name}".endswith(ends)]
     if adapter.kind == "IA3" and theirs != method.forward_changed:
         raise adapter.wrong(
-            f"it scales the inputs of {', '.join(given) or 'no map'}; give the same "
+            f"it scales the inputs of {', '.join(modules) or 'no map'}; give the same "
             "method.config.feedforward_modules."
         )
 
 
-def _inside(found: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+def _inside(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     """Return tensors by their names in ptrun's model, also those of a model without a head."""
-    own = {_place(name): tensor for name, tensor in found.items()}
+    places = {_place(name): tensor for name, tensor in tensors.items()}
     base = f"{model.base_model_prefix}."
-    headless = hasattr(model, base[:-1]) and not any(name.startswith(base) for name in own)
-    return {f"{base}{n}" if headless and "." in n else n: tensor for n, tensor in own.items()}
+    headless = hasattr(model, base[:-1]) and not any(name.startswith(base) for name in places)
+    return {f"{base}{n}" if headless and "." in n else n: tensor for n, tensor in places.items()}
 
 
 def _place(name: str) -> str:
@@ -306,15 +302,15 @@ def _place(name: str) -> str:
     return name.removeprefix("transformer.") if ".block." in name else name
 
 
-def _tensor(adapter: PeftAdapter, found: Mapping[str, Tensor], name: str) -> Tensor:
-    if name not in found:
+def _tensor(adapter: PeftAdapter, tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
         raise adapter.wrong(f"{_TENSORS} has no {name}; the modules or the model differ.")
-    return found[name]
+    return tensors[name]
 
 
-def _check_shape(adapter: PeftAdapter, name: str, tensor: Tensor, own: Tensor) -> None:
-    if tensor.shape != own.shape:
+def _check_shape(adapter: PeftAdapter, name: str, tensor: Tensor, parameter: Tensor) -> None:
+    if tensor.shape != parameter.shape:
         raise adapter.wrong(
-            f"{name} is {list(tensor.shape)} there and {list(own.shape)} here. Give the same "
+            f"{name} is {list(tensor.shape)} there and {list(parameter.shape)} here. Give the same "
             "method.length, method.rank or method.config, and the same backbone."
         )

@@ -27,16 +27,16 @@ _NAME = "pretraining"
 _OWN_KEY = re.compile(r"(?<![\w.])((?:method|readout|task|train)\.\w)")
 
 
-def task_for(task: Task, reading: Mapping[str, Any], given: str) -> str:
+def task_for(task: Task, reading: Mapping[str, Any], typed: str) -> str:
     """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task.
 
     Raises:
         UserError: there is no such task, or PPT has none for the kind.
     """
     tasks = options("task")
-    if given and given not in tasks:
-        raise UserError(unknown(f"start=pretrained:{given}", given, tasks))
-    name = given or _of_ppt(task, reading)
+    if typed and typed not in tasks:
+        raise UserError(unknown(f"start=pretrained:{typed}", typed, tasks))
+    name = typed or _of_ppt(task, reading)
     if name not in tasks:
         raise UserError(
             f"task={task.name}: PPT pre-trains for it on {name}, which ptrun does not have. "
@@ -58,14 +58,14 @@ def _of_ppt(task: Task, reading: Mapping[str, Any]) -> str:
     )
 
 
-def composed_for(own: Composed, task: str) -> Composed:
+def composed_for(composed: Composed, task: str) -> Composed:
     """Return the configuration of the prerequisite run.
 
     Raises:
         UserError: a key of `pretraining` is unknown or does not fit, or the run would start from
             itself.
     """
-    config, changes = own.config, own.config["pretraining"]
+    config, changes = composed.config, composed.config["pretraining"]
     if of_corpus(config):
         raise UserError(
             f"task={config['task']['name']} is itself a pre-training task. Type "
@@ -73,7 +73,7 @@ def composed_for(own: Composed, task: str) -> Composed:
         )
     try:
         base = compose_run(
-            [f"method={changes['recipe'] or own.names['method']}", f"task={task}"],
+            [f"method={changes['recipe'] or composed.names['method']}", f"task={task}"],
             given={group: config[group] for group in _SHARED},
             changed=_changed(config),
         )
@@ -86,7 +86,9 @@ def composed_for(own: Composed, task: str) -> Composed:
     if of_corpus(base.config):  # the corpus alone decides its split
         base.config["data_seed"] = 1
         _name_pattern(base.config)
-    return Composed(base.config, {**base.names, **{group: own.names[group] for group in _NAMED}})
+    return Composed(
+        base.config, {**base.names, **{group: composed.names[group] for group in _NAMED}}
+    )
 
 
 def typed_keys(message: object) -> str:

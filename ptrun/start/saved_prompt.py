@@ -27,7 +27,7 @@ Tensors = dict[str, Tensor]
 _PROMPT = "prompt."
 
 
-def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
+def find(typed: str, outputs: Path, name: str, key: str = "start") -> Path:
     """Return the folder of a run, given as a folder, an id below `outputs`, or its 8 digits.
 
     A run of the same `name` comes first. `key` is the option that names the run.
@@ -35,23 +35,23 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     Raises:
         UserError: no run, or more than one, has a prompt file.
     """
-    path = Path(given).expanduser()
+    path = Path(typed).expanduser()
     if (path / PROMPT).is_file():
         return path
-    if (outputs / name / given / PROMPT).is_file():
-        result.read_named(outputs / name / given)
-        return outputs / name / given
-    own = f"*-{given}" if is_hash(given) else path.name
-    folders = sorted(file.parent for file in outputs.glob(f"*/{own}/{PROMPT}"))
+    if (outputs / name / typed / PROMPT).is_file():
+        result.read_named(outputs / name / typed)
+        return outputs / name / typed
+    pattern = f"*-{typed}" if is_hash(typed) else path.name
+    folders = sorted(file.parent for file in outputs.glob(f"*/{pattern}/{PROMPT}"))
     folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
     if not folders:
         raise UserError(
-            f"{key}=run:{given}: no finished run of this name has a {PROMPT}. Give a folder with "
+            f"{key}=run:{typed}: no finished run of this name has a {PROMPT}. Give a folder with "
             f"one, or a run id below {outputs}. (Sweeps keep tuned backbones with keep=weights.)"
         )
     if len(folders) > 1:
         raise UserError(
-            f"{key}=run:{given}: several runs match. Give one of {', '.join(map(str, folders))}"
+            f"{key}=run:{typed}: several runs match. Give one of {', '.join(map(str, folders))}"
         )
     result.read_named(folders[0])
     return folders[0]
@@ -147,9 +147,9 @@ def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
     file = state_file(folder, part)
     tensors = read_tensors(file, bound)[0] if file.is_file() else {}
     for prefix in (f"best.{_PROMPT}", f"learned.{_PROMPT}"):
-        own = {n: t for n, t in tensors.items() if n.startswith(prefix)}
-        if own:
-            return {_PROMPT + n.removeprefix(prefix): t for n, t in own.items()}
+        prompt = {n: t for n, t in tensors.items() if n.startswith(prefix)}
+        if prompt:
+            return {_PROMPT + n.removeprefix(prefix): t for n, t in prompt.items()}
     raise UserError(
         f"start=run:{folder}: {file.name} is missing, which has the encoder of the prompt.\nTrain "
         "it again with keep=state rerun=true, or without an encoder: "
@@ -159,8 +159,8 @@ def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
 
 def prompt_of(method: Method) -> dict[str, Tensor]:
     """Return the learned parameters of a method's prompt, and its frozen vectors."""
-    own = {**method.learned(), **dict(method.named_buffers())}
-    return {n: t for n, t in own.items() if n.startswith(_PROMPT)}
+    tensors = {**method.learned(), **dict(method.named_buffers())}
+    return {n: t for n, t in tensors.items() if n.startswith(_PROMPT)}
 
 
 def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
@@ -171,7 +171,7 @@ def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> N
     """
     parameters = prompt_of(method)
     if set(parameters) != set(tensors):
-        theirs, ours = (", ".join(sorted(own)) or "no prompt" for own in (tensors, parameters))
+        theirs, ours = (", ".join(sorted(names)) or "no prompt" for names in (tensors, parameters))
         raise UserError(
             f"start=run:{folder}: that run learned {theirs}, this method learns {ours}. "
             "Start from a run of the same method, with the same encoder."

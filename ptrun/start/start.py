@@ -110,8 +110,8 @@ def _joined(
     if reason := method.unfit_for_context(composed.config["method"], backbone):
         raise UserError(f"start=joined: {method.__name__} {reason}")
     names, bound = start.value.split("+"), bound_to(backbone)
-    folders = [saved_prompt.find(one, composed.outputs, composed.name) for one in names]
-    digest = digest_of(" ".join(saved_prompt.fingerprint(one, bound) for one in folders))
+    folders = [saved_prompt.find(run, composed.outputs, composed.name) for run in names]
+    digest = digest_of(" ".join(saved_prompt.fingerprint(folder, bound) for folder in folders))
     return replace(start, folders=tuple(folders), digest=digest)
 
 
@@ -239,12 +239,12 @@ def begin(
     elif start.kind == "joined":
         for part, method in methods.items():
             assert isinstance(method, PTuningV2)
-            method.join([prompts(own, bound).get(part, {}) for own in start.folders])
+            method.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
     elif start.kind in CONTEXTS:
         for part, method in methods.items():
             generator = torch.Generator().manual_seed(seed)
-            own = partial(rows, method, part)
-            begin_context(WordSource(start, method, own, generator, train[part]))
+            encoded = partial(rows, method, part)
+            begin_context(WordSource(start, method, encoded, generator, train[part]))
     elif start.kind != "random":
         for part, method in methods.items():
             prompt = cast(InputVectors, method.prompt)
@@ -292,17 +292,12 @@ def _demonstrations(source: WordSource) -> str:
         raise UserError(
             f"start=demonstrations:{count}: there are {len(examples)} examples in train."
         )
-    drawn = [examples[i] for i in source.shuffled(range(len(examples)))[:count]]
-    return "\n".join(" ".join([*_texts(e, task.fields), _answer(e)]) for e in drawn)
-
-
-def _texts(example: Example, fields: Sequence[str]) -> list[str]:
-    return [str(example.fields[name]) for name in fields]
-
-
-def _answer(example: Example) -> str:
-    target = example.target
-    return str(target[0] if isinstance(target, list) else target)
+    lines = []
+    for place in source.shuffled(range(len(examples)))[:count]:
+        example = examples[place]
+        target = example.target[0] if isinstance(example.target, list) else example.target
+        lines.append(" ".join([*(str(example.fields[n]) for n in task.fields), str(target)]))
+    return "\n".join(lines)
 
 
 def vectors(source: WordSource, length: int, width: int) -> Tensor:
