@@ -195,7 +195,8 @@ def export(
             note = f"; the client's tokens are the run's for {same}"
             use = vllm.usage(method, base, _invented(examples[0]), same)
         else:
-            use = _usage(form, base, method, _invented(examples[0]))
+            code = snippet(form, base, method, _invented(examples[0]))
+            use = f"## Load it\n\n```python\n{code}```\n\n{_reading(form, method)}"
         if form.reader.own:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
         write(folder, run, form, kind, gap, base, use)
@@ -394,13 +395,6 @@ def _about(run: Finished, form: PeftForm) -> str:
         f"{title}A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters "
         f"in the adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence "
         "and that of the data apply; no licence was chosen for the adapter."
-    )
-
-
-def _usage(form: PeftForm, base: str, method: Method, example: Example) -> str:
-    """Return code that loads the folder and answers one example, and how to read the answer."""
-    return f"## Load it\n\n```python\n{snippet(form, base, method, example)}```\n\n" + _reading(
-        form, method
     )
 
 

@@ -15,9 +15,9 @@ ROWS = [
 DATA = {"digest": "aa", "train": {"count": 2, "ids_hash": "ee", "ids": ["1", "2"]}}
 
 
-def write_prompt(folder, value):
+def write_prompt(folder, value, dtype=torch.float32):
     file = folder / "prompt.safetensors"
-    tensors.draft(file, {"prompt.rows": torch.full((2, 3), value)}, {})()
+    tensors.draft(file, {"prompt.rows": torch.full((2, 3), value, dtype=dtype)}, {})()
 
 
 def written(file, rows):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from ptrun.errors import UserError
 from ptrun.folder.difference import difference
@@ -35,6 +36,15 @@ def test_what_should_be_equal_and_is_not_is_said_with_the_first_step(tmp_path):
     assert "first difference in metrics.jsonl: step 2 (step): loss 0.5 → 0.5000001" in text
     assert "learned tensors that differ: prompt.rows" in text
     assert "differences outside the configuration: versions torch" in text
+
+
+def test_tensors_that_numpy_does_not_know_are_compared(tmp_path):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b")
+    for folder in (own, other):
+        write_prompt(folder, 1.0, torch.bfloat16)
+    assert "learned tensors" in lines(own, other)[-1]
+    write_prompt(other, 3.0, torch.bfloat16)
+    assert "learned tensors that differ: prompt.rows" in "\n".join(lines(own, other))
 
 
 def test_a_row_that_one_run_alone_has_is_named(tmp_path):

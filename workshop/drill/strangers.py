@@ -98,8 +98,7 @@ def _type(file: Path, _: World, draw: random.Random) -> str:
     if file.suffix == ".jsonl":
         lines = file.read_text().splitlines()
         place = draw.randrange(len(lines))
-        row = json.loads(lines[place])
-        row.pop("digest", None)
+        row = {k: v for k, v in json.loads(lines[place]).items() if k != "digest"}
         where = _replaced(row, value, draw)
         lines[place] = digest.line(row).strip()
         file.write_text("\n".join(lines) + "\n")
