@@ -61,8 +61,9 @@ def beside(folder: Path) -> dict[str, str]:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain data with its digest as the last key."""
-    return {**content, DIGEST: of_plain(content)}
+    """Return plain data with its digest as the last key, in place of an older one."""
+    plain = {key: value for key, value in content.items() if key != DIGEST}
+    return {**plain, DIGEST: of_plain(plain)}
 
 
 def unsealed(content: Any) -> dict[str, Any]:

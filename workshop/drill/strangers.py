@@ -98,7 +98,7 @@ def _type(file: Path, _: World, draw: random.Random) -> str:
     if file.suffix == ".jsonl":
         lines = file.read_text().splitlines()
         place = draw.randrange(len(lines))
-        row = {k: v for k, v in json.loads(lines[place]).items() if k != "digest"}
+        row = json.loads(lines[place])
         where = _replaced(row, value, draw)
         lines[place] = digest.line(row).strip()
         file.write_text("\n".join(lines) + "\n")
@@ -112,8 +112,7 @@ def _type(file: Path, _: World, draw: random.Random) -> str:
     content = json.loads(file.read_text())
     where = _replaced(content, value, draw)
     if "digest" in content and isinstance(content, dict):
-        plain = json.loads(json.dumps({k: v for k, v in content.items() if k != "digest"}))
-        content = {**plain, "digest": digest.of_plain(plain)}
+        content = digest.sealed(json.loads(json.dumps(content)))
     file.write_text(json.dumps(content))
     return f"{where} is {value!r}"
 
@@ -121,9 +120,9 @@ def _type(file: Path, _: World, draw: random.Random) -> str:
 def _renew(file: Path) -> None:
     """Give the result of a run the digest of a file beside it."""
     result = file.with_name("result.json")
-    content = {k: v for k, v in json.loads(result.read_text()).items() if k != "digest"}
+    content = json.loads(result.read_text())
     content["files"][file.name] = digest.of_file(file)
-    result.write_text(json.dumps({**content, "digest": digest.of_plain(content)}))
+    result.write_text(json.dumps(digest.sealed(content)))
 
 
 def _of_tensors(file: Path, value: Any, draw: random.Random) -> str:
@@ -294,10 +293,9 @@ def _named(world: World, _: str, draw: random.Random) -> tuple[str, Called]:
     folder = project / "outputs" / draw.choice([name, "runs"]) / draw.choice([name, "own"])
     shutil.copytree(world.finished, folder)
     content = json.loads((folder / "result.json").read_text())
-    content.pop("digest")
     content["names"] = {key: draw.choice([name, value]) for key, value in content["names"].items()}
     content["run_id"] = draw.choice([name, content["run_id"]])
-    (folder / "result.json").write_text(json.dumps({**content, "digest": digest.of_plain(content)}))
+    (folder / "result.json").write_text(json.dumps(digest.sealed(content)))
     path = str(folder.relative_to(project))
     lines = [
         ["status"],
