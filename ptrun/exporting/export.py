@@ -125,7 +125,7 @@ def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
     if batch.types is not None:
         grids["token_type_ids"] = batch.types
     inputs = {name: grid[:, form.cut :] for name, grid in grids.items()}
-    if batch.decoder is not None and (form.reader.words or form.reader.own):
+    if batch.decoder is not None and (form.reader.words or form.reader.head):
         assert batch.decoder_mask is not None
         inputs["decoder_input_ids"] = batch.decoder
         inputs["decoder_attention_mask"] = batch.decoder_mask.long()
@@ -197,7 +197,7 @@ def export(
         else:
             code = snippet(form, base, method, _invented(examples[0]))
             use = f"## Load it\n\n```python\n{code}```\n\n{_reading(form, method)}"
-        if form.reader.own:
+        if form.reader.head:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
         write(folder, run, form, kind, gap, base, use)
     return Exported(form.peft_type, form.reader.auto, gap, note)
@@ -403,7 +403,7 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
 
     With `load.py` it prints the probability of each label.
     """
-    if form.reader.own:
+    if form.reader.head:
         texts = "".join(f", {example.fields[name]!r}" for name in method.task.fields)
         return (
             "from load import answer, load  # the file beside this one\n\n"

@@ -76,7 +76,7 @@ class Reader:
         labels: the labels of a head, in order; empty for words.
         tensors: the trained tensors of the model's own modules, by name.
         modules: the names of these modules.
-        own: the head, if no stock class has it.
+        head: the head, if no stock class has it.
         prefix: what the names of the backbone's modules have in front, which this class lacks.
     """
 
@@ -85,13 +85,13 @@ class Reader:
     labels: tuple[str, ...] = ()
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
-    own: OwnHead | None = None
+    head: OwnHead | None = None
     prefix: str = ""
 
     @property
     def words(self) -> bool:
         """Whether it answers by words of the pre-trained head."""
-        return not self.modules and self.own is None
+        return not self.modules and self.head is None
 
 
 _CANNOT = "PEFT cannot hold this run: "
@@ -137,21 +137,19 @@ def _token(method: Method, readout: Head) -> Reader:
 def _label(method: Method, readout: LabelHead) -> Reader:
     """Return the reader of one label a text; its own where the stock head differs."""
     stock, dense = method.backbone.architecture.stock, _dense(method, readout)
-    if readout.pooler == "mean" or stock.dense is None or not dense or _moves(method):
+    # vectors before the text move the position that a stock head reads
+    moves = isinstance(method, PromptTuning | PTuning)
+    if readout.pooler == "mean" or stock.dense is None or not dense or moves:
         return _own(method, readout, dense)
     labels = tuple(map(str, method.task.labels)) or ("number",)
-    own = "AutoModelForSequenceClassification", "SEQ_CLS", labels
+    kind = "AutoModelForSequenceClassification", "SEQ_CLS", labels
     linear = _linear(stock.labels, readout)
-    if _from_checkpoint(method, readout) and not method.tunes_backbone:
-        return Reader(*own, linear, ("classifier",))
+    from_checkpoint = readout.dense is None and method.backbone.has_pooler
+    if from_checkpoint and not method.tunes_backbone:
+        return Reader(*kind, linear, ("classifier",))
     tensors = {f"{stock.dense}.{n}": t for n, t in dense.items()} | linear
     inside = stock.dense.startswith("classifier.")
-    return Reader(*own, tensors, ("classifier",) if inside else ("classifier", "pooler"))
-
-
-def _moves(method: Method) -> bool:
-    """Return whether vectors before the text move the position that a stock head reads."""
-    return isinstance(method, PromptTuning | PTuning)
+    return Reader(*kind, tensors, ("classifier",) if inside else ("classifier", "pooler"))
 
 
 def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Reader:
@@ -173,8 +171,8 @@ def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Rea
         facts["decoder_start"] = decoder_start(backbone)
     tensors = {f"dense.{n}": t for n, t in dense.items()} | _linear("labels", readout)
     prefix = f"{backbone.model.base_model_prefix}." if backbone.model.base_model_prefix else ""
-    own = OwnHead(facts, tensors)
-    return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), own=own, prefix=prefix)
+    head = OwnHead(facts, tensors)
+    return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), head=head, prefix=prefix)
 
 
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
@@ -183,10 +181,6 @@ def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
     if head.reads_pooler:
         layer = method.backbone.model.pooler
     return {} if layer is None else {n: p.detach() for n, p in layer.named_parameters()}
-
-
-def _from_checkpoint(method: Method, head: PooledHead) -> bool:
-    return head.dense is None and method.backbone.has_pooler
 
 
 def _linear(name: str, head: Head) -> dict[str, Tensor]:
@@ -238,13 +232,13 @@ def form_of(method: Method) -> PeftForm:
     Raises:
         UserError: PEFT cannot express it; the message has the reason.
     """
-    made = _MADE.get(type(method))
-    if made is None or method.tunes_backbone:
+    form_maker = _MADE.get(type(method))
+    if form_maker is None or method.tunes_backbone:
         name = "FineTuning" if method.tunes_backbone else type(method).__name__
         raise cannot(_WHY.get(name, f"PEFT has no method like {name}."))
     if method.backbone.architecture.stock.words is None:
         raise cannot(f"{method.backbone.name} is no model of transformers.")
-    return made(method, reader_of(method))
+    return form_maker(method, reader_of(method))
 
 
 def _prompt_tuning(method: PromptTuning, reader: Reader) -> PeftForm:
@@ -272,7 +266,7 @@ def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> PeftFor
     }
     tensors = {"prompt_embeddings": table.detach(), **_of_head(reader, "base_model.")}
     decodes = method.backbone.architecture.has_decoder
-    if decodes and reader.own:
+    if decodes and reader.head:
         raise cannot("PEFT's vectors on an encoder-decoder need a read-out of words, a verbalizer.")
     length = 0 if decodes and reader.words else len(table)
     return PeftForm(reader, "PROMPT_TUNING", options, tensors, length, cut)
@@ -359,7 +353,7 @@ def _targets(paths: list[str], reader: Reader) -> list[str]:
 
 def _stock_name(path: str, reader: Reader) -> str:
     """Return the path of a module in the stock model."""
-    if reader.own:
+    if reader.head:
         return path.removeprefix(reader.prefix)
     inside = path.startswith(("encoder.block.", "encoder.final", "shared."))
     return f"transformer.{path}" if inside and not reader.words else path
@@ -409,26 +403,26 @@ def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
     learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
     tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]
     tuned += merged
-    wanted = {_stock_name(n, reader) for n in tuned if not n.startswith("pooler.")}
-    if lacking := (wanted | reader.tensors.keys()) - held.keys():
+    written = {_stock_name(n, reader) for n in tuned if not n.startswith("pooler.")}
+    if lacking := (written | reader.tensors.keys()) - held.keys():
         raise UserError(f"export: {reader.auto} has no tensor {min(lacking)}. Nothing was written.")
     with torch.no_grad():
         for name in held.keys() & tensors.keys():
             held[name].copy_(tensors[name])
     stock.save_pretrained(folder)
-    if reader.own:
-        write_head(folder, reader.own, None, None)
+    if reader.head:
+        write_head(folder, reader.head, None, None)
 
 
 def load_whole(folder: Path, form: PeftForm, device: str) -> Any:
     """Return the stock model of a folder, in fp32."""
     import transformers
 
-    if form.reader.own:
+    if form.reader.head:
         model: Any = loading.load(folder)[0]
     else:
-        made = getattr(transformers, form.reader.auto)
-        model = made.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+        model_class = getattr(transformers, form.reader.auto)
+        model = model_class.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
     return model.to(device).eval()
 
 
@@ -453,13 +447,13 @@ _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
 def rows_reason(batch: Batch, form: PeftForm) -> str | None:
     """Return why PEFT cannot place the vectors or segments of rows, if it cannot."""
     if form.cut and batch.softs is not None:
-        first = torch.arange(form.cut, device=batch.softs.device)
-        if not bool((batch.softs == first).all()):
+        places = torch.arange(form.cut, device=batch.softs.device)
+        if not bool((batch.softs == places).all()):
             return (
                 "PEFT puts vectors before the text only, and this pattern has some inside it "
                 "(after [CLS], or among words)."
             )
-    drops = form.learns_prompt and (form.reader.words or form.reader.own)
+    drops = form.learns_prompt and (form.reader.words or form.reader.head)
     if drops and batch.types is not None and bool(batch.types.any()):
         return "PEFT drops the second segment of a pair or of a pattern with ||."
     return None
@@ -478,9 +472,9 @@ def afterwards(
     """
     if method.tunes_backbone and not keeps_weights:
         return "afterwards: no ptrun predict, no export: type keep=weights to keep the tuned model"
-    whole = type(method) is FineTuning
+    is_whole = type(method) is FineTuning
     try:
-        form = whole_of(method) if whole else form_of(method)
+        form = whole_of(method) if is_whole else form_of(method)
         if parts > 1:
             raise cannot(f"it learns {parts} prompts.")
         if rows and (reason := rows_reason(collate(rows, None, torch.device("cpu")), form)):
@@ -488,10 +482,10 @@ def afterwards(
     except UserError as error:
         reason = str(error).removeprefix("export: ").removeprefix(_CANNOT).rstrip(".")
         return f"afterwards: ptrun predict; no export: {reason}"
-    kind = "transformers" if whole else "peft"
-    own = ", read by its own load.py" if form.reader.own else ""
-    name = form.reader.auto if whole else f"{form.peft_type} on {form.reader.auto}"
-    return f"afterwards: ptrun predict; ptrun export --to {kind} ({name}{own})"
+    kind = "transformers" if is_whole else "peft"
+    note = ", read by its own load.py" if form.reader.head else ""
+    name = form.reader.auto if is_whole else f"{form.peft_type} on {form.reader.auto}"
+    return f"afterwards: ptrun predict; ptrun export --to {kind} ({name}{note})"
 
 
 # Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone.
@@ -512,20 +506,24 @@ def write(folder: Path, form: PeftForm, backbone: PretrainedBackbone, base: str)
     tensors = {name: t.float().cpu().contiguous() for name, t in form.tensors.items()}
     save_file(tensors, folder / TENSORS, {"format": "pt"})
     (folder / TENSORS).chmod(_MODE)
-    if form.reader.own:
-        write_head(folder, form.reader.own, config.base_model_name_or_path, config.revision, form)
+    if form.reader.head:
+        write_head(folder, form.reader.head, config.base_model_name_or_path, config.revision, form)
 
 
 def write_head(
-    folder: Path, own: OwnHead, base: str | None, revision: str | None, form: PeftForm | None = None
+    folder: Path,
+    head: OwnHead,
+    base: str | None,
+    revision: str | None,
+    form: PeftForm | None = None,
 ) -> None:
     """Write `load.py` and what it reads: `head.json` and `head.safetensors`."""
     from safetensors.torch import save_file
 
     vectors = form.length if form else 0
-    facts = {"base": base, "revision": revision, "vectors": vectors, **own.facts}
+    facts = {"base": base, "revision": revision, "vectors": vectors, **head.facts}
     (folder / "head.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    tensors = {name: t.float().cpu().contiguous() for name, t in own.tensors.items()}
+    tensors = {name: t.float().cpu().contiguous() for name, t in head.tensors.items()}
     save_file(tensors, folder / HEAD, {"format": "pt"})
     (folder / HEAD).chmod(_MODE)
     shutil.copyfile(loading.__file__, folder / "load.py")
@@ -536,12 +534,12 @@ def peft_config(form: PeftForm, backbone: PretrainedBackbone, base: str) -> Any:
     from peft import PeftType
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
-    made = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(form.peft_type)]
+    config_class = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(form.peft_type)]
     options = dict(form.options)
-    if "save_projection" in made.__dataclass_fields__:
+    if "save_projection" in config_class.__dataclass_fields__:
         options["save_projection"] = False  # drawn again from its seed
     with _quiet():
-        return made(
+        return config_class(
             **options,
             task_type=form.reader.task_type,
             base_model_name_or_path=base,
@@ -574,7 +572,7 @@ def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str
     for name, tensor in form.tensors.items():
         if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):
             raise UserError(f"export: PEFT did not load {name}. Nothing was written.")
-    if form.reader.own is None:
+    if form.reader.head is None:
         return model
     facts = json.loads((folder / "head.json").read_text("utf-8"))
     return loading.TextLabeller(model, facts, load_file(folder / HEAD)).to(device).eval()

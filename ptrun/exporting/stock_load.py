@@ -36,8 +36,8 @@ class TextLabeller(nn.Module):
         self.backbone, self.facts = backbone, facts
         self.labels = nn.Linear(tensors["labels.weight"].shape[1], len(facts["labels"]))
         self.dense = nn.Linear(*tensors["dense.weight"].shape) if facts["activation"] else None
-        own = {name: tensor for name, tensor in tensors.items() if not name.startswith("backbone.")}
-        missing, unknown = self.load_state_dict(own, strict=False)
+        stored = {n: tensor for n, tensor in tensors.items() if not n.startswith("backbone.")}
+        missing, unknown = self.load_state_dict(stored, strict=False)
         wrong = [name for name in missing if not name.startswith("backbone.")] + unknown
         if wrong:
             raise ValueError(f"head.safetensors does not fit head.json: {', '.join(wrong)}")
@@ -59,14 +59,14 @@ class TextLabeller(nn.Module):
         pooling, states = self.facts["pooling"], output.last_hidden_state
         if pooling == "mean" and "decoder_start" in self.facts:
             states = output.encoder_last_hidden_state
-        own: Tensor = states[:, self.facts["vectors"] :]
+        vectors: Tensor = states[:, self.facts["vectors"] :]
         if pooling == "mean":
-            counted = mask[:, :, None].to(own.dtype)
-            return (own * counted).sum(dim=1) / counted.sum(dim=1)
+            counted = mask[:, :, None].to(vectors.dtype)
+            return (vectors * counted).sum(dim=1) / counted.sum(dim=1)
         if pooling == "first":
-            return own[:, 0]
+            return vectors[:, 0]
         last = (mask.cumsum(dim=1) * mask).argmax(dim=1)
-        return own[torch.arange(len(own), device=own.device), last]
+        return vectors[torch.arange(len(vectors), device=vectors.device), last]
 
 
 def load(folder: str | Path = HERE, base: str | Path | None = None) -> tuple[TextLabeller, Any]:
@@ -104,5 +104,5 @@ def answer(model: TextLabeller, tokenizer: Any, *texts: str) -> dict[str, float]
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit('Type: python load.py "a text"')
-    found = answer(*load(), *sys.argv[1:])
-    print(max(found, key=lambda label: found[label]), json.dumps(found, ensure_ascii=False))
+    shares = answer(*load(), *sys.argv[1:])
+    print(max(shares, key=lambda label: shares[label]), json.dumps(shares, ensure_ascii=False))
