@@ -11,7 +11,6 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.hub import convert
 from ptrun.importing.cpm2 import CPM2Sizes, import_cpm2, model_config, special_ids, targets
 from tests.importing.megatron import divided, rank_state, untied_t5, write_shards
 
@@ -56,13 +55,6 @@ def test_a_folder_of_rank_files_is_a_checkpoint_too(original, tmp_path):
     (source / "latest_checkpointed_iteration.txt").unlink()
     import_cpm2(source / "100", tmp_path / "hf")
     assert torch.equal(run(loaded(tmp_path / "hf")).logits, run(original).logits)
-
-
-@pytest.mark.slow
-def test_mappings_may_be_dropped_at_any_tensor(original, tmp_path, monkeypatch):
-    monkeypatch.setattr(convert, "_REOPEN_BYTES", -1)
-    folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder
-    assert torch.equal(run(loaded(folder)).logits, run(original).logits)
 
 
 def test_logits_are_hidden_times_an_untied_head_without_scaling(original, tmp_path):

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from ptrun.hub import convert
 from ptrun.importing.glm import GLMSizes, import_glm, model_config, targets
 from tests.importing.glm_shards import rank_state, whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import tokens, write_gpt2
@@ -102,17 +101,6 @@ def test_the_stray_classifier_is_left_out_and_named(state, words, tmp_path):
     made = import_glm(source, tmp_path / "hf", tokenizer=words)
     assert_same(made.folder, state)
     assert "dense.weight, out_proj.bias (a classifier)" in made.line()
-
-
-@pytest.mark.slow
-def test_mappings_may_be_dropped_at_any_tensor(state, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(convert, "_REOPEN_BYTES", -1)
-    for source in (
-        write_ranks(state, tmp_path / "ranks", 4),
-        write_hub(state, tmp_path / "hub", "safetensors", 2),
-    ):
-        folder = import_glm(source, tmp_path / f"hf-{source.name}", tokenizer=words).folder
-        assert_same(folder, state)
 
 
 def test_the_configuration_is_that_of_a_gpt2_with_blocks(state, words, tmp_path):
