@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.task.malformed_tables import delimited, reviews
+from tests.task.tables import delimited, reviews
 
 
 @pytest.fixture

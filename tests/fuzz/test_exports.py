@@ -1,18 +1,13 @@
 """Exports of other tools: a right one is read, a changed one is read or refused in words."""
 
-import io
 import json
 
-import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
-from openpyxl import Workbook
 
 from ptrun.importing import published
 from ptrun.importing.spans import json_spans, label_studio, tagged
-from ptrun.task.own import Own
-from ptrun.task.table import table as table_of
-from tests.fuzz.strategies import JSON, fewer, read_or_refused, spoilt
+from tests.fuzz.strategies import JSON, read_or_refused, spoilt
 
 TEXT = "Ann met Bob in Oslo"
 PRODIGY = {
@@ -188,65 +183,6 @@ def test_superglue_is_read_or_refused(place, drawn):
         (folder / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
     for made in read_or_refused(published.superglue, folder.parent) or ():
         read_or_refused(checked, made.rows)
-
-
-def sheet(rows):
-    book, buffer = Workbook(), io.BytesIO()
-    for row in rows:
-        book.active.append(row)
-    book.save(buffer)
-    return buffer.getvalue()
-
-
-def arrow(rows):
-    buffer = io.BytesIO()
-    table = pa.Table.from_pylist(rows)
-    with pa.ipc.new_file(buffer, table.schema) as writer:
-        writer.write_table(table)
-    return buffer.getvalue()
-
-
-MADE = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
-FILES = {
-    "xlsx": sheet([["text", "label"], ["a", 1], [None, None], ["b", 2.5]]),
-    "arrow": arrow(MADE),
-}
-
-
-@fewer(2)
-@given(st.sampled_from(sorted(FILES)), st.data())
-def test_a_damaged_binary_table_is_read_or_refused(place, kind, data):
-    file = place / f"b.{kind}"
-    file.write_bytes(data.draw(spoilt(st.just(FILES[kind]))))
-
-    def read():
-        table = table_of(file)
-        found = table.rows(table.columns)  # a changed type may make bytes of a text
-        return checked({k: str(v) for k, v in row.data.items()} for row in found)
-
-    read_or_refused(read)
-
-
-def excel_cells():
-    return (
-        st.none()
-        | st.booleans()
-        | st.integers(-5, 5)
-        | st.floats(-5, 5)
-        | st.sampled_from(["a", " ", "1", "=1+1", "#N/A", "TRUE"])
-        | st.dates()
-    )
-
-
-@fewer(4)
-@given(st.lists(st.lists(excel_cells(), max_size=4), max_size=5))
-def test_any_sheet_is_read_or_refused(place, rows):
-    file = place / "any.xlsx"
-    file.write_bytes(sheet([["text", "label"], *rows]))
-    own = Own(None, train=str(file), text="text", label="label", empty="skip")
-    if (found := read_or_refused(own.load, "train")) is not None:
-        account = own.accounts["train"]
-        assert account.read == len(found) + account.left_out.total()
 
 
 def test_the_unchanged_exports_are_read(place):

@@ -1,10 +1,12 @@
-"""Own tables: what csv, json and parquet write is read back, and any bytes are read or refused."""
+"""Own tables: what a library writes is read back equal, and any bytes are read or refused."""
 
 import csv
 import gzip
 import io
 import json
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import assume, example, given
@@ -14,6 +16,7 @@ from ptrun.task.own import Own
 from ptrun.task.table import FOUND, Given
 from ptrun.task.table import table as table_of
 from tests.fuzz.strategies import JSON, LINES, TEXTS, fewer, read_or_refused, spoilt
+from tests.task.tables import sheet
 
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
 CELLS = LINES.filter(lambda cell: "\0" not in cell)
@@ -44,23 +47,48 @@ def read(file, wanted, form=FOUND):
 
 @given(
     tables(),
-    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from([",", ";", "\t", "|"]),
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
     st.booleans(),
 )
-@example((["a"], [["\ufeff"]]), ",", "\n", csv.QUOTE_MINIMAL, False)
-@example((["a"], [["x" * 200_000]]), ",", "\n", csv.QUOTE_MINIMAL, False)
-@example((["a", "b"], [["\x85", "x"]]), ",", "\n", csv.QUOTE_MINIMAL, False)
-def test_what_csv_writes_is_read_back(place, table, separator, end, quoting, packed):
+@example((["a"], [["\ufeff"]]), ",", "\n", csv.QUOTE_MINIMAL, "utf-8", False)
+@example((["a"], [["x" * 200_000]]), ",", "\n", csv.QUOTE_MINIMAL, "utf-8", False)
+@example((["a", "b"], [["\x85", "x"]]), ",", "\n", csv.QUOTE_MINIMAL, "utf-8", False)
+def test_what_csv_writes_is_read_back(place, table, separator, end, quoting, encoding, packed):
     names, body = table
     assume(len(names) > 1 or separator == ",")  # the header of one column names no separator
     bare = quoting == csv.QUOTE_MINIMAL and end == "\n"  # then csv writes \r without quotes
     assume(not (bare and any("\r" in cell for row in body for cell in row)))
     content = written(names, body, delimiter=separator, lineterminator=end, quoting=quoting)
+    content = content.decode().encode(encoding)
     file = place / ("t.csv.gz" if packed else "t.csv")
     file.write_bytes(gzip.compress(content) if packed else content)
     assert table_of(file).columns == names
+    assert read(file, names) == body
+
+
+WRITERS = {
+    "pandas.csv": lambda frame, file: frame.to_csv(file, index=False),
+    "polars.csv": lambda frame, file: pl.DataFrame(frame.to_dict("list")).write_csv(file),
+    "polars.parquet": lambda frame, file: pl.DataFrame(frame.to_dict("list")).write_parquet(file),
+    "pandas.parquet": lambda frame, file: frame.to_parquet(file),
+    "pandas.arrow": lambda frame, file: frame.to_feather(file),
+    "lines.json": lambda frame, file: frame.to_json(file, orient="records", lines=True),
+    **{
+        f"{orient}.json": lambda frame, file, orient=orient: frame.to_json(file, orient=orient)
+        for orient in ("records", "columns", "index", "split", "table")
+    },
+}
+
+
+@given(tables(CELLS.filter(lambda cell: "\r" not in cell)), st.sampled_from(sorted(WRITERS)))
+def test_what_libraries_write_is_read_back(place, table, writer):
+    names, body = table
+    assume(len(names) > 1 or not writer.endswith("csv"))
+    file = place / writer
+    WRITERS[writer](pd.DataFrame(body, columns=names), file)
     assert read(file, names) == body
 
 
@@ -79,17 +107,16 @@ def test_json_lines_are_read_back(place, body):
     assert [dict(row.data) for row in table_of(file).rows(["a", "b", "c"])] == body
 
 
-@given(tables())
-def test_parquet_is_read_back(place, table):
-    names, body = table
-    file = place / "t.parquet"
-    pq.write_table(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in body]), file)
-    assert read(file, names) == body
-
-
 def parquet(body):
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(body), buffer)
+    return buffer.getvalue()
+
+
+def arrow(body):
+    buffer, table = io.BytesIO(), pa.Table.from_pylist(body)
+    with pa.ipc.new_file(buffer, table.schema) as writer:
+        writer.write_table(table)
     return buffer.getvalue()
 
 
@@ -133,3 +160,40 @@ def test_any_values_of_a_table_are_read_or_refused(place, body):
     except (pa.ArrowException, OverflowError):  # Arrow's columns have one type
         return
     read_or_refused(loaded, file.with_suffix(".parquet"), None)
+
+
+MADE = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
+BINARY = {
+    "xlsx": sheet(["text", "label"], ["a", 1], [None, None], ["b", 2.5]),
+    "arrow": arrow(MADE),
+    "parquet": parquet(MADE),
+}
+
+
+@fewer(2)
+@given(st.sampled_from(sorted(BINARY)), st.data())
+def test_a_damaged_binary_table_is_read_or_refused(place, kind, data):
+    file = place / f"b.{kind}"
+    file.write_bytes(data.draw(spoilt(st.just(BINARY[kind]))))
+    read_or_refused(lambda: [str(row) for row in table_of(file).rows(table_of(file).columns)])
+
+
+SHEET_CELLS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(-5, 5)
+    | st.sampled_from(["a", " ", "1", "=1+1", "#N/A", "TRUE"])
+    | st.dates()
+)
+
+
+@fewer(4)
+@given(st.lists(st.lists(SHEET_CELLS, max_size=4), max_size=5))
+def test_any_sheet_is_read_or_refused(place, rows):
+    file = place / "any.xlsx"
+    file.write_bytes(sheet(["text", "label"], *rows))
+    own = Own(None, train=str(file), text="text", label="label", empty="skip")
+    if (found := read_or_refused(own.load, "train")) is not None:
+        account = own.accounts["train"]
+        assert account.read == len(found) + account.left_out.total()

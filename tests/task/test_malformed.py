@@ -6,12 +6,9 @@ from collections import Counter
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.task.own import Own
-from tests.task.malformed import KINDS, Kind, files_of, generator, lines_of, rows_of, spoilt
-from tests.task.malformed_tables import delimited, delimited_inputs, parquet_inputs, reviews
+from tests.task.malformed import KINDS, files_of, generator, lines_of, rows_of, spoilt
 
 SPOILT = 5
-OWN_LINES = Kind("own", {}, {"text": "fine", "label": 1}, [{"label": [1]}, {"text": ""}])
 COUNTS = {  # refused, read
     "classification": (39, 7),
     "regression": (36, 8),
@@ -23,11 +20,6 @@ COUNTS = {  # refused, read
     "entity_choice": (41, 8),
     "span_check": (46, 10),
     "facts": (41, 7),
-    "csv": (30, 12),
-    "tsv": (28, 14),
-    "semicolons": (29, 13),
-    "jsonl": (32, 10),
-    "parquet": (15, 6),
 }
 
 
@@ -70,11 +62,6 @@ def of_kind(folder, kind):
     return [task.labels, task.load("train")][1]
 
 
-def of_own(file):
-    task = Own(None, train=str(file), text="text", label="label")
-    return [task.labels, task.digest(), task.load("train")][2]
-
-
 def tried(inputs, folder, load):
     """Return how each input ended, by its name."""
     found = []
@@ -92,24 +79,6 @@ def test_lines_of_each_kind_are_read_or_refused(name, tmp_path):
     kind = KINDS[name]
     found = tried(line_inputs(kind), tmp_path / "t", lambda file: of_kind(file.parent, kind))
     check(name, found)
-
-
-def own_inputs(form):
-    rng = generator(form)
-    if form == "jsonl":
-        yield from line_inputs(OWN_LINES)
-    elif form == "parquet":
-        yield from parquet_inputs(rng)
-    else:
-        separator = "\t" if form == "tsv" else ";" if form == "semicolons" else ","
-        yield from delimited_inputs(separator, rng)
-        ending = ".tsv" if form == "tsv" else ".csv"
-        yield from spoilt_inputs(delimited(reviews(), separator).encode(), ending, rng)
-
-
-@pytest.mark.parametrize("form", ["csv", "tsv", "semicolons", "jsonl", "parquet"])
-def test_own_tables_are_read_or_refused(form, tmp_path):
-    check(form, tried(own_inputs(form), tmp_path / "t", of_own))
 
 
 def check(name, found):

@@ -1,25 +1,25 @@
-"""Own tables: labels inferred and told, one clear error each, identity by content."""
+"""Own tables as a task: labels, options, ids and the name of a run."""
 
-import gzip
 import json
 import logging
-import zipfile
 from pathlib import Path
 
-import openpyxl
+import pyarrow as pa
 import pytest
 
 from ptrun.config import identity
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.task.label import skipping
 from ptrun.task.own import Own
 from ptrun.task.protocol import Honest, Paper
-from tests.task.malformed_tables import delimited, parquet, reviews
+from tests.task.tables import delimited, parquet, reviews
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    logging.getLogger("ptrun").propagate = True
     Path("reviews.csv").write_text(delimited(reviews()))
     return tmp_path
 
@@ -31,7 +31,7 @@ def own(train="reviews.csv", **keys):
 def refused(train="reviews.csv", **keys):
     with pytest.raises(UserError) as raised:
         task = own(train, **keys)
-        assert task.labels
+        assert task.labels is not None
         for part in ("train", "dev", "test"):
             task.load(part) if task.has(part) else None
     told = str(raised.value)
@@ -39,8 +39,130 @@ def refused(train="reviews.csv", **keys):
     return told
 
 
-def test_labels_are_inferred_sorted_and_told(folder, caplog):
-    logging.getLogger("ptrun").propagate = True
+def labelled(values, more=()):
+    """Write a text for each value, as JSON, CSV and, where Arrow can, parquet; yield the files."""
+    rows = [{"text": f"t{i}", "label": value} for i, value in enumerate([*values, *more])]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    yield "a.jsonl"
+    if not any(isinstance(value, list) or '"' in str(value) for value in values):
+        rows = [row | {"label": "" if row["label"] is None else row["label"]} for row in rows]
+        Path("a.csv").write_text(delimited(rows))
+        yield "a.csv"
+    try:
+        content = parquet({name: [row[name] for row in rows] for name in rows[0]})
+    except pa.ArrowException:
+        return
+    Path("a.parquet").write_bytes(content)
+    yield "a.parquet"
+
+
+LABELS = {
+    "floats": (["1.0", "0.0"], {}, ["0", "1"]),
+    "floats and whole numbers": ([1.0, 0.0, 2.0], {}, ["0", "1", "2"]),
+    "spellings of one": (["1.0", "1", "0", "0.00"], {}, ["0", "1"]),
+    "words": (["True", "false", "TRUE", "False"], {}, ["false", "true"]),
+    "booleans": ([True, False], {}, ["false", "true"]),
+    "spaces": ([" a", "b ", "a", "b"], {}, ["a", "b"]),
+    "accents": (["caf\u00e9", "cafe\u0301", "x\u200b"], {}, ["café", "x"]),
+    "zip codes": (["01", "1"], {}, ["01", "1"]),
+    "separators": (["a/b", "c,d"], {}, ["a/b", "c,d"]),
+    "lists of one": ([["pos"], ["neg"]], {}, ["neg", "pos"]),
+    "all forms": (
+        [1, 1.0, "1", True, "true", " pos ", ["pos"], "['pos']"],
+        {},
+        ["1", "pos", "true"],
+    ),
+    "fractions": ([0.5, 1.5], {}, ["0.5", "1.5"]),
+    "skipped": (["a", "b", "nan"], {"skip": ["nan"]}, ["a", "b"]),
+    "skipped -1": (["-1", "0", "1"], {"skip": [-1]}, ["0", "1"]),
+    "empty": (["", "a", "b", None], {}, "in 2 rows"),
+    "empty, skipped": (["", "a", "b", None], {"empty": "skip"}, ["a", "b"]),
+    "all empty": (["", ""], {"empty": "skip"}, "no rows are left"),
+    "all skipped": (
+        ["x", "y"],
+        {"skip": ["x", "y"]},
+        "no rows are left (2 rows, 1 left out: label is x; 1 left out: label is y)",
+    ),
+    "one": (["a", "a"], {}, "only one value, 'a'"),
+    "numbers of rows": ([*range(30)], {}, "30 different values in 30 rows"),
+    "sentences": (
+        [f"This is the long answer number {i}." for i in range(9)],
+        {},
+        "task.answer=label",
+    ),
+    "scores": (
+        [i / 7 for i in range(1, 60)],
+        {},
+        "59 different numbers, from 0.142857 to 8.42857.\nFor scores type task.kind=regression",
+    ),
+    "scores with a comma": (
+        [f"{i / 7:.2f}".replace(".", ",") for i in range(60)],
+        {},
+        "numbers with a comma, as 0,00.\nIf they are decimals",
+    ),
+    "commas": (["pos,long", "neg,long", "pos", "neg"] * 9, {}, "several labels in a cell"),
+    "semicolons": (["a;b", "b;a", "a", "b"] * 9, {}, "several labels in a cell"),
+    "bars": (["a|b", "b|c", "a|c", "a|b|c"] * 9, {}, "several labels in a cell"),
+    "lists of several": (
+        [["a", "b"], ["a"]],
+        {},
+        "If rows have several, type task.kind=multilabel",
+    ),
+    "regression": ([1.5, "2", 0], {"kind": "regression"}, []),
+    "regression of words": (["neg"], {"kind": "regression"}, "label is 'neg'; expected a number"),
+    "a metric of another kind": (
+        [1],
+        {"kind": "regression", "metric": "accuracy"},
+        "task.kind=regression has",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_one_value_is_one_label_in_every_form(name):
+    values, keys, told = LABELS[name]
+    for file in labelled(values):
+        if isinstance(told, str):
+            assert told in refused(file, **keys)
+        else:
+            task = own(file, **keys)
+            assert (task.load("train") and list(task.labels)) == told
+            account = task.accounts["train"]
+            assert account.read == len(values) == len(task.load("train")) + account.left_out.total()
+
+
+@pytest.mark.parametrize("value", ["nan", "-", "None", "?", "#N/A", "-1"])
+def test_a_value_that_may_mean_no_label_is_told_and_can_be_left_out(caplog, value):
+    for file in labelled(["a", "b"] * 5 if value != "-1" else ["0", "1"] * 5, [value] * 4):
+        caplog.clear()
+        assert value in own(file).labels
+        assert f"(4 rows) may mean that a row has no label; {skipping([value])}" in caplog.text
+        task = own(file, skip=[value])
+        assert value not in task.labels
+        assert task.accounts["train"].record()["left_out"] == {f"label is {value}": 4}
+
+
+def test_minus_one_is_a_class_beside_one_alone(caplog):
+    for file in labelled(["-1", "+1"] * 9):
+        assert own(file).labels == ["+1", "-1"] and "may mean" not in caplog.text
+
+
+def test_labels_that_differ_only_in_case_are_named(caplog):
+    for file in labelled(["Yes", "yes", "no"]):
+        assert own(file).labels == ["Yes", "no", "yes"]
+    assert "the labels Yes, yes differ only in how they are written" in caplog.text
+
+
+def test_one_value_is_one_label_in_two_files():
+    for value in (1, 1.0, True):
+        rows = {"text": ["a", "b"], "label": [value, type(value)(0)]}
+        Path("a.parquet").write_bytes(parquet(rows))
+        Path("dev.csv").write_text(f"text,label\nx,{value}\ny,{type(value)(0)}\n")
+        task = own("a.parquet", dev="dev.csv")
+        assert {e.target for e in task.load("dev")} == set(task.labels)
+
+
+def test_labels_are_inferred_sorted_and_told(caplog):
     with caplog.at_level(logging.INFO, "ptrun"):
         task = own()
         assert task.labels == ["negative", "positive"]
@@ -53,30 +175,17 @@ def test_labels_are_inferred_sorted_and_told(folder, caplog):
     assert examples[1].target == "negative" and examples[0].fields == {"text": reviews()[0]["text"]}
 
 
-def test_labels_that_train_lacks_are_named_all_at_once(folder):
+def test_labels_that_train_lacks_are_named_all_at_once():
     Path("dev.csv").write_text("text,label\na,positive\nb,maybe\nc,never\nd,maybe\n")
     assert refused(dev="dev.csv") == (
         "dev.csv:3: label is 'maybe', a label that reviews.csv does not have; it has negative, "
         "positive\nIn 3 rows: correct them, or type 'task.skip=[maybe,never]' to leave them out."
     )
-    assert [e.target for e in own(dev="dev.csv", skip=["maybe", "never"]).load("dev")] == [
-        "positive"
-    ]
+    task = own(dev="dev.csv", skip=["maybe", "never"])
+    assert [e.target for e in task.load("dev")] == ["positive"]
 
 
-def test_every_form_reads_the_same(folder):
-    rows = reviews()
-    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    table = parquet({key: [row[key] for row in rows] for key in rows[0]})
-    semicolons = b"\xef\xbb\xbf" + delimited(rows, ";").replace("\n", "\r\n").encode()
-    forms = {"a.tsv": delimited(rows, "\t").encode(), "a.jsonl": lines, "a.parquet": table}
-    forms |= {"b.csv": semicolons, "b.csv.gz": gzip.compress(semicolons)}
-    for name, content in forms.items():
-        Path(name).write_bytes(content)
-        assert own(name).load("train") == own().load("train"), name
-
-
-def test_pairs_quotes_and_line_breaks_are_kept(folder):
+def test_pairs_are_two_texts():
     text = 'premise,hypothesis,y\n"He said ""no"",\nthen left",He left,1\nx,y,0\n'
     Path("pairs.csv").write_text(text)
     task = own("pairs.csv", text=["premise", "hypothesis"], label="y")
@@ -88,17 +197,7 @@ def test_pairs_quotes_and_line_breaks_are_kept(folder):
     assert "write both texts into one column" in told and "leave out 1 of 3 rows" in told
 
 
-def test_quotes_are_plain_text_if_the_user_says_so(folder):
-    text = 'premise\thypothesis\ty\n"No, he said\t"He left"\t1\nx\ty "z\t0\n'
-    Path("pairs.tsv").write_text(text)
-    pair = {"text": ["premise", "hypothesis"], "label": "y"}
-    first, second = own("pairs.tsv", quoting="none", **pair).load("train")
-    assert first.fields == {"premise": '"No, he said', "hypothesis": '"He left"'}
-    assert second.fields == {"premise": "x", "hypothesis": 'y "z'}
-    assert "type task.quoting=none" in refused("pairs.tsv", **pair)
-
-
-def test_rows_keep_the_ids_that_their_file_has(folder):
+def test_rows_keep_the_ids_that_their_file_has():
     Path("a.csv").write_text("id,text,label\nr7,fine,yes\n,bad,no\n")
     assert [e.id for e in own("a.csv").load("train")] == ["r7", "train-1"]
     table = parquet({"id": [3, 4], "text": ["x", "y"], "label": ["a", "b"]})
@@ -108,69 +207,40 @@ def test_rows_keep_the_ids_that_their_file_has(folder):
     assert [e.id for e in own("b.csv", text="id").load("train")] == ["train-0", "train-1"]
 
 
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [([1, 0], "1"), ([1.0, 0.0], "1"), ([True, False], "true"), ([0.5, 1.5], "0.5")],
-)
-def test_numbers_are_labels_as_text(folder, label, name):
-    rows = ({"text": "x", "label": label[i % 2]} for i in range(4))
-    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert own("a.jsonl").load("train")[0].target == name
+def test_rows_that_prodigy_rejects_are_left_out():
+    answers = ["accept", "accept", "reject", "ignore"] * 5
+    rows = [row | {"answer": answer} for row, answer in zip(reviews(), answers, strict=True)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    Path("a.jsonl").write_text(lines)
+    task = own("a.jsonl")
+    assert len(task.load("train")) == 10
+    left_out = {"answer is reject": 5, "answer is ignore": 5}
+    assert task.accounts["train"].record() == {"read": 20, "left_out": left_out}
+    assert len(own("a.jsonl", label="answer").load("train")) == 20
+    Path("a.jsonl").write_text(lines.replace('"ignore"', '"maybe"'))
+    assert len(own("a.jsonl").load("train")) == 20
 
 
 WRONG = {
     "no file": ({"train": None}, ["no training file", "task.train=FILE"]),
-    "misspelt file": ({"train": "revews.csv"}, ["no such file", "did you mean 'reviews.csv'?"]),
-    "folder": ({"train": "."}, ["a folder; name one file", "reviews.csv"]),
     "no text": ({"text": None}, ["task.text", "columns: text, label", "task.text=[COLUMN,COLUMN]"]),
     "three texts": ({"text": ["a", "b", "c"]}, ["task.text", "columns: text, label"]),
     "no label": ({"label": None}, ["task.label", "columns: text, label"]),
-    "misspelt": ({"label": "lable"}, ["no column 'lable'; did you mean 'label'?", "text, label"]),
     "twice": ({"label": "text"}, ["task.text=text and task.label=text", "columns: text, label"]),
     "one setting's files": ({"variant": "fewglue"}, ["setting=fewglue", "setting=full"]),
+    "answer and label": ({"answer": "text"}, ["task.label=label task.answer=text"]),
+    "messages too": ({"messages": "text"}, ["task.messages=text is a whole conversation"]),
+    "labels of one": ({"label": ["a", "b"]}, ["expected one column", "task.kind=multilabel"]),
 }
 
 
 @pytest.mark.parametrize(("keys", "told"), WRONG.values(), ids=WRONG)
-def test_a_wrong_option_is_explained(folder, keys, told):
+def test_a_wrong_option_is_explained(keys, told):
     message = refused(**keys)
     assert all(words in message for words in told), message
 
 
-BROKEN = {
-    "ragged": ("text,label\na,b,c\nd,e\n", ["x.csv:2: 3 cells, the header has 2", "double quotes"]),
-    "open quote": ('text,label\na,b\n"c,d\ne,f\n', ["x.csv:3", "quote"]),
-    "CP1252": (
-        b"text,label\na,b\ncaf\xe9,c\n",
-        ["x.csv:3: byte 0xe9 at 4", "task.encoding=", "cp1252 if it says 'café,c'"],
-    ),
-    "doubled name": ("text,label,text\na,b,c\n", ["x.csv:1: column 'text' appears twice"]),
-    "empty": ("", ["x.csv: empty"]),
-    "header alone": ("text,label\n", ["x.csv: no rows below the header"]),
-    "no header": ("fine,good\npoor,bad\n", ["no column 'text'", "names the columns: fine, good"]),
-    "one label": ("text,label\na,b\nc,b\n", ["only one value, 'b'", "task.label=COLUMN"]),
-    "no labels": (
-        "text,label\n" + "".join(f"a,{i}\n" for i in range(30)),
-        ["30 different values in 30 rows", "task.label=COLUMN, of text, label"],
-    ),
-    "zip": (b"PK\x03\x04abc", ["x.csv: a damaged Excel or zip file"]),
-}
-
-
-@pytest.mark.parametrize(("content", "told"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_table_is_explained(folder, content, told):
-    Path("x.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
-    message = refused("x.csv")
-    assert all(words in message for words in told), message
-
-
-def test_a_label_that_train_does_not_have_is_refused(folder):
-    Path("dev.csv").write_text("text,label\nfine,positive\nso so,mixed\n")
-    told = refused(dev="dev.csv")
-    assert "dev.csv:3: label is 'mixed'" in told and "it has negative, positive" in told
-
-
-def test_honest_carves_what_is_not_given(folder):
+def test_honest_carves_what_is_not_given():
     alone = Honest().split(own(), 1)
     parts = [alone.train, alone.dev, alone.test]
     assert [len(part) for part in parts] == [12, 3, 5]
@@ -182,6 +252,12 @@ def test_honest_carves_what_is_not_given(folder):
     dev = Honest().split(own(dev="reviews.csv"), 1)
     assert [len(dev.train), len(dev.dev), len(dev.test)] == [15, 5, 20]
     assert not Paper().split(own(), 1).dev  # and a run then says what to type
+    Path("a.csv").write_text("text,label\n" + "good,x\nbad,y\n" * 30)
+    with pytest.raises(UserError, match="too few different texts"):
+        Honest().split(own("a.csv"), 1)
+    for file in labelled([i / 7 for i in range(60)]):
+        with pytest.raises(UserError, match=r"task\.kind=regression"):
+            Honest().split(own(file), 1)
 
 
 def name_of(*overrides):
@@ -192,7 +268,7 @@ def name_of(*overrides):
 
 
 @pytest.mark.slow
-def test_a_run_is_named_after_the_file_and_identified_by_its_content(folder):
+def test_a_run_is_named_after_the_file_and_identified_by_its_content():
     here = name_of("task.train=reviews.csv")
     assert here.startswith("ptuning_v2-pocket_bert-csv_reviews-full-s1-")
     Path("below").mkdir()
@@ -204,69 +280,9 @@ def test_a_run_is_named_after_the_file_and_identified_by_its_content(folder):
     assert "-csv_own_set-" in name_of("task.train=reviews.csv", "task.name='own: set'")
 
 
-def test_names_that_are_not_ascii_need_no_quotes(folder):
+def test_names_that_are_not_ascii_need_no_quotes():
     Path("评论 ä.csv").write_text(delimited(reviews()))
     assert "-csv_评论_ä-" in name_of("task.train=评论 ä.csv")
     composed = compose_run(["task=csv", "task.text=[标题, 正文]", "task.label=été"])
     assert composed.config["task"]["text"] == ["标题", "正文"]
     assert composed.config["task"]["label"] == "été"
-
-
-def test_one_value_is_one_thing_in_every_kind_of_file(folder):
-    numbers = {"text": [1, 2, 3.5], "label": ["caf\u00e9", "cafe\u0301", "x\u200b"]}
-    rows = [dict(zip(numbers, row, strict=True)) for row in zip(*numbers.values(), strict=True)]
-    Path("a.csv").write_text(delimited(rows))
-    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("a.csv", "a.jsonl"):
-        found = [(e.fields["text"], e.target) for e in own(name).load("train")]
-        assert found == [("1", "café"), ("2", "café"), ("3.5", "x")]
-
-
-def test_a_key_that_an_object_lacks_is_an_empty_cell(folder):
-    rows = [{"text": "a"}, {"text": "b", "label": "x"}, {"label": "y"}, {"text": "c", "label": "y"}]
-    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "in 2 rows: a.jsonl:1, a.jsonl:3" in refused("a.jsonl")
-    assert [e.target for e in own("a.jsonl", empty="skip").load("train")] == ["x", "y"]
-
-
-def test_labels_that_differ_only_in_case_are_named(folder, caplog):
-    Path("a.csv").write_text("text,label\na,Yes\nb,yes\nc,no\n")
-    assert own("a.csv").labels == ["Yes", "no", "yes"]
-    assert (
-        "the labels Yes, yes differ only in how they are written and are different" in caplog.text
-    )
-
-
-def test_scores_with_a_comma_are_no_labels(folder):
-    lines = "".join(f"t{i};{i / 7:.2f}\n".replace(".", ",") for i in range(60))
-    Path("a.csv").write_text(f"text;label\n{lines}")
-    assert "numbers with a comma, as 0,00.\nIf they are decimals" in refused("a.csv")
-
-
-def test_a_file_whose_rows_are_all_left_out_is_refused(folder):
-    Path("a.csv").write_text("text,label\na,x\nb,y\n")
-    assert "no rows are left (2 rows, 1 left out: label is x; 1 left out: label is y)" in refused(
-        "a.csv", skip=["x", "y"]
-    )
-
-
-def test_a_sheet_with_a_wrong_size_and_a_number_in_its_header_is_read_whole(folder):
-    book = openpyxl.Workbook()
-    for row in [("text", "label", 2020), *((f"t{i}", "ab"[i % 2], i) for i in range(60))]:
-        book.active.append(row)
-    book.save("whole.xlsx")
-    with zipfile.ZipFile("whole.xlsx") as whole, zipfile.ZipFile("a.xlsx", "w") as wrong:
-        for name in whole.namelist():
-            content = whole.read(name).replace(b'ref="A1:C61"', b'ref="A1:C31"')
-            wrong.writestr(name, content)
-    assert len(own("a.xlsx").load("train")) == 60
-
-
-def test_a_row_of_a_sheet_ends_at_its_last_cell(folder):
-    book = openpyxl.Workbook()
-    for row in [("text", "label", None, "note"), ("a", "x"), ("b", None), ("c", "y", 1, "n", "o")]:
-        book.active.append(row)
-    book.save("a.xlsx")
-    task = own("a.xlsx", empty="skip")
-    assert [e.target for e in task.load("train")] == ["x", "y"]
-    assert str(task.accounts["train"]) == "3 rows, 1 left out: an empty cell"

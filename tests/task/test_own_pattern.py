@@ -9,7 +9,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import check_pvps
 from ptrun.task.own import Own
-from tests.task.malformed_tables import delimited, reviews
+from tests.task.tables import delimited, reviews
 from tests.tiers import tiered
 
 LINE = "{~text} It was {mask}."
