@@ -171,7 +171,7 @@ def _marked(table: Shown) -> Callable[[ShownRow], Cell]:
     reasons = table.reasons()
 
     def cell(line: ShownRow) -> Cell:
-        mark = reasons.get(line.why or "")
+        mark = reasons.get(line.row.why or "")
         text = line.row.verdict + (f" ({mark})" if mark else "")
         return Cell(text, style=STYLES[line.row.verdict])
 
@@ -186,7 +186,7 @@ def _remarks(table: Shown) -> list[str]:
 
 def _notes(table: Shown) -> list[str]:
     notes = _remarks(table)
-    commands = [line.why for line in table.lines if line.runs and line.why]
+    commands = [line.row.command for line in table.lines if line.row.command]
     if commands:
         scale = f" +scale={table.experiment.scale}" if table.experiment.scale else ""
         notes.append(f"not run yet: ptrun experiment={table.experiment.name}{scale}")
@@ -254,10 +254,10 @@ def latex(tables: Sequence[Shown]) -> str:
 
 def tabular(tables: Sequence[Shown]) -> str:
     """Return one line for each printed number."""
-    return formats.to_csv([_values(line.row, line.why) for table in tables for line in table.lines])
+    return formats.to_csv([_values(line.row) for table in tables for line in table.lines])
 
 
-def _values(row: LedgerRow, why: str | None) -> dict[str, str]:
+def _values(row: LedgerRow) -> dict[str, str]:
     """Return the values of a row by column."""
     cell, experiment, gap = row.cell, row.experiment, row.gap
     values = {"paper": experiment.paper, "table": experiment.table}
@@ -272,7 +272,7 @@ def _values(row: LedgerRow, why: str | None) -> dict[str, str]:
     values |= _ours("ours_paper", row.paper) | _ours("ours_honest", row.honest)
     ends = astuple(gap) if gap else (None, None, None)
     values |= dict(zip(("difference", "low", "high"), map(_number, ends), strict=True))
-    values |= {"verdict": row.verdict, "why": why or "", "note": experiment.note(cell) or ""}
+    values |= {"verdict": row.verdict, "why": row.why or "", "note": experiment.note(cell) or ""}
     return values | {"variants": "; ".join(variant.differs for variant in row.variants)}
 
 

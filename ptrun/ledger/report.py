@@ -26,7 +26,6 @@ from ptrun.ledger import formats
 from ptrun.ledger.cells import (
     DOCUMENT,
     NAMES,
-    LabelScores,
     Merged,
     SeedGroup,
     best_on_dev,
@@ -284,7 +283,9 @@ def of_runs(
     """
     if best is not None and (best < 1 or over is not None):
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
-    folders: dict[tuple[str, int], Path] = {}  # a run below two names is one seed
+
+    # The runs that count: no trials of a search, and a run below two names is one seed.
+    folders: dict[tuple[str, int], Path] = {}
     for folder, run in runs.items():
         if run.config.get("trial") is None:
             counted = folders.setdefault((run.run_id, run.seed), folder)
@@ -293,6 +294,8 @@ def of_runs(
     if not folders:
         raise UserError(f"report {title}: no result.json or failure.json below it.")
     results = [runs[folder] for folder in folders.values()]
+
+    # A row for all values of a key.
     if over is not None:
         rows = []
         for row in merged(results, over):
@@ -300,9 +303,11 @@ def of_runs(
             devs, tests = _means(groups, "dev"), _means(groups, "test")
             rows.append(_joined(_columns(row, groups, devs, tests), _best(row)))
         return _results(title, rows, _OVER.format(key=over))
+
+    # A row for each label of each cell, or for each cell with the columns that are asked for.
     groups = cells(results)
     if labels:
-        return _results(title, [*_label_rows(title, groups)], _LABELS)
+        return _results(title, _label_rows(title, groups), _LABELS)
     if best is not None:
         rows = [_joined(_row(cell), _seeds(cell, best)) for cell in groups]
         return _results(title, rows, _BEST.format(keep=best))
@@ -447,36 +452,30 @@ _LABELS = (
 )
 
 
-def _label_rows(title: str, groups: Sequence[SeedGroup]) -> Iterator[_Row]:
-    """Yield a row for each label of each cell.
+def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
+    """Return a row for each label of each cell.
 
     Raises:
         UserError: no run has scores of labels.
     """
-    none = True
+    rows = []
     for cell in groups:
         runs = [run.by_label for run in cell.runs if run.status == "finished" and run.by_label]
         names = dict(zip(NAMES, cell.names, strict=True))
-        for label, label_scores in labels_of(runs).items():
-            none = False
-            values = {**names, "differs": cell.differs, "label": label}
-            texts = {**names, "differs in": cell.differs, "label": label}
-            yield _joined((values, texts), _label_scores(label_scores))
-    if none:
+        for name, label in labels_of(runs).items():
+            values: dict[str, Any] = {**names, "differs": cell.differs, "label": name}
+            texts = {**names, "differs in": cell.differs, "label": name}
+            for metric, scores in label.scores.items():
+                values |= _mean(metric, scores)
+                texts[metric] = spread(scores)
+            values |= {"count": label.count, "n": label.seeds, "read_as": dict(label.read_as)}
+            texts |= {"count": f"{label.count:,}", "n": str(label.seeds)}
+            rows.append((values, {**texts, "read as": label.confused}))
+    if not rows:
         raise UserError(
-            f"report {title}: no run has scores of labels. Tasks with a label or tags have them, "
-            "in runs of this version: rerun=true repeats an older one."
+            f"report {title}: no run has scores of labels. Tasks with a label or tags have them."
         )
-
-
-def _label_scores(label: LabelScores) -> _Row:
-    values: dict[str, Any] = {}
-    for name, scores in label.scores.items():
-        values |= _mean(name, scores)
-    texts = {name: spread(scores) for name, scores in label.scores.items()}
-    values |= {"count": label.count, "n": label.seeds, "read_as": dict(label.read_as)}
-    texts |= {"count": f"{label.count:,}", "n": str(label.seeds), "read as": label.confused}
-    return values, texts
+    return rows
 
 
 # The test score of a vote of the seeds of a cell.

@@ -281,6 +281,12 @@ class LedgerRow:
     why: str | None
     variants: Sequence[Variant] = ()
 
+    @property
+    def command(self) -> str | None:
+        """The command that runs the cell, if it was not run and can be."""
+        can_run = self.verdict == "not run" and self.experiment.reason(self.cell) is None
+        return self.why if can_run else None
+
 
 def rows(experiment: Experiment, outputs: Path) -> list[LedgerRow]:
     """Return a row for every printed number of an experiment."""

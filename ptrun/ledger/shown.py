@@ -48,24 +48,20 @@ class ShownRow:
         place: its values on the axes that vary in the table.
         digits: the decimals of its numbers.
         cells: what the row shows in each column.
-        why: why it was not run or cannot be compared, or the command that runs it.
-        runs: whether `why` is a command.
     """
 
     row: LedgerRow
     place: tuple[str, ...]
     digits: int
     cells: Mapping[str, Cell]
-    why: str | None
-    runs: bool
 
     @property
     def told(self) -> Cell:
         """The verdict with its reason, or with the command that runs the row."""
-        verdict = self.row.verdict
-        if self.runs:
-            return Cell(verdict, self.why or "", STYLES[verdict])
-        return Cell(verdict + (f": {self.why}" if self.why else ""), style=STYLES[verdict])
+        verdict, why = self.row.verdict, self.row.why
+        if self.row.command:
+            return Cell(verdict, self.row.command, STYLES[verdict])
+        return Cell(f"{verdict}: {why}" if why else verdict, style=STYLES[verdict])
 
 
 @dataclass(frozen=True)
@@ -161,8 +157,9 @@ class Shown:
 
     def reasons(self) -> dict[str, int]:
         """Return a footnote number for each reason; a command is not a reason."""
-        reasons = (line.why for line in self.lines if line.why and not line.runs)
-        return {why: number for number, why in enumerate(dict.fromkeys(reasons), start=1)}
+        rows = [line.row for line in self.lines]
+        reasons = dict.fromkeys(row.why for row in rows if row.why and not row.command)
+        return {why: number for number, why in enumerate(reasons, start=1)}
 
 
 def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
@@ -289,16 +286,7 @@ def _line(
     cells["Seeds"] = Cell(seeds_text(runs[0], experiment) if runs else NONE)
     cells["Learned"] = Cell(f"{runs[0].learned:,}" if runs else NONE)
     cells["Cost"] = Cell(duration(hours), value=hours) if timed else Cell(NONE)
-
-    reason = experiment.reason(cell)
-    return ShownRow(
-        row=row,
-        place=place,
-        digits=digits,
-        cells=cells,
-        why=reason if row.verdict == "not run" and reason else row.why,
-        runs=row.verdict == "not run" and reason is None,
-    )
+    return ShownRow(row, place, digits, cells)
 
 
 def _decimals(experiment: Experiment, metric: str) -> int:
