@@ -157,7 +157,6 @@ def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
     Raises:
         ValueError: `scores` is empty.
     """
-    _refuse_empty(scores)
     deviation = statistics.stdev if ddof else statistics.pstdev
     std = deviation(scores) if len(scores) > ddof and all(map(math.isfinite, scores)) else None
     return Spread(statistics.fmean(scores), std, len(scores), ddof)
@@ -177,12 +176,7 @@ def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
 
 
 def near_best(scores: Sequence[float], *, points: float = 2.0) -> int:
-    """Return how many scores are at most `points` below the highest.
-
-    Raises:
-        ValueError: `scores` is empty.
-    """
-    _refuse_empty(scores)
+    """Return how many scores are at most `points` below the highest."""
     return sum(max(scores) - score <= points for score in scores)
 
 
@@ -195,9 +189,6 @@ def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
     Raises:
         ValueError: there is no run, or dev and test differ in number.
     """
-    _refuse_empty(dev)
-    if len(dev) != len(test):
-        raise ValueError(f"{len(dev)} dev scores for {len(test)} test scores.")
     return statistics.fmean(t for d, t in zip(dev, test, strict=True) if d == max(dev))
 
 
@@ -207,9 +198,10 @@ def majority_vote(predictions: Sequence[Sequence[L]]) -> list[L]:
     The earliest seed breaks a tie. IDPG calls this bagging: 5 seeds and two classes cannot tie.
 
     Raises:
-        ValueError: there is no seed, or the seeds have different numbers of examples.
+        ValueError: the seeds have different numbers of examples.
     """
-    return [Counter(labels).most_common(1)[0][0] for labels in _by_example(predictions)]
+    by_example = zip(*predictions, strict=True)
+    return [Counter(labels).most_common(1)[0][0] for labels in by_example]
 
 
 def mean_vote(predictions: Sequence[Sequence[float]]) -> list[float]:
@@ -218,20 +210,7 @@ def mean_vote(predictions: Sequence[Sequence[float]]) -> list[float]:
     Raises:
         ValueError: as `majority_vote`.
     """
-    return [statistics.fmean(numbers) for numbers in _by_example(predictions)]
-
-
-def _by_example(predictions: Sequence[Sequence[L]]) -> list[tuple[L, ...]]:
-    _refuse_empty(predictions)
-    counts = sorted({len(row) for row in predictions})
-    if len(counts) > 1:
-        raise ValueError(f"The seeds predict {counts} examples; all need the same examples.")
-    return list(zip(*predictions, strict=True))
-
-
-def _refuse_empty(runs: Sequence[object]) -> None:
-    if not runs:
-        raise ValueError("nothing to aggregate: give at least one run.")
+    return [statistics.fmean(numbers) for numbers in zip(*predictions, strict=True)]
 
 
 # The scores of each label over the seeds of a cell.
