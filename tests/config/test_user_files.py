@@ -10,8 +10,8 @@ from ptrun.config.compose import compose_run
 from ptrun.config.explain import composed
 from ptrun.config.paths import conf_dir, options
 from ptrun.errors import UserError
-from ptrun.pretrain.adapting import read
 from tests.folder.test_request import BOMB
+from workshop.adapt import read
 
 ODD = {
     "a bomb of aliases": (BOMB.encode(), "more than 100,000 values"),

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "ptrun"
-OWNERS = ("backbone", "task", "tokenizer", "converting", "importing", "pretrain", "pocket")
+OWNERS = ("backbone", "task", "tokenizer", "converting", "importing", "pocket")
 NAMED = re.compile(
     r"(\.family|(task|data)\.kind|model_type\"\]|\bfamily) (==|!=|in|not in) "
     r"|(\.family|task\.kind|\"model_type\")\](\[|\.get)|\.get\((\w+\.)*(family|task\.kind)\b"

@@ -20,7 +20,7 @@ LAYERS = [
     ("readout", "importing"),
     ("method",),
     ("training", "start"),
-    ("hardware", "pretrain"),
+    ("hardware",),
     ("runs", "sweeps"),
     ("exporting", "ledger", "planning", "predicting", "scaffold"),
     ("api", "command", "testing"),

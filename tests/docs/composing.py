@@ -12,9 +12,15 @@ from ptrun.ledger.experiment import jobs, parse
 from ptrun.ledger.experiment import load as experiment
 from ptrun.method.base import check_pair
 from tests.docs.pages import ROOT
-from workshop.pretrain.__main__ import read as recipe
+from workshop import adapt, random_model
+from workshop.pretrain import __main__ as pretrain
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+WORKSHOP = {
+    "workshop.adapt": adapt,
+    "workshop.pretrain": pretrain,
+    "workshop.random_model": random_model,
+}
 LAUNCHERS = ("torchrun", "deepspeed", "srun")
 
 
@@ -25,8 +31,8 @@ def compose(line):
         _install(words[2:])
     elif words[0] == "make":
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), line
-    elif words[:3] == ["python", "-m", "workshop.pretrain"]:
-        recipe(words[3:])
+    elif words[:2] == ["python", "-m"]:
+        WORKSHOP[words[2]].read(words[3:])
     else:
         assert words[0] == "ptrun" or words[0] in LAUNCHERS, line
         _ptrun(words[words.index("ptrun") + 1 :])
@@ -49,8 +55,6 @@ def _ptrun(words):
         module.data_parser().parse(rest[1:])
     elif command == "new":  # later lines use the files that it writes
         module.main(rest)
-    elif command in ("pretrain", "adapt"):
-        module.parser().parse(rest)
     else:
         given = module.parser().parse(rest)
         if command in ("run", "check", "plan", "search"):

@@ -70,7 +70,7 @@ def _halted_ranks(world: World, folder: Path) -> None:
 
 
 def _halted_adapt(world: World, folder: Path) -> None:
-    world.halted(folder, *WORKS["ptrun adapt"].line(world, folder))
+    world.halted(folder, *WORKS["workshop.adapt"].line(world, folder))
 
 
 def _labelled(world: World, folder: Path) -> None:
@@ -129,7 +129,7 @@ def resumed_ranks(world: World, _: str) -> Damage:
 def resumed_adapt(world: World, name: str) -> Damage:
     """Resume an LM adaptation."""
     file = halted_adapt(world) / name
-    return Damage(file, WORKS["ptrun adapt"].line(world, world.now), lambda: of_model(world.now))
+    return Damage(file, WORKS["workshop.adapt"].line(world, world.now), lambda: of_model(world.now))
 
 
 def predicted(world: World, name: str) -> Damage:

@@ -125,7 +125,8 @@ def _times(found: Mapping[str, Any] | None) -> str:
     return (
         "## Saves and resuming\n\n"
         f"A run saves at every evaluation, and after {found['save_seconds']:.0f} s without a save\n"
-        "(`SAVE_SECONDS` in `ptrun/training/member.py`); `ptrun adapt` every `save_every=300` s.\n"
+        "(`SAVE_SECONDS` in `ptrun/training/member.py`); "
+        "`workshop.adapt` every `save_every=300` s.\n"
         f"Longest time without a save, of {found['saves_watched']} in a run without evaluations: "
         f"{found['longest_without_save']} s.\n"
         "From the start of a new process to its first new step, imports and all: "

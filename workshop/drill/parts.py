@@ -70,7 +70,7 @@ KILLED = """\
 SIGKILL (two of three) or SIGTERM hits a command, or one of the processes it started, at a random
 moment; the same command is typed again, twice killed at most, until it has finished. Runs save at
 every step here. What is left must be what an undisturbed command leaves: metrics, journal with each
-step once, tensors, labelled lines, weights, files, to the last bit. `ptrun pretrain --random` saves
+step once, tensors, labelled lines, weights, files, to the last bit. `workshop.random_model` saves
 nothing before its end: it starts over."""
 STARVED = """\
 The output and the temporary files of a command are on a tmpfs of a random size below what it needs.

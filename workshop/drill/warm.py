@@ -26,11 +26,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from workshop.command import run
+
 IMPORTED = (
     *("ptrun.runs.launch", "ptrun.runs.recipe", "ptrun.planning.preview", "ptrun.cli"),
     *("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.sweeps.search", "rich.progress"),
     *("ptrun.backbone.masked", "ptrun.backbone.seq2seq", "ptrun.predicting.answering"),
-    *("ptrun.pretrain.synthetic", "ptrun.pretrain.adapting", "pyarrow.ipc"),
+    *("workshop.random_model", "workshop.adapt", "pyarrow.ipc"),
     *("ptrun.importing.spans", "ptrun.exporting.export", "ptrun.command.report"),
     *("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5"),
     *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
@@ -55,7 +57,7 @@ class Call:
     """What a shell gives a command.
 
     Args:
-        arguments: those of `ptrun`.
+        arguments: those of `ptrun`, or a module of the workshop and its own.
         cwd: the current folder.
         environment: variables.
         set: values of `module:NAME`, in place of those in the code.
@@ -227,6 +229,8 @@ def become(call: Mapping[str, Any]) -> None:
     sys.argv[1:] = call["arguments"]
     sys.path[0] = call["cwd"]
     subprocess.Popen = Forked  # type: ignore[misc]
+    if sys.argv[1].startswith("workshop."):
+        sys.exit(run(import_module(sys.argv[1]).main, sys.argv[2:]))
     runpy.run_module("ptrun", run_name="__main__", alter_sys=True)
 
 

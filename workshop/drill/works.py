@@ -19,7 +19,7 @@ class Work:
     """A command.
 
     Args:
-        line: its arguments, in a folder of its own.
+        line: its arguments, those of `ptrun` or behind a module of the workshop, in its folder.
         answer: what it leaves there.
         set: values of the code, so that short commands save often.
     """
@@ -126,12 +126,18 @@ def _labelling(world: World, folder: Path) -> list[str]:
 
 def _pretrain(world: World, folder: Path) -> list[str]:
     own = ["backbone=pocket_bert", "model.num_hidden_layers=1", f"out={folder}/made"]
-    return ["pretrain", "--random", *own]
+    return ["workshop.random_model", *own]
 
 
 def _adapt(world: World, folder: Path) -> list[str]:
     own = ["backbone=pocket_t5", "steps=6", "batch=4", "length=32", "held_out=4", "save_every=0"]
-    return ["adapt", *own, f"corpus={world.inputs}/short.txt", "device=cpu", f"out={folder}/made"]
+    return [
+        "workshop.adapt",
+        *own,
+        f"corpus={world.inputs}/short.txt",
+        "device=cpu",
+        f"out={folder}/made",
+    ]
 
 
 def _import(world: World, folder: Path) -> list[str]:
@@ -164,8 +170,8 @@ WORKS = {
     "fused group": Work(_group, of_runs, SAVES),
     "two-rank ZeRO-1": Work(_ranks, of_runs, SAVES),
     "PPT pre-training": Work(_ppt, of_runs, SAVES),
-    "ptrun pretrain --random": Work(_pretrain, of_model),
-    "ptrun adapt": Work(_adapt, of_model),
+    "workshop.random_model": Work(_pretrain, of_model),
+    "workshop.adapt": Work(_adapt, of_model),
     "labelling": Work(_labelling, of_runs, {**SAVES, **SHARDS}),
     "import data": Work(_import, of_files),
     "predict --output": Work(_predict, of_files),

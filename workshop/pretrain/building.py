@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.errors import UserError
-from ptrun.pretrain.synthetic import check_keys
 from workshop.pretrain import objective as objectives
 from workshop.pretrain import vocabulary
 from workshop.pretrain.objective import infilling
@@ -26,6 +25,7 @@ from workshop.pretrain.recipe import Recipe
 from workshop.pretrain.rows import Row, Stream, documents, flattened, mask_chances, rows
 from workshop.pretrain.training import Pretraining
 from workshop.pretrain.vocabulary import Marks
+from workshop.random_model import check_keys
 
 _TOKENIZERS = {
     "masked": vocabulary.wordpiece,

@@ -13,7 +13,8 @@ from ptrun.errors import UserError
 from ptrun.pocket.corpus import documents
 from tests.backbone.inputs import text
 from tests.tiers import tiered
-from workshop.pretrain.__main__ import main, read, recipes, told
+from workshop.command import run
+from workshop.pretrain.__main__ import main, read, recipes
 
 RECIPES = [name for name in recipes() if name.startswith("pocket")]
 
@@ -172,7 +173,7 @@ def test_a_word_that_is_no_override_is_refused():
 
 
 def test_mistakes_are_told_without_a_traceback(capsys):
-    assert told(["steps=many"]) == 1
+    assert run(main, ["steps=many"]) == 1
     assert capsys.readouterr().err == "ptrun: pretrain.steps: expected int, got 'many'.\n"
 
 

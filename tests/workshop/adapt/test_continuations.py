@@ -6,10 +6,9 @@ from itertools import islice
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.pretrain.adapting import Continuations, Place, divided, encoder
-from ptrun.pretrain.recipe import Adaptation
 from ptrun.readout.base import Features, TokenRow
 from tests.pattern import tokenizers as make
+from workshop.adapt import Adaptation, Continuations, Place, divided, encoder
 
 
 def numbers(lines):
@@ -68,7 +67,7 @@ def test_another_epoch_cuts_and_orders_otherwise(corpus):
 
 
 def test_a_stream_goes_on_from_any_place_as_if_it_had_not_stopped(corpus, monkeypatch):
-    monkeypatch.setattr("ptrun.pretrain.adapting._CHARACTERS", 1000)
+    monkeypatch.setattr("workshop.adapt._CHARACTERS", 1000)
     whole = list(islice(source(corpus).after(Place()), 1500))
     assert {place.epoch for place, _ in whole} == {0, 1} and whole[800][0].block > 3
     for at in (0, 1, 437, 882, 1200):

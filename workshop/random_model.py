@@ -1,8 +1,7 @@
-"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a model with random weights.
+"""Write random weights in the full size of any backbone, to test a machine.
 
-It serves tests of memory, speed, engines and formats, which need a model of full size only. The
-configuration is written last. Without it nothing loads, so a killed process leaves no folder that
-looks complete.
+Memory, speed, engines and formats need a model of full size, not a trained one. The configuration
+is written last. Without it nothing loads, so a killed process leaves no folder that looks complete.
 
 Standard deviations are those of the architecture's initialization. A value is a scaled sum of four
 random bytes: it is nearly normal, and integers with one rounding give the same bits on every
@@ -11,16 +10,16 @@ machine. torch's normal numbers depend on the instructions of the processor.
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import torch
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers
@@ -31,8 +30,12 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError, suggestion, unknown
 from ptrun.hub.convert import Entry, write_config, write_model
 from ptrun.hub.staging import check_new, progress, staging
-from ptrun.pretrain.recipe import Synthetic
+from workshop import command
 
+EXAMPLES = """\
+  python -m workshop.random_model backbone=gpt2 model.n_layer=2 out=DIR     two layers of GPT-2
+  python -m workshop.random_model backbone=t5_xxl_lm_adapt out=DIR          11B random weights
+"""
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}
 _POCKET |= {"infilling": "pocket_glm"}
@@ -43,6 +46,27 @@ _CHUNK = 2**22  # weights drawn at once; even
 _T5 = ("t5", "mt5")
 _WHOLE = {"bert": "BertForPreTraining", "albert": "AlbertForPreTraining"}
 """Classes with all tensors of a published checkpoint, including the pooler."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomModel:
+    """One model folder with random weights.
+
+    Args:
+        out: a new or empty output folder.
+        dtype: dtype of the weights on disk: `bf16`, `fp16` or `fp32`.
+        seed: random seed; the same seed gives the same bits on every machine.
+        model: configuration keys that replace those of the backbone, as in model.num_layers=2;
+            without backbone=NAME the whole configuration with its `model_type`.
+        tokenizer: a folder whose tokenizer is copied; null is that of the pocket world, which
+            has the words of the pocket tasks.
+    """
+
+    out: str
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    seed: int = 1
+    model: dict[str, Any] = field(default_factory=dict)
+    tokenizer: str | None = None
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -59,19 +83,17 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps({"folder": recipe.out, **size, "seconds": seconds}))
 
 
-def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
+def read(arguments: Sequence[str]) -> tuple[dict[str, Any], RandomModel]:
     """Return the model's configuration and the recipe of a command line.
 
     Raises:
         UserError: a name, key or value is wrong.
     """
-    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
-    try:
-        overrides = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
-    except OmegaConfBaseException as error:
-        raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
-    recipe = build.settings("pretrain", Synthetic, build.plain(overrides))
-    return {**(_published(named[-1]) if named else {}), **recipe.model}, recipe
+    keys = command.keys_of(RandomModel)
+    name, overrides = command.overrides("random_model", __doc__, EXAMPLES, keys, arguments)
+    settings = command.merged("random_model", overrides)
+    recipe = build.settings("random_model", RandomModel, settings)
+    return {**(_published(name) if name else {}), **recipe.model}, recipe
 
 
 def _published(name: str) -> dict[str, Any]:
@@ -84,7 +106,7 @@ def _published(name: str) -> dict[str, Any]:
     return files.read_config(shipped) if shipped else dict(node["config"])
 
 
-def write(out: Path, config: dict[str, Any], recipe: Synthetic) -> tuple[int, int]:
+def write(out: Path, config: dict[str, Any], recipe: RandomModel) -> tuple[int, int]:
     """Write a model folder, one tensor in memory at a time; return its parameters and bytes.
 
     Raises:
@@ -114,7 +136,7 @@ def write(out: Path, config: dict[str, Any], recipe: Synthetic) -> tuple[int, in
     return sum(p.numel() for p in model.parameters()), total
 
 
-def _tokenizer(family: str, recipe: Synthetic) -> Path:
+def _tokenizer(family: str, recipe: RandomModel) -> Path:
     """Return the folder of the model's tokenizer.
 
     Raises:
@@ -148,7 +170,7 @@ def check_keys(config: Any, overrides: dict[str, Any]) -> None:
     """Raise a UserError for unknown keys, which the library would store without using them."""
     known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
     for key in overrides.keys() - known - {"model_type"}:
-        raise UserError(f"pretrain.model.{key}: unknown{suggestion(key, known)}")
+        raise UserError(f"model.{key}: unknown{suggestion(key, known)}")
 
 
 def _check_fits(source: Path, kind: str, rows: int) -> None:
@@ -231,3 +253,7 @@ def _sums(bits: numpy.random.SFC64, count: int) -> Any:
     for plane in others:
         total += plane
     return total[:count].astype(numpy.float32) - numpy.float32(_MEAN)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main, sys.argv[1:]))

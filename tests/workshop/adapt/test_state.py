@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.pretrain.adapting import read_state, write_state
+from workshop.adapt import read_state, write_state
 
 PLAN, TENSORS, PLAIN = {"rate": 0.1}, {"learned.w": torch.arange(6.0)}, {"step": 3}
 

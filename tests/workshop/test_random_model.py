@@ -13,10 +13,10 @@ from safetensors import safe_open
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.command.pretrain import main
 from ptrun.errors import UserError
 from ptrun.hub import staging
-from ptrun.pretrain import synthetic
+from workshop import random_model
+from workshop.random_model import main
 
 T5 = ["backbone=t5_xxl_lm_adapt", "model.num_layers=2", "model.num_decoder_layers=2"]
 T5 += ["model.d_model=64", "model.d_kv=16", "model.d_ff=96", "model.num_heads=2"]
@@ -41,7 +41,7 @@ CLASSES = {
 
 
 def write(out, *arguments):
-    main(["--random", f"out={out}", *arguments])
+    main([f"out={out}", *arguments])
     return Path(out)
 
 
@@ -136,17 +136,17 @@ def test_a_seed_gives_the_same_bits(model, tmp_path):
 )
 def test_the_bits_are_those_of_every_machine(dtype, digest):
     """The hashes were made once; arithmetic that depends on the processor would move them."""
-    entry = synthetic.Entry("encoder.block.0.layer.0.SelfAttention.o.weight", (64, 31), dtype)
-    drawn = synthetic.draw(entry, transformers.T5Config(), 1)
+    entry = random_model.Entry("encoder.block.0.layer.0.SelfAttention.o.weight", (64, 31), dtype)
+    drawn = random_model.draw(entry, transformers.T5Config(), 1)
     bits = drawn.flatten().view(torch.uint8).numpy().tobytes()
     assert hashlib.sha256(bits).hexdigest()[:16] == digest
 
 
 def test_a_large_tensor_is_drawn_in_pieces_that_do_not_repeat(monkeypatch):
     config = transformers.BertConfig()
-    entry = synthetic.Entry("x.weight", (7, 11), torch.float32)
-    monkeypatch.setattr(synthetic, "_CHUNK", 32)
-    drawn = synthetic.draw(entry, config, 1)
+    entry = random_model.Entry("x.weight", (7, 11), torch.float32)
+    monkeypatch.setattr(random_model, "_CHUNK", 32)
+    drawn = random_model.draw(entry, config, 1)
     assert len(set(drawn.flatten().tolist())) > 60
 
 
@@ -170,7 +170,7 @@ def test_a_run_prompts_a_random_model(model, tmp_path):
     ("arguments", "told"),
     [
         (["backbone=gpt3"], "backbone=gpt3.*did you mean .gpt2."),
-        (["backbone=gpt2", "sed=1"], "pretrain.sed: unknown.*'seed'"),
+        (["backbone=gpt2", "sed=1"], "random_model.sed: unknown.*'seed'"),
         (["backbone=gpt2", "dtype=int8"], "expected one of 'bf16', 'fp16', 'fp32'"),
         (["backbone=gpt2", "model.n_layers=2"], "model.n_layers: unknown.*'n_layer'"),
         (["backbone=gpt2", "model.n_layer=two"], "n_layer"),
@@ -191,8 +191,8 @@ def test_a_place_is_needed(tmp_path, monkeypatch):
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UserError, match="not empty"):
         write(tmp_path / "taken", *KINDS["gpt2"])
-    with pytest.raises(UserError, match=r"pretrain.out: missing"):
-        main(["--random", "backbone=gpt2"])
+    with pytest.raises(UserError, match=r"random_model.out: missing"):
+        main(["backbone=gpt2"])
     usage_ = shutil.disk_usage(tmp_path)._replace(free=10**6)
     monkeypatch.setattr(staging.shutil, "disk_usage", lambda _: usage_)
     with pytest.raises(UserError, match="GB are needed there"):
@@ -208,9 +208,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
         assert not list(tmp_path.rglob("config.json"))  # nor would a kill leave what loads
         if len(drawn) == 5:
             raise KeyboardInterrupt
-        return synthetic.draw(entry, config, seed)
+        return random_model.draw(entry, config, seed)
 
-    monkeypatch.setattr(synthetic, "draw", stopped)
+    monkeypatch.setattr(random_model, "draw", stopped)
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "cut", *KINDS["gpt2"])
     assert not list(tmp_path.iterdir())
@@ -220,4 +220,4 @@ def test_help_lists_the_keys(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "ptrun pretrain --random backbone=" in text and "tokenizer:" in text
+    assert "python -m workshop.random_model backbone=" in text and "tokenizer:" in text

@@ -4,8 +4,7 @@ import pytest
 import torch
 import transformers
 
-from ptrun.pretrain.adapting import Continuations, Trainer, divided
-from ptrun.pretrain.recipe import Adaptation
+from workshop.adapt import Adaptation, Continuations, Trainer, divided
 
 TEXTS = [[6, 7, 8, 9, 10, 11], [12, 13, 14], [9, 8, 7, 6, 5, 14, 13, 12]]
 

@@ -1,6 +1,7 @@
-"""LM adaptation of an encoder-decoder (Lester et al. 2021, section 3.1), for `ptrun adapt`.
+"""Continue the training of an encoder-decoder as a language model (LM adaptation).
 
-The state of an interrupted one is a file of tensors, with plain data in its header.
+Lester et al. 2021, section 3.1. Writes a model folder that every run can use, with backbone.path=
+and readout.pattern=ppt_lm. The same command resumes an interrupted adaptation.
 """
 
 import csv
@@ -10,17 +11,16 @@ import math
 import platform
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -32,13 +32,71 @@ from ptrun.config.paths import leads_out, options
 from ptrun.errors import RunFailed, UserError, named, unknown
 from ptrun.folder import tensors as files
 from ptrun.pattern.spelling import mask_ids
-from ptrun.pretrain.recipe import Adaptation
 from ptrun.readout.base import Features, TokenRow, collate
 from ptrun.readout.head import decoder_start
 from ptrun.task.corpus import Document, blocks, digest, documents, part_of
 from ptrun.training.progress import meter
+from workshop import command
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("ptrun.workshop")  # printed like those of the package
+EXAMPLES = """\
+  python -m workshop.adapt corpus=pocket steps=200 out=DIR               pocket_t5, in minutes
+  python -m workshop.adapt backbone=t5_v1_1_base corpus=DIR device=cuda  T5 v1.1 on your text
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptation:
+    """Continued training of an encoder-decoder as a prefix language model.
+
+    Lester et al. 2021 adapt T5 for up to 100,000 steps. PPT reports 10,000 steps, and its code uses
+    a rate of 1e-3. Neither reports the batch size; the default of `batch` is our choice.
+
+    Args:
+        corpus: `pocket`, or a file or folder of documents: JSON lines or text, of any size.
+        field: key of the text in a JSON line.
+        out: output folder; null is `outputs/adapt/<backbone>_lm`.
+        sentinel: end the text with the first sentinel and begin its continuation with it (CPM-2 in
+            PPT's code); false adds none (Lester et al.).
+        length: most tokens of a text and its continuation together; the cut is random.
+        steps: number of optimizer steps.
+        batch: texts per step.
+        rate: constant learning rate.
+        seed: random seed.
+        optimizer: T5's `adafactor`, whose rates are relative to the weights, or `adamw`.
+        held_out: number of held-out texts for the loss before and after training.
+        token_budget: most padded tokens of one forward pass; limits memory.
+        precision: `bf16` computes in bf16 with weights in fp32.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        log_every: steps between lines of the log.
+        save_every: seconds between saved states.
+    """
+
+    corpus: str = "pocket"
+    field: str = "doc"
+    out: str | None = None
+    sentinel: bool = False
+    length: int = 512
+    steps: int = 10_000
+    batch: int = 32
+    rate: float = 1e-3
+    seed: int = 0
+    optimizer: Literal["adafactor", "adamw"] = "adafactor"
+    held_out: int = 256
+    token_budget: int = 8192
+    precision: Literal["fp32", "bf16"] = "bf16"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    log_every: int = 100
+    save_every: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges of the numbers."""
+        least = {"steps": 1, "batch": 1, "length": 2, "held_out": 1, "log_every": 1}
+        for name, smallest in {**least, "token_budget": 1}.items():
+            if getattr(self, name) < smallest:
+                raise UserError(f"{name} is {getattr(self, name)}; use {smallest} or more.")
+        if self.rate <= 0:
+            raise UserError(f"rate is {self.rate}; use more than 0.")
 
 
 # Texts of a corpus for LM adaptation: the encoder reads a text, the decoder its continuation.
@@ -177,8 +235,8 @@ Line = dict[str, float]
 _State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and plain data
 
 
-def adapt(arguments: Sequence[str]) -> dict[str, Any]:
-    """Adapt one backbone, or resume, write its folder, and return its figures.
+def main(arguments: Sequence[str]) -> None:
+    """Adapt one backbone, or resume; write its folder and print its figures.
 
     Raises:
         UserError: a name, key or value is wrong, or the folder is taken.
@@ -193,7 +251,7 @@ def adapt(arguments: Sequence[str]) -> dict[str, Any]:
         figures = _run(backbone, recipe, out)
     except UserError as error:  # the stream of documents names the keys of a task
         raise UserError(str(error).replace("task.source.", "")) from error
-    return {"folder": str(out), **figures}
+    print(json.dumps({"folder": str(out), **figures}))
 
 
 def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
@@ -202,19 +260,16 @@ def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
     Raises:
         UserError: a name, key or value is wrong, or the backbone has no decoder.
     """
-    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
-    name = named[-1] if named else "pocket_t5"
-    if name not in (known := options("backbone")):
-        raise UserError(unknown("backbone", name, known))
-    try:
-        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
-        own = OmegaConf.merge(user_files.load(known[name]), given.pop("backbone", {}))
-    except OmegaConfBaseException as error:
-        raise UserError(f"adapt: {str(error).splitlines()[0]}") from error
-    with user_files.without_environment():
-        node, keys = build.plain(own), build.plain(given)  # type: ignore[arg-type]
+    keys = command.keys_of(Adaptation)
+    name, overrides = command.overrides("adapt", __doc__, EXAMPLES, keys, arguments)
+    name = name or "pocket_t5"
+    if name not in (presets := options("backbone")):
+        raise UserError(unknown("backbone", name, presets))
+    defaults = {"backbone": user_files.load(presets[name])}
+    settings = command.merged("adapt", overrides, defaults)
+    node = settings.pop("backbone")
     build.check({"backbone": node})
-    recipe = build.settings("adapt", Adaptation, keys)
+    recipe = build.settings("adapt", Adaptation, settings)
     backbone: PretrainedBackbone = build.build("backbone", node)
     if backbone.family != "seq2seq":
         raise UserError(
@@ -229,7 +284,7 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
     source = _source(backbone, recipe)
     held_out = source.held_out()
     backbone.load()
-    trainer = Trainer(backbone, recipe, source, _device(recipe.device))
+    trainer = Trainer(backbone, recipe, source, command.device(recipe.device))
     plan, file = _plan(backbone, recipe), out.with_name(f"{out.name}.state.safetensors")
     if saved := read_state(file, plan):
         trainer.resume(*saved)
@@ -273,16 +328,6 @@ def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
         "corpus_digest": digest(recipe.corpus),
         **plan,
     }
-
-
-def _device(wanted: str) -> str:
-    """Return the device that `auto` stands for, or the requested one."""
-    import torch
-
-    cuda = torch.cuda.is_available()
-    if wanted == "cuda" and not cuda:
-        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
-    return "cuda" if cuda and wanted != "cpu" else "cpu"
 
 
 class Trainer:
@@ -514,3 +559,7 @@ def versions() -> dict[str, str]:
     packages = (torch, transformers, tokenizers)
     found = {module.__name__: str(module.__version__) for module in packages}
     return {"python": platform.python_version(), **found}
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main, sys.argv[1:]))

@@ -3,7 +3,7 @@
 import pytest
 from safetensors import SafetensorError
 
-from ptrun.pretrain.adapting import save_folder
+from workshop.adapt import save_folder
 
 
 class Model:

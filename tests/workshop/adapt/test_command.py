@@ -1,4 +1,4 @@
-"""`ptrun adapt` end to end: a folder that loads, exact resume, and mistakes that are explained."""
+"""`workshop.adapt` end to end: a folder that loads, exact resume, mistakes that are explained."""
 
 import json
 from itertools import islice
@@ -8,10 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.command.adapt import main
 from ptrun.errors import RunFailed, UserError
 from ptrun.pocket.corpus import documents
-from ptrun.pretrain.adapting import Trainer, read
+from workshop.adapt import Trainer, main, read
 
 
 @pytest.fixture(scope="module")
