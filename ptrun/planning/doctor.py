@@ -27,7 +27,6 @@ _EXTRAS = {  # package: the extra, and what it is for
     "peft": ("peft", "method=peft, ptrun export"),
     "sentencepiece": ("sentencepiece", "T5, mT5 and ALBERT from the hub"),
     "deepspeed": ("deepspeed", "hardware=zero1, zero1_mp4"),
-    "gguf": ("gguf", "ptrun import gguf"),
     "optuna": ("search", "ptrun search"),
     "submitit": ("slurm", "sweep.on=slurm"),
     "jieba": ("zh", "CPM-2"),

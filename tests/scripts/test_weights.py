@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ptrun.errors import UserError
-from tests.importing.gguf_files import model, write
+from tests.scripts.gguf_file import TEXTS, byte_pairs, model, write
 
 FILE = Path(__file__).parents[2] / "scripts" / "weights.py"
 
@@ -70,12 +72,24 @@ def test_a_packed_folder_is_taken_without_what_is_beside_it(weights, offered, tm
     assert [file.name for file in tmp_path.iterdir()] == ["own"]
 
 
+@torch.no_grad()
 def test_a_gguf_file_is_converted(weights, offered, tmp_path):
-    content = write(tmp_path / "m.gguf", model()).read_bytes()
+    """Its logits are near those of the weights in fp32; text is split as llama.cpp splits it."""
+    content = write(tmp_path / "m.gguf", llama := model()).read_bytes()
     (tmp_path / "m.gguf").unlink()
     offered("own", "own/m.gguf", content, content)
     weights.make("own", tmp_path)
-    assert json.loads((tmp_path / "own/config.json").read_text())["model_type"] == "llama"
+    config = json.loads((tmp_path / "own/config.json").read_text())
+    assert "quantization_config" not in config and config["dtype"] == "bfloat16"
+    assert (tmp_path / "own/model.safetensors").stat().st_mode & 0o777 == 0o644
+    ids = torch.tensor([[5, 80, 200, 17, 3, 42, 301, 9]])
+    exact = llama(ids).logits
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "own", dtype=torch.float32)
+    assert 1e-6 < (loaded(ids).logits - exact).abs().max() < 0.05 * exact.std()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "own")
+    assert tokenizer(TEXTS[0]).input_ids == byte_pairs().encode(TEXTS[0]).ids
+    pieces = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str("in 2024")
+    assert [piece for piece, _ in pieces] == ["in", "Ġ", "2", "0", "2", "4"]
 
 
 @pytest.mark.parametrize("inside", [b"other tensors", None])
