@@ -18,7 +18,6 @@ EXAMPLES = """\
   ptrun doctor            what is here, what will not work here, and the remedy
   ptrun doctor backbone=smollm2_135m    whether prompts work in this model, and the methods
   ptrun doctor backbone.path=FOLDER     the same for a folder
-  ptrun doctor --hub      also what the repositories of all presets hold: a page to send
 """
 _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
@@ -26,11 +25,6 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("doctor", __doc__, EXAMPLES)
-    made.add_argument(
-        "--hub",
-        action="store_true",
-        help="ask the hub for format, files and size of every backbone and data set",
-    )
     made.overrides("a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME")
     return made
 
@@ -40,25 +34,16 @@ def main(arguments: Sequence[str]) -> None:
     given = parser().parse(arguments)
     from ptrun.planning.doctor import backbone_checks, checks
 
-    found = backbone_checks(given.overrides) if given.overrides else checks()
-    _print(found)
-    if given.hub:
-        from ptrun.planning import doctor
-
-        asked = doctor.hub_checks()
-        print()
-        _print(asked)
-        if asked[0].name != "hub":  # it does not respond
-            good = sum(check.state == "ok" for check in asked)
-            print(f"\n{good} of {len(asked)} repositories are as ptrun expects them")
-    if any(check.state == "bad" for check in found):
+    lines = backbone_checks(given.overrides) if given.overrides else checks()
+    show(lines)
+    if any(check.state == "bad" for check in lines):
         sys.exit(1)
 
 
-def _print(found: Sequence["Check"]) -> None:
+def show(checks: Sequence["Check"]) -> None:
     """Print checks, with names of one width."""
-    width = max(12, *(len(check.name) + 2 for check in found))
-    for check in found:
+    width = max(12, *(len(check.name) + 2 for check in checks))
+    for check in checks:
         print(folded(f"{_MARKS[check.state]}  {check.name:<{width}}{check.says}"))
         if check.remedy:
             print(folded(f"{'':{width + 6}}{check.remedy}"))

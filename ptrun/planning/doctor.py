@@ -2,25 +2,18 @@
 
 import os
 import platform
-import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.backbone.tokenizers import FILES
-from ptrun.config import plain_yaml
-from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
 from ptrun.folder import lease
 from ptrun.hardware.device import free, why_no_gpu
-from ptrun.hub.download import chosen
-from ptrun.hub.repository import CONVERTED, Repository, failure
 from ptrun.types import __version__
 
 _EXTRAS = {  # package: the extra, and what it is for
@@ -196,109 +189,3 @@ def _proof(proof: Any, backbone: Any) -> list[Check]:
         remedy = "" if check.passed else "choose another backbone: ptrun list backbone"
         lines.append(Check("ok" if check.passed else "bad", "proof", says, remedy))
     return lines
-
-
-# The checks of `ptrun doctor --hub`: what the repositories of all presets hold, and what differs.
-#
-# Only lists of files are asked for; nothing is downloaded.
-
-_DATA = re.compile(r".*\.(parquet|jsonl|json|csv|tsv|txt|arrow)(\.gz)?")
-_BYTES = (4, 2)  # of a parameter
-_TOLERANCE = 0.1  # heads and buffers beside the counted parameters
-_AT_ONCE = 8
-
-Sizes = Mapping[str, int | None]
-
-
-def hub_checks() -> list[Check]:
-    """Return a check for each preset of the hub: backbones first, then tasks."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        says = "off, or it does not respond: no repository was asked"
-        return [Check("bad", "hub", says, "HF_HUB_OFFLINE=0 ptrun doctor --hub, with a network")]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        models = pool.map(_backbone, *zip(*presets("backbone").items(), strict=True))
-        data = pool.map(_task, *zip(*presets("task").items(), strict=True))
-        return [*models, *data]
-
-
-def presets(group: str) -> dict[str, dict[str, Any]]:
-    """Return ptrun's own options of a group that the hub holds."""
-    files = sorted((conf_dir() / group).glob("*.yaml"))
-    nodes = {file.stem: plain_yaml.read(file) for file in files}
-    places = {n: own if group == "backbone" else own.get("source", {}) for n, own in nodes.items()}
-    return {name: node for name, node in nodes.items() if places[name].get("hub")}
-
-
-def _backbone(name: str, node: Mapping[str, Any]) -> Check:
-    """Return what the repository of a backbone holds."""
-    repository = Repository("model", node["hub"], node["revision"])
-    sizes = repository.listing()
-    if isinstance(sizes, Exception):
-        return _no_answer(name, repository, sizes)
-    weights = chosen(sizes)
-    size = sum(sizes[file] or 0 for file in weights)
-    pickled = bool(weights) and weights[0].endswith(".bin")
-    tokenizer = [file for file in FILES if file in sizes]
-    form = ".bin, converted once" if pickled else "safetensors" if weights else "no weights"
-    parts = [f"{len(weights)} {form}", f"{size / 1e9:.2f} GB", " ".join(tokenizer)]
-    wrong = [] if weights else ["no weights that ptrun reads"]
-    wrong += [] if tokenizer else [f"no tokenizer, expected one of {', '.join(FILES)}"]
-    wrong += _wrong_size(size, node.get("parameters"))
-    free = shutil.disk_usage(_existing(repository.snapshot)).free
-    if (needed := size * (1 + pickled)) > free:
-        wrong.append(f"{needed / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
-    return _line(name, repository, parts, wrong)
-
-
-def _task(name: str, node: Mapping[str, Any]) -> Check:
-    """Return what the repository of a task holds."""
-    source = node["source"]
-    repository = Repository("dataset", source["hub"], source.get("revision"))
-    sizes = repository.listing()
-    if isinstance(sizes, Exception):
-        return _no_answer(name, repository, sizes)
-    files = [file for file in sizes if _DATA.fullmatch(file)]
-    kinds = sorted({file.rpartition(".")[2] for file in files})
-    parts = [f"{len(files)} files of data ({', '.join(kinds) or 'none'})"]
-    script = f"{repository.name.rpartition('/')[2]}.py"
-    wrong = [f"{script} is a script; {CONVERTED} is read"] if script in sizes else []
-    wrong += [] if files or script in sizes else ["no data"]
-    subset = source.get("subset")
-    if subset and files and not any(subset in file for file in files):
-        wrong.append(f"no file of subset {subset}")
-    elsewhere = node.get("sources") or {}  # of parts
-    own = {split for part, split in node["splits"].items() if part not in elsewhere}
-    splits = {*own, *(node.get("paper_splits") or {}).values()} - {None}
-    for split in sorted(splits if files else ()):
-        if not any(split[:3] in file for file in files):  # val is a validation split
-            wrong.append(f"no file of split {split}")
-    if any("/partial-" in file for file in files):
-        wrong.append("the hub has converted only a part")
-    return _line(name, repository, parts, wrong)
-
-
-def _wrong_size(size: int, parameters: int | None) -> list[str]:
-    """Return what is wrong with the size of the weights of so many parameters."""
-    if not size or not parameters:
-        return []
-    if any(abs(size / (parameters * each) - 1) < _TOLERANCE for each in _BYTES):
-        return []
-    expected = " or ".join(f"{parameters * each / 1e9:.2f}" for each in _BYTES)
-    return [f"expected {expected} GB for {parameters:,} parameters"]
-
-
-def _existing(place: Path) -> Path:
-    return next(one for one in (place, *place.parents) if one.exists())
-
-
-def _line(name: str, repository: Repository, parts: list[str], wrong: list[str]) -> Check:
-    where = f"{repository.name}@{(repository.current or '')[:8]}"
-    says = ", ".join([where, *(part for part in parts if part)])
-    return Check("note" if wrong else "ok", name, says, "; ".join(wrong))
-
-
-def _no_answer(name: str, repository: Repository, error: Exception) -> Check:
-    says, _, remedy = failure(repository, error).partition("\n")
-    return Check("bad", name, says, remedy)

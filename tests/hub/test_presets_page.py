@@ -1,12 +1,12 @@
-"""`ptrun doctor --hub` asks every preset's repository, downloads nothing, and says what differs."""
+"""`workshop.presets` asks every preset's repository, downloads nothing, and says what differs."""
 
 import pytest
 
-from ptrun.command import doctor
-from ptrun.planning import doctor as doctor_hub
+from ptrun.errors import UserError
 from tests.hub import test_tasks
 from tests.hub.shapes import PICKLE, TENSORS
 from tests.hub.test_presets import NODES, serve
+from workshop import presets
 
 
 @pytest.fixture
@@ -22,12 +22,9 @@ def page(hub, monkeypatch, capsys):
         for name in tasks:
             test_tasks.serve(hub, name)
         rows = {name: test_tasks.TASKS[name] for name in tasks}
-        monkeypatch.setattr(doctor_hub, "presets", {"backbone": nodes, "task": rows}.get)
+        monkeypatch.setattr(presets, "presets", {"backbone": nodes, "task": rows}.get)
         hub.requests.clear()
-        try:
-            doctor.main(["--hub"])
-        except SystemExit as ended:
-            assert ended.code == 1
+        presets.main([])
         assert not any(one.sent for one in hub.requests), "only lists of files"
         text = capsys.readouterr().out
         return {line.split()[1]: line for line in text.splitlines() if line[:4].strip()}, text
@@ -59,9 +56,9 @@ def test_a_repository_that_does_not_answer_is_named_with_the_remedy(page, hub):
 
 
 def test_every_preset_of_the_hub_is_asked():
-    assert len(doctor_hub.presets("backbone")) == 56
-    assert doctor_hub.presets("task").keys() == test_tasks.TASKS.keys()
-    assert doctor_hub.presets("backbone").keys() > NODES.keys()
+    assert len(presets.presets("backbone")) == 56
+    assert presets.presets("task").keys() == test_tasks.TASKS.keys()
+    assert presets.presets("backbone").keys() > NODES.keys()
 
 
 @pytest.mark.parametrize(
@@ -75,11 +72,10 @@ def test_every_preset_of_the_hub_is_asked():
     ],
 )
 def test_the_size_is_compared_with_the_published_count(size, parameters, wrong):
-    assert bool(doctor_hub._wrong_size(size, parameters)) is wrong
+    assert bool(presets._wrong_size(size, parameters)) is wrong
 
 
 def test_without_a_network_no_repository_is_asked(page, offline):
     offline()
-    _, text = page("bert_base_cased", tasks=("sst2",))
-    assert "no repository was asked" in text and "HF_HUB_OFFLINE=0 ptrun doctor --hub" in text
-    assert "bert_base_cased" not in text and "repositories are" not in text
+    with pytest.raises(UserError, match=r"(?s)No repository was asked.*HF_HUB_OFFLINE=0"):
+        page("bert_base_cased", tasks=("sst2",))
