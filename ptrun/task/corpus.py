@@ -46,7 +46,7 @@ def documents(corpus: str, *, field: str = "doc", unit: Unit = "line") -> Iterat
     if corpus == "pocket":
         from ptrun.pocket.corpus import documents as pocket
 
-        yield from pocket("train")
+        yield from pocket()
         return
     for file in files(corpus):
         for text in _texts(file, field):

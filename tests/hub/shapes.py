@@ -76,7 +76,7 @@ def tiny(model_type: str, **sizes: Any) -> tuple[Files, State]:
 @cache
 def spiece(kind: str = "t5") -> bytes:
     """Return a sentencepiece model; mT5's has the sentinels as pieces of its own."""
-    lines = [" ".join(document) for document in islice(documents("train"), 80)]
+    lines = [" ".join(document) for document in islice(documents(), 80)]
     lines += ["这个矛盾很大", "这是矛盾的", "它们蕴含着", "中立的"] * 9
     own = [f"▁<extra_id_{i}>" for i in range(99, -1, -1)] if kind == "mt5" else []
     special = ["[CLS]", "[SEP]", "[MASK]"] if kind == "albert" else []

@@ -13,8 +13,8 @@ import ptrun.pocket
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.pocket import tasks
-from ptrun.pocket.corpus import documents
 from ptrun.pocket.tasks import VERSION
+from workshop.pocket.corpus import documents
 
 MODELS = Path(ptrun.pocket.__file__).parent / "models"
 NAMES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")

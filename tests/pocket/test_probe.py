@@ -7,8 +7,8 @@ import pytest
 
 import ptrun.pocket
 from ptrun.pocket.tasks import SPLITS, rows
-from ptrun.pocket.world import world
 from tests.pocket.rows_of import every
+from workshop.pocket.world import world
 
 MODEL = Path(ptrun.pocket.__file__).parent / "models" / "pocket_bert"
 

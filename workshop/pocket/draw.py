@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ptrun.pocket.corpus import Manner, state
 from ptrun.pocket.tasks import SPLITS, Row
-from ptrun.pocket.world import Entity, Fact, Text, detailed, world
+from workshop.pocket.corpus import Manner, state
+from workshop.pocket.world import Entity, Fact, Text, detailed, world
 
 SIZES = (3000, 400, 600)
 RESERVED = {"train": 0.0, "validation": 0.7, "test": 0.7}  # share of reserved entities

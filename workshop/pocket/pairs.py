@@ -8,8 +8,8 @@ object or their relation, so common words are not enough.
 """
 
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.world import Entity, Fact
 from workshop.pocket.draw import GROUPS, OBJECT, Draw, Group
+from workshop.pocket.world import Entity, Fact
 
 LABELS = ("entailment", "neutral", "contradiction")
 SINGLE = 0.55  # share of premises of one sentence

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from ptrun.pocket.corpus import WORKS
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.world import FAMILY_WORD, KIND_WORD, Entity, table, world
+from workshop.pocket.corpus import WORKS
+from workshop.pocket.world import FAMILY_WORD, KIND_WORD, Entity, table, world
 
-TEMPLATES: dict[str, str] = table("probes", __package__)
+TEMPLATES: dict[str, str] = table("probes")
 ENDS = {"train": (0.0, 0.6), "validation": (0.6, 0.75), "test": (0.75, 1.0)}  # of the subjects
 
 

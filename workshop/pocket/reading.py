@@ -11,8 +11,8 @@
 from dataclasses import dataclass
 
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.world import Entity, Fact, RoleSpan, Text, table
 from workshop.pocket.draw import GROUPS, OBJECT, SUBJECT, Draw, Group
+from workshop.pocket.world import Entity, Fact, RoleSpan, Text, table
 
 AGAIN = ("full", "short", "pronoun", "pronoun")  # styles of a subject that is named again
 UNANSWERABLE_EVERY = 4
@@ -64,7 +64,7 @@ def article(blocks: list[list[Fact]], draw: Draw) -> Article:
 
 def question(fact: Fact, wanted: str, draw: Draw) -> str:
     """Return a question for the `subject` or the `object` of a fact."""
-    wordings = table("questions", __package__)[fact.relation]
+    wordings = table("questions")[fact.relation]
     wording: str = draw.rng.choice(wordings[f"{wanted}_held" if draw.held() else wanted])
     other, slot = (fact.object, "{o}") if wanted == "subject" else (fact.subject, "{s}")
     assert isinstance(other, Entity)

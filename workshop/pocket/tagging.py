@@ -8,11 +8,11 @@ predicates, which share words and give them different roles.
 from dataclasses import dataclass, field
 from functools import cache
 
-from ptrun.pocket.corpus import word
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.world import Fact, Filler, Slot, Text, items, render, table, world
+from workshop.pocket.corpus import word
 from workshop.pocket.draw import Draw
 from workshop.pocket.vocabulary import WORD
+from workshop.pocket.world import Fact, Filler, Slot, Text, items, render, table, world
 
 KINDS = {
     "PER": ("person",),
@@ -112,7 +112,7 @@ def srl(draw: Draw) -> list[Row]:
     kind = draw.rng.choices(list(PATIENTS), list(PATIENTS.values()))[0]
     name = "give" if kind == "give" else "two" if draw.rng.random() < TWO else "one"
     second = draw.rng.choice(["thing", "person", "work"])
-    frame: str = draw.rng.choice(table("srl", __package__)["frames"][_list(name, draw)])
+    frame: str = draw.rng.choice(table("srl")["frames"][_list(name, draw)])
     if "that:+" in frame or "done2" in frame:
         second = kind
     verbs = [_verb(kind, draw), _verb(second, draw)]
@@ -140,7 +140,7 @@ def _list(name: str, draw: Draw) -> str:
 
 
 def _verb(kind: str, draw: Draw) -> str:
-    return draw.rng.choice(items(table("srl", __package__)["verbs"][_list(kind, draw)]))
+    return draw.rng.choice(items(table("srl")["verbs"][_list(kind, draw)]))
 
 
 def _phrase(name: str, kinds: tuple[str, str], verbs: list[str], draw: Draw) -> str:
@@ -150,7 +150,7 @@ def _phrase(name: str, kinds: tuple[str, str], verbs: list[str], draw: Draw) -> 
         return verbs[second].split(":")[("past", "done", "base").index(stem)]
     if stem == "what":
         stem = kinds[second].replace("give", "thing")
-    phrases = table("srl", __package__)["phrases"]
+    phrases = table("srl")["phrases"]
     wordings = phrases.get(stem) if stem != "who" or name == "who" else None
     if wordings is None:
         return name

@@ -9,10 +9,10 @@ up to three sentences for it.
 
 from functools import cache
 
-from ptrun.pocket.corpus import Speaker, things
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.world import Entity, Fact, table, world
+from workshop.pocket.corpus import Speaker, things
 from workshop.pocket.draw import GROUPS, RESERVED, Draw
+from workshop.pocket.world import Entity, Fact, table, world
 
 SIZES = (2000, 400, 800)
 KEPT = 0.8  # every fifth predicate is negated, so the signs of words alone are not enough
@@ -36,7 +36,7 @@ def sentiment(draw: Draw) -> list[Row]:
 
 def labels() -> list[str]:
     """Return the names of the fields."""
-    return list(table("topics", __package__))
+    return list(table("topics"))
 
 
 def topics(draw: Draw) -> list[Row]:
@@ -63,7 +63,7 @@ def several(draw: Draw) -> list[Row]:
 
 
 def _fact(label: str, draw: Draw) -> Fact:
-    relation = draw.rng.choice(table("topics", __package__)[label].split())
+    relation = draw.rng.choice(table("topics")[label].split())
     return draw.rng.choice(_facts(relation, label, draw.rng.random() < RESERVED[draw.split]))
 
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from ptrun.errors import UserError
-from ptrun.pocket import corpus as pocket
+from workshop.pocket import corpus as pocket
 from workshop.pretrain.recipe import Recipe
 from workshop.pretrain.vocabulary import Marks
 

@@ -16,7 +16,7 @@ from workshop.adapt import Trainer, main, read
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     file = tmp_path_factory.mktemp("corpus") / "train.jsonl"
-    rows = [json.dumps({"doc": "\n".join(own)}) for own in islice(documents("train"), 600)]
+    rows = [json.dumps({"doc": "\n".join(own)}) for own in islice(documents(), 600)]
     file.write_text("\n".join(rows))
     return file.parent
 

@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from ptrun.pocket.world import world
 from workshop.pocket.tagging import KINDS, TAG_OF_KIND
+from workshop.pocket.world import world
 
 
 def test_there_are_three_hundred_entities_of_four_types():

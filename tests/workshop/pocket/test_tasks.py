@@ -11,9 +11,9 @@ from time import process_time
 import pytest
 
 from ptrun.pocket.tasks import SPLITS, TASKS, file_of, rows
-from ptrun.pocket.world import world
 from workshop.pocket import __main__ as command
 from workshop.pocket.tasks import MADE
+from workshop.pocket.world import world
 
 PRINT_HASH = """
 import hashlib, json

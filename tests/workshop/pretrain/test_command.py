@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.pocket.corpus import documents
 from tests.backbone.inputs import text
 from tests.tiers import tiered
 from workshop.command import run
+from workshop.pocket.corpus import documents
 from workshop.pretrain.__main__ import main, read, recipes
 
 RECIPES = [name for name in recipes() if name.startswith("pocket")]

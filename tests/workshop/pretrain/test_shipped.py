@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from ptrun.backbone.files import SHIPPED as MODELS
-from ptrun.pocket.corpus import documents
+from workshop.pocket.corpus import documents
 from workshop.pretrain.__main__ import read, recipes
 from workshop.pretrain.building import class_of, objective_of, positions_of, stream
 from workshop.pretrain.rows import rows

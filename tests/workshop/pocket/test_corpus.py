@@ -6,8 +6,10 @@ from statistics import mean
 
 import pytest
 
-from ptrun.pocket.corpus import DOCUMENTS, documents
-from ptrun.pocket.world import world
+from ptrun.pocket import corpus as shipped
+from workshop.pocket.__main__ import packed
+from workshop.pocket.corpus import DOCUMENTS, documents
+from workshop.pocket.world import world
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -47,6 +49,18 @@ def test_hidden_entities_are_not_named(sample):
 def test_splits_start_differently_and_each_is_repeatable(sample):
     assert list(islice(documents("train"), 20)) == sample[:20]
     assert list(islice(documents("validation"), 20)) != sample[:20]
+
+
+@pytest.mark.slow
+def test_the_shipped_corpus_is_the_one_that_is_made():
+    assert list(shipped.documents()) == list(documents("train"))
+
+
+def test_a_packed_corpus_is_read_back(monkeypatch, tmp_path):
+    written = [["The  film\tof 1984 was it's.", "“Ça” va?"], ["One."]]
+    (tmp_path / "corpus.bz2").write_bytes(packed(written))
+    monkeypatch.setattr(shipped, "FILE", tmp_path / "corpus.bz2")
+    assert list(shipped.documents()) == written
 
 
 def test_an_unknown_split_is_named():

@@ -3,8 +3,8 @@
 import random
 from collections import Counter
 
-from ptrun.pocket.corpus import Speaker, fitting, review, things
-from ptrun.pocket.world import items, table
+from workshop.pocket.corpus import Speaker, fitting, review, things
+from workshop.pocket.world import items, table
 
 
 def opinions(count: int, held: float = 0.0):

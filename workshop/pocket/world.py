@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 # The words of the pocket world, and a small language for its sentences.
@@ -24,9 +24,9 @@ _TOKEN = re.compile(r"(\{\w+(?::\w+)?\}|[\[\]|<>])")
 
 
 @cache
-def table(name: str, package: str = __package__) -> dict[str, Any]:
-    """Return the data file `name`.toml of a package as a dictionary."""
-    return tomllib.loads(resources.files(package).joinpath(f"{name}.toml").read_text("utf-8"))
+def table(name: str) -> dict[str, Any]:
+    """Return the data file `name`.toml as a dictionary."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
 
 
 def items(text: str) -> tuple[str, ...]:

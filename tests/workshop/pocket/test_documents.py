@@ -2,8 +2,8 @@
 
 import random
 
-from ptrun.pocket.corpus import Cast, chain, facts_about, profile, story, topics
-from ptrun.pocket.world import world
+from workshop.pocket.corpus import Cast, chain, facts_about, profile, story, topics
+from workshop.pocket.world import world
 
 
 def test_a_cast_is_known_or_strange_from_beginning_to_end():

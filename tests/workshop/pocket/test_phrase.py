@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from ptrun.pocket.corpus import Manner, state
-from ptrun.pocket.world import Entity, Text, parse, render, table, world
+from workshop.pocket.corpus import Manner, state
+from workshop.pocket.world import Entity, Text, parse, render, table, world
 
 ALL = 40  # sentences for each relation
 

@@ -1,6 +1,6 @@
 """The pocket world is as large and as ambiguous as promised, and its facts fit together."""
 
-from ptrun.pocket.world import Entity, table, world
+from workshop.pocket.world import Entity, table, world
 
 
 def test_names_are_unique_within_a_kind():
