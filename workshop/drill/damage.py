@@ -258,7 +258,7 @@ KINDS: dict[str, tuple[Make, str]] = {
     "tokens, train": (cached, ""),
     "labels, train": (learned, ""),
     "plan, same command": (recognised, ""),
-    "journal of a search, search": (searched_on, "study.journal"),
+    "journal of a search, search": (searched_on, "study.json"),
     "report of a search, search": (searched_on, "search.json"),
     "jobs of a cluster, status": (listed, ""),
     "kept hashes, predict": (hashed, ""),
