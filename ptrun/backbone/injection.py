@@ -1,6 +1,6 @@
 """What a backbone's modules use in the current pass: prefixes, edits, updates and dropout keys."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -27,14 +27,18 @@ class Division:
         size: number of ranks in the group.
         group: the process group.
         device: device of the rank's part.
-        summed: returns the sum of the ranks' tensors, a new tensor.
     """
 
     rank: int
     size: int
     group: Any
     device: str
-    summed: Callable[[Tensor], Tensor]
+
+    def summed(self, part: Tensor) -> Tensor:
+        """Return the sum of the ranks' tensors, a new tensor."""
+        whole = part.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(whole, group=self.group)
+        return whole
 
     def own(self, whole: Tensor, axis: int) -> Tensor:
         """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""

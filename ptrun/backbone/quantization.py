@@ -9,7 +9,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.linear import linear
 from ptrun.errors import UserError
 
 # Two formats that hold a frozen matrix in fewer bits: int8 by row, and nf4 by block.
@@ -158,7 +157,8 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, module: QuantizedLinear) -> Tensor:
         ctx.module = module
-        product = linear(x.reshape(-1, module.in_features), module.matrix(), module.bias)
+        rows = x.reshape(-1, module.in_features)
+        product = nn.functional.linear(rows, module.matrix(), module.bias)
         return product.view(*x.shape[:-1], module.out_features)
 
     @staticmethod
@@ -166,7 +166,8 @@ class _Product(torch.autograd.Function):
         # As one matrix of rows: a strided gradient `[B, L, D]` would become B small products.
         module, gradient = ctx.module, gradients[0]
         rows = gradient.reshape(-1, module.out_features)
-        return linear(rows, module.matrix().T).view(*gradient.shape[:-1], module.in_features), None
+        product = nn.functional.linear(rows, module.matrix().T)
+        return product.view(*gradient.shape[:-1], module.in_features), None
 
 
 _product: Any = _Product.apply

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.injection import Division
-from ptrun.backbone.linear import linear
 from ptrun.backbone.weights import fill, skeleton
 from ptrun.errors import UserError
 
@@ -261,5 +260,5 @@ class _RowMap(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `[..., inputs / ranks] -> [..., outputs]`."""
-        whole = self.division.sum(linear(input, self.weight))
+        whole = self.division.sum(nn.functional.linear(input, self.weight))
         return whole if self.bias is None else whole + self.bias

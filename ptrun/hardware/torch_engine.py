@@ -12,7 +12,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ptrun.backbone.linear import use_onednn
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import Quantization, check_installed
 from ptrun.backbone.seq2seq import scale_down
@@ -123,8 +122,6 @@ class TorchEngine(Loop):
             scale(self.backbone, methods)
         with self._holding(self.weight_type(tuned=tuned)):
             self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
-        if self.device == "cpu":
-            use_onednn(self.backbone.model)
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:

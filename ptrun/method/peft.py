@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.injection import KeyedDropout
-from ptrun.backbone.linear import plain
 from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, transposed
 from ptrun.backbone.quantization import with_devices
 from ptrun.errors import UserError, unknown
@@ -269,7 +268,6 @@ def tuned_by(
             torch.random.fork_rng(devices=[]),
             _meta(device),
             with_devices(model),
-            plain(model),
         ):
             warnings.simplefilter("ignore", UserWarning)  # PEFT's, about what it does by default
             torch.manual_seed(seed)
