@@ -22,7 +22,7 @@ _LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str] | None:
-    """Return RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and LOCAL_WORLD_SIZE if known.
+    """Return RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
     None means that no launcher started this process.
 
@@ -31,7 +31,10 @@ def environment(env: Mapping[str, str]) -> dict[str, str] | None:
     """
     if "RANK" in env and "WORLD_SIZE" in env:
         return _of_launcher(env)
-    return _of_step(env) if _is_step(env) else None
+    # srun started several tasks, rather than a batch script or a shell
+    if any(not env.get(key, "").isdigit() for key in _STEP) or "SLURM_PTY_PORT" in env:
+        return None
+    return _of_step(env) if int(env["SLURM_STEP_ID"]) < _NO_STEP and _tasks(env) > 1 else None
 
 
 def without_local_rank(arguments: Sequence[str]) -> list[str]:
@@ -46,8 +49,7 @@ def _of_launcher(env: Mapping[str, str]) -> dict[str, str]:
             f"{', '.join(missing)}; start with torchrun, deepspeed or srun, or unset RANK."
         )
     _check_numbers(env)
-    local = env.get("LOCAL_WORLD_SIZE") or env.get("LOCAL_SIZE")  # the second is deepspeed's
-    return {key: env[key] for key in _NEEDED} | ({"LOCAL_WORLD_SIZE": local} if local else {})
+    return {key: env[key] for key in _NEEDED}
 
 
 def _check_numbers(env: Mapping[str, str]) -> None:
@@ -70,22 +72,16 @@ def _check_numbers(env: Mapping[str, str]) -> None:
         raise UserError("MASTER_ADDR is empty; set it to the address of rank 0's machine.")
 
 
-def _is_step(env: Mapping[str, str]) -> bool:
-    """Return whether srun started several tasks, rather than a batch script or a shell."""
-    if any(not env.get(key, "").isdigit() for key in _STEP) or "SLURM_PTY_PORT" in env:
-        return False
-    return int(env["SLURM_STEP_ID"]) < _NO_STEP and _tasks(env) > 1
-
-
 def _of_step(env: Mapping[str, str]) -> dict[str, str]:
-    local = _on_this_node(env)
+    # A port that is the same for all ranks of a step, and rarely that of another step.
+    job = int(env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID") or 0)
+    port = _FIRST_PORT + (64 * job + int(env["SLURM_STEP_ID"])) % _PORTS
     return {
         "RANK": env["SLURM_PROCID"],
         "WORLD_SIZE": str(_tasks(env)),
         "LOCAL_RANK": env["SLURM_LOCALID"],
-        "MASTER_ADDR": env.get("MASTER_ADDR") or _master(env, alone=local == _tasks(env)),
-        "MASTER_PORT": env.get("MASTER_PORT") or str(_port(env)),
-        **({"LOCAL_WORLD_SIZE": str(local)} if local else {}),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or _master(env),
+        "MASTER_PORT": env.get("MASTER_PORT") or str(port),
     }
 
 
@@ -93,38 +89,22 @@ def _tasks(env: Mapping[str, str]) -> int:
     return int(env.get("SLURM_STEP_NUM_TASKS") or env["SLURM_NTASKS"])
 
 
-def _on_this_node(env: Mapping[str, str]) -> int | None:
-    """Return the number of tasks on this node, from a list by node: `2(x3),1` is 2, 2, 2, 1."""
-    listed = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE") or ""
-    counts: list[int] = []
-    for tasks, _, nodes in re.findall(r"(\d+)(\(x(\d+)\))?", listed):
-        counts += [int(tasks)] * int(nodes or 1)
-    node = int(env.get("SLURM_NODEID", "0"))
-    return counts[node] if node < len(counts) else None
-
-
-def _master(env: Mapping[str, str], *, alone: bool) -> str:
+def _master(env: Mapping[str, str]) -> str:
     """Return the address of rank 0: the first node of the step.
 
-    The node where srun was typed is the last resort: it may be a login node.
+    Slurm's short form is `gpu[07-09,12],cpu1`, whose first is gpu07, and `2(x3),1` for the tasks
+    of the nodes. The node where srun was typed is the last resort: it may be a login node.
     """
+    tasks = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE") or ""
+    if tasks.isdigit():  # of one node
+        return "127.0.0.1"
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST") or ""
-    address = "127.0.0.1" if alone else _first_host(nodes) or env.get("SLURM_LAUNCH_NODE_IPADDR")
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
+    host = re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0] if first else "")
+    address = host or env.get("SLURM_LAUNCH_NODE_IPADDR")
     if not address:
         raise UserError("SLURM_JOB_NODELIST names no node; set MASTER_ADDR to the first node.")
     return address
-
-
-def _first_host(nodes: str) -> str:
-    """Return the first host of Slurm's short form: gpu07 for `gpu[07-09,12],cpu1`."""
-    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
-    return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0] if first else "")
-
-
-def _port(env: Mapping[str, str]) -> int:
-    """Return a port that is the same for all ranks of a step, and rarely that of another step."""
-    job = int(env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID") or 0)
-    return _FIRST_PORT + (64 * job + int(env["SLURM_STEP_ID"])) % _PORTS
 
 
 # Logging: which messages a process prints, and which rank prints them.

@@ -7,17 +7,14 @@ Groups of neighbours divide the rows of a batch.
 import logging
 import os
 import socket
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from io import StringIO
 from itertools import count
-from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -34,9 +31,8 @@ _TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at diffe
 _NAMING = 60.0  # seconds for the name of rank 0's machine to be known
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
-_SHARED = Path("/dev/shm")  # Linux
-_ALIGNED = 64  # bytes
 _blocks = count()  # of `main_first`; all ranks enter the same ones
+_store: dist.Store | None = None  # by which the ranks met
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,7 @@ class Ranks:
         rank, size: its index, and the number of ranks.
         model_parallel: number of ranks that hold one model together.
         tensor, data: the group that holds its model, and the group that divides the rows.
+        store: by which the ranks met, if there are several.
     """
 
     rank: int = 0
@@ -54,6 +51,7 @@ class Ranks:
     model_parallel: int = 1
     tensor: Any = None
     data: Any = None
+    store: dist.Store | None = None
 
     @property
     def main(self) -> bool:
@@ -74,11 +72,8 @@ class Ranks:
         """Return this rank's part of the model, or None if it holds the whole."""
         if self.model_parallel == 1:
             return None
-        place, size = self.rank % self.model_parallel, self.model_parallel
-        together = os.environ.get("LOCAL_WORLD_SIZE") == str(self.size)
-        shared = device == "cpu" and together and _SHARED.is_dir()
-        summed = SharedSum(place, size, self.tensor) if shared else partial(_summed, self.tensor)
-        return Division(place, size, self.tensor, device, summed)
+        place = self.rank % self.model_parallel
+        return Division(place, self.model_parallel, self.tensor, device)
 
     def broadcast(self, value: T) -> T:
         """Return rank 0's value on every rank."""
@@ -113,7 +108,7 @@ class Ranks:
         It may take hours, so they wait outside of any collective, and hear signals.
         """
         key = f"ptrun/first/{next(_blocks)}"
-        store = dist.distributed_c10d._get_default_store() if self.size > 1 else None
+        store = self.store if self.size > 1 else None
         while store is not None and not self.main and not store.check([key]):
             time.sleep(_PAUSE)
         yield
@@ -173,70 +168,6 @@ def _gathered(value: T, count: int, group: Any = None) -> list[T]:
     return values
 
 
-def _summed(group: Any, part: torch.Tensor) -> torch.Tensor:
-    """Return the sum over the ranks of a group."""
-    whole = part.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(whole, group=group)
-    return whole
-
-
-class SharedSum:
-    """Sums tensors over the ranks of one machine in memory that they share.
-
-    gloo copies through sockets, which takes three times as much of a processor. Each rank writes to
-    its place, and waits for the others by a message of one number. Two rows of places take turns,
-    so that no rank writes where another still reads.
-
-    Args:
-        place, size: index of this rank in the group, and number of ranks in it.
-        group: the process group.
-    """
-
-    def __init__(self, place: int, size: int, group: Any):
-        self.place, self.size, self.group = place, size, group
-        self._places: torch.Tensor | None = torch.empty(2, size, 0, dtype=torch.uint8)
-        self._row, self._here = 0, torch.zeros(1)
-
-    def __call__(self, part: torch.Tensor) -> torch.Tensor:
-        """Return the sum; all ranks give the same shape."""
-        needed = part.numel() * part.element_size()
-        if self._places is not None and self._places.shape[-1] < needed:
-            self._places = self._opened(needed + -needed % _ALIGNED)
-        if self._places is None:
-            return _summed(self.group, part)
-        places = self._places[self._row, :, :needed].view(part.dtype)
-        self._row = 1 - self._row
-        places[self.place].copy_(part.reshape(-1))
-        dist.all_reduce(self._here, group=self.group)
-        return places.sum(dim=0).view(part.shape)
-
-    def _opened(self, width: int) -> torch.Tensor | None:
-        """Return memory of all ranks, `[2, ranks, width]` bytes; None if there is not enough."""
-        numbers = 2 * self.size * width
-        name = [_reserved(numbers) if self.place == 0 else None]
-        dist.broadcast_object_list(name, group_src=0, group=self.group)
-        if name[0] is None:
-            return None
-        memory = torch.from_file(name[0], shared=True, size=numbers, dtype=torch.uint8)
-        dist.barrier(self.group)  # all have opened the file; nothing else needs its name
-        if self.place == 0:
-            Path(name[0]).unlink()
-        return memory.view(2, self.size, width)
-
-
-def _reserved(size: int) -> str | None:
-    """Return the name of a new file in shared memory, or None if `size` bytes are not free."""
-    number, name = tempfile.mkstemp(prefix="ptrun-", dir=_SHARED)
-    try:
-        os.posix_fallocate(number, 0, size)
-    except OSError:
-        Path(name).unlink()
-        return None
-    finally:
-        os.close(number)
-    return name
-
-
 ALONE = Ranks()
 
 
@@ -255,14 +186,14 @@ def joined(model_parallel: int, device: str) -> Ranks:
     connect(device)
     from deepspeed.utils import groups
 
-    groups._init_tp_mesh_device(tensor_model_parallel_size=model_parallel)
+    groups._init_tp_mesh_device(tensor_model_parallel_size=model_parallel)  # AutoTP alone calls it
     data, tensor = groups._DATA_PARALLEL_GROUP, groups._TENSOR_MODEL_PARALLEL_GROUP
     if dist.get_world_size(tensor) != model_parallel:
         raise UserError(
             f"hardware.model_parallel={model_parallel}: an earlier run grouped these processes by "
             f"{dist.get_world_size(tensor)}; start new processes."
         )
-    return Ranks(dist.get_rank(), size, model_parallel, tensor, data)
+    return Ranks(dist.get_rank(), size, model_parallel, tensor, data, _store)
 
 
 def connect(device: str) -> None:
@@ -282,6 +213,10 @@ def connect(device: str) -> None:
     backend = "nccl" if device == "cuda" else "gloo"
     if not dist.is_initialized():
         _meet(backend)
+    elif _store is None:
+        raise UserError(
+            "hardware=zero1: these processes joined a process group before; start new processes."
+        )
     deepspeed.init_distributed(backend, auto_mpi_discovery=False, verbose=False)
 
 
@@ -314,8 +249,13 @@ def _meet(backend: str) -> None:
     raised: list[BaseException] = []
 
     def join() -> None:
+        global _store
         try:
-            dist.init_process_group(backend, timeout=_MEETING)
+            _store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING))
+            store = dist.PrefixStore("group", _store)
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=size, timeout=_TOGETHER
+            )
         except BaseException as error:
             raised.append(error)
 
@@ -328,7 +268,6 @@ def _meet(backend: str) -> None:
         joining.join(1.0)
     if raised:
         raise _not_met(raised[0], os.environ)
-    dist.distributed_c10d._set_pg_timeout(_TOGETHER)
 
 
 def _find_host(address: str) -> None:

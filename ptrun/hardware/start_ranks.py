@@ -57,7 +57,6 @@ def _environment(env: Mapping[str, str], rank: int, ranks: int, port: int) -> di
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }

@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import sys
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -107,9 +106,6 @@ def work(layout, out, table):
     if layout == "tp2":
         file = Path(out, f"refused-{os.environ['RANK']}.json")
         file.write_text(json.dumps(refused(out, table)))
-    if layout == "tp4":
-        file = Path(out, f"sums-{os.environ['RANK']}.json")
-        file.write_text(json.dumps([sums(full=False), sums(full=True)]))
     if layout == "dp2":
         file = Path(out, f"idle-{os.environ['RANK']}.json")
         file.write_text(json.dumps([idle_heads(restarted=False), idle_heads(restarted=True)]))
@@ -155,27 +151,6 @@ def idle_heads(*, restarted):
     for learned, make in zip(made, (plain, shared), strict=True):
         steps(learned, make)
     return max(float((made[0][n] - made[1][n]).abs().max()) for n in shapes)
-
-
-def sums(*, full):
-    """Return whether ranks of one machine sum as gloo does; their shared memory may be full."""
-    from unittest.mock import patch
-
-    import torch
-
-    from ptrun.hardware import ranks
-
-    world = ranks.joined(4, "cpu")
-    own, right = ranks.SharedSum(world.rank, 4, world.tensor), []
-    nothing_free = patch.object(ranks, "_reserved", return_value=None)
-    for dtype in (torch.float32, torch.bfloat16):
-        for shape in ((3,), (5, 7), (2, 3), (40, 50)):  # larger memory in between
-            part = torch.arange(2000, dtype=dtype)[: torch.Size(shape).numel()].reshape(shape)
-            part = part.remainder(8).add(world.rank).t()  # whole numbers, so each sum is exact
-            with nothing_free if full else nullcontext():
-                found = own(part)
-            right.append(bool(found.equal(ranks._summed(world.tensor, part))))
-    return right
 
 
 def half_step():
@@ -288,8 +263,6 @@ def fork(size, work, *given):
             told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
             os.environ.update({key: str(value) for key, value in told.items()})
             os.environ["MASTER_ADDR"] = "127.0.0.1"
-            if size != 4 or given[0] == "tp4":  # the others sum as on several machines
-                os.environ["LOCAL_WORLD_SIZE"] = str(size)
             work(*given)
             os._exit(0)
         children.append(child)

@@ -64,8 +64,6 @@ def test_ranks_learn_what_one_process_learns(tmp_path, table, warm):
             check(f"{layout} {case}", only(out / f"{PLAIN}-{case}"), only(out / f"{layout}-{case}"))
     for case in INTERRUPTED:
         check_resumed(only(out / f"whole-{case}"), only(out / f"resumed-{case}"))
-    for rank in range(4):
-        assert json.loads((out / f"sums-{rank}.json").read_text()) == [[True] * 8] * 2
     for rank in range(2):
         check_refused(json.loads((out / f"refused-{rank}.json").read_text()))
         assert max(json.loads((out / f"idle-{rank}.json").read_text())) < 1e-6

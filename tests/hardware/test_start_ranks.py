@@ -39,7 +39,7 @@ def met(count):
 SPEAKS = """
 print("out of", rank)
 print("err of", rank, file=sys.stderr)
-names = ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS"]
+names = ["WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "OMP_NUM_THREADS"]
 Path(f"env{rank}").write_text(json.dumps([os.environ[n] for n in [*names, "MASTER_PORT"]]))
 Path(f"run{rank}").write_text(file.read_text())
 Path("where").write_text(str(file.parent))
@@ -84,7 +84,7 @@ def test_ranks_get_one_configuration_and_know_each_other(here, capfd, monkeypatc
     ports = {text.split()[-1] for text in told}
     assert len(ports) == 1
     cores = len(os.sched_getaffinity(0))
-    assert told[2].startswith(f'["3", "2", "3", "127.0.0.1", "{max(1, cores // 3)}"')
+    assert told[2].startswith(f'["3", "2", "127.0.0.1", "{max(1, cores // 3)}"')
     assert all(processes.read(here / f"run{rank}") == COMPOSED for rank in range(3))
     assert capfd.readouterr() == ("out of 0\n", "err of 0\n")
     assert not Path((here / "where").read_text()).exists()
