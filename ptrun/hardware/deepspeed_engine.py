@@ -101,11 +101,11 @@ class DeepSpeedEngine(TorchEngine):
         for parameter in member.learned.values():
             if division is not None and self._cut_of(parameter).summed:
                 parameter.register_hook(division.summed)  # type: ignore[no-untyped-call]
-        whole = {name: self._cut_of(p).axis is None for name, p in member.learned.items()}
+        replicated = {name: self._cut_of(p).axis is None for name, p in member.learned.items()}
         member.stepper = ZeroStepper(
             member.optimizer,
             member.learned,
-            whole,
+            replicated,
             self.world,
             self.device,
             divided=member.method.tunes_backbone,
@@ -114,20 +114,20 @@ class DeepSpeedEngine(TorchEngine):
     def whole(self, method: Method) -> dict[str, Tensor]:
         """Return a method's exported tensors, joined from all ranks; empty except on rank 0."""
         learned: dict[str, Parameter] = method.learned()
-        whole: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, part in sorted(method.exported().items()):
             tensor = self._joined(self._cut_of(learned.get(name)), part)
             if tensor is not None:
-                whole[name] = tensor
-        return whole
+                tensors[name] = tensor
+        return tensors
 
-    def _joined(self, cut: Cut, own: Tensor) -> Tensor | None:
+    def _joined(self, cut: Cut, part: Tensor) -> Tensor | None:
         """Return the whole tensor on rank 0, and None on the others."""
         if cut.axis is None or self.world.share:
-            return cut.joined([own]) if self.world.main else None
-        parts = [torch.empty_like(own) for _ in range(self.model_parallel)]
+            return cut.joined([part]) if self.world.main else None
+        parts = [torch.empty_like(part) for _ in range(self.model_parallel)]
         gathered = parts if self.world.main else None
-        dist.gather(own.contiguous(), gathered, group=self.world.tensor, group_dst=0)
+        dist.gather(part.contiguous(), gathered, group=self.world.tensor, group_dst=0)
         return cut.joined([part.cpu() for part in parts]) if self.world.main else None
 
     def _cut_of(self, parameter: Parameter | None) -> Cut:
@@ -255,8 +255,8 @@ class ZeroStepper(TorchStepper):
 
         A parameter that is whole on every rank of a tensor-parallel group counts on the first.
         """
-        first = self.ranks.rank % self.ranks.model_parallel == 0
-        counted = [g for g, name in self._gradients() if first or not self.whole[name]]
+        leads = self.ranks.rank % self.ranks.model_parallel == 0
+        counted = [g for g, name in self._gradients() if leads or not self.whole[name]]
         squares = [g.double().square().sum() for g in counted]
         total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
         total = total.to(self.zero.device)
@@ -317,8 +317,8 @@ class ZeroStepper(TorchStepper):
         names, _ = self._order(group)
         width = self._parts()[group].numel()
         flat = torch.zeros(width * self.ranks.data_parallel)
-        whole = torch.cat([tensors[f"{key}.{name}"].flatten() for name in names])
-        flat[: whole.numel()] = whole
+        flattened = torch.cat([tensors[f"{key}.{name}"].flatten() for name in names])
+        flat[: flattened.numel()] = flattened
         return flat.narrow(0, self.ranks.share * width, width).clone()
 
     def _parts(self) -> list[Tensor]:

@@ -208,7 +208,7 @@ class RankError:
 
 def text_of(composed: Composed) -> str:
     """Return a configuration as text."""
-    content = {one.name: getattr(composed, one.name) for one in fields(composed)}
+    content = {entry.name: getattr(composed, entry.name) for entry in fields(composed)}
     text = json.dumps(content)
     return text if json.loads(text) == content else plain_yaml.dump(content)
 

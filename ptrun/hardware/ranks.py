@@ -89,8 +89,8 @@ class Ranks:
             return list(numbers)
         box = torch.tensor(numbers, dtype=torch.int64, device=_device())
         dist.broadcast(box, src=0)
-        own: list[int] = box.tolist()
-        return own
+        decision: list[int] = box.tolist()
+        return decision
 
     def each(self, value: T) -> list[T]:
         """Return the values of all ranks, in order."""
@@ -119,20 +119,20 @@ class Ranks:
         """Return sums over the shares."""
         if self.data_parallel == 1:
             return values
-        own = torch.tensor(values, dtype=torch.float64, device=_device())
-        shares = [torch.empty_like(own) for _ in range(self.data_parallel)]
-        dist.all_gather(shares, own, group=self.data)
+        message = torch.tensor(values, dtype=torch.float64, device=_device())
+        shares = [torch.empty_like(message) for _ in range(self.data_parallel)]
+        dist.all_gather(shares, message, group=self.data)
         summed: list[float] = torch.stack(shares).sum(dim=0).tolist()
         return summed
 
-    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
+    def merged(self, predictions: Mapping[Any, T]) -> dict[Any, T]:
         """Return the predictions of all shares, each from the first rank of its group.
 
         All ranks then decide by the same predictions, even if the last bits of logits differ.
         """
         if self.size == 1:
-            return dict(own)
-        shares = _gathered(dict(own), self.size)[:: self.model_parallel]
+            return dict(predictions)
+        shares = _gathered(dict(predictions), self.size)[:: self.model_parallel]
         return {key: value for share in shares for key, value in share.items()}
 
     def check_same(self, digest: int, step: int) -> None:
@@ -143,15 +143,15 @@ class Ranks:
         """
         if self.model_parallel == 1:
             return
-        own = torch.tensor([digest], dtype=torch.int64, device=_device())
-        shares = [torch.empty_like(own) for _ in range(self.model_parallel)]
-        dist.all_gather(shares, own, group=self.tensor)
+        message = torch.tensor([digest], dtype=torch.int64, device=_device())
+        shares = [torch.empty_like(message) for _ in range(self.model_parallel)]
+        dist.all_gather(shares, message, group=self.tensor)
         digests = torch.cat(shares).tolist()
         odd = [place for place, other in enumerate(digests) if other != digests[0]]
         if odd:
-            first = self.rank - self.rank % self.model_parallel
+            rank = self.rank - self.rank % self.model_parallel
             raise RunFailed(
-                f"rank {first + odd[0]} read other rows than rank {first} at step {step}, but they "
+                f"rank {rank + odd[0]} read other rows than rank {rank} at step {step}, but they "
                 "hold one model together; make code and data the same on all machines."
             )
 

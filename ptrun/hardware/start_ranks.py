@@ -83,22 +83,17 @@ def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception |
     errors = {end: read_error(folder, end.rank) for end in ends if end.code}
     if not errors:
         return None
-    first, error = min(errors.items(), key=_order)
+    # the first in time, signals first: a killed rank makes the others fail
+    end, error = min(errors.items(), key=lambda pair: (pair[0].code > 0, (pair[1] or pair[0]).at))
     if error and error.kind == "RunFailed":
         return RunFailed(error.text)
     if error and error.kind == "UserError":
         same = len(errors) == ranks and {e and e.text for e in errors.values()} == {error.text}
-        plain = same or first.rank == 0  # rank 0 may check before the others do
-        return UserError(error.text if plain else f"rank {first.rank} of {ranks}: {error.text}")
+        plain = same or end.rank == 0  # rank 0 may check before the others do
+        return UserError(error.text if plain else f"rank {end.rank} of {ranks}: {error.text}")
     others = "; the others were ended" if ranks > 1 else ""
-    line = f"rank {first.rank} of {ranks} {_how(first, error)}{others}."
-    return RankLost("\n".join([line, *_last_lines(first, folder), _SAME]))
-
-
-def _order(failure: tuple[RankEnd, RankError | None]) -> tuple[bool, float]:
-    """Order by time, signals first: a killed rank makes the others fail."""
-    end, error = failure
-    return end.code > 0, error.at if error else end.at
+    line = f"rank {end.rank} of {ranks} {_how(end, error)}{others}."
+    return RankLost("\n".join([line, *_last_lines(end, folder), _SAME]))
 
 
 def _how(end: RankEnd, error: RankError | None) -> str:

@@ -26,7 +26,7 @@ FOLDER = ".jobs"
 def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
     file = below(outputs, FOLDER, f"{next(iter(tasks)).split('_')[0]}.json")
-    plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
+    plain = {task: [str(f.absolute()) for f in folders] for task, folders in tasks.items()}
     write_text(file, json.dumps(digest.sealed(plain)))
 
 
@@ -38,12 +38,12 @@ def queued(outputs: Path) -> dict[Path, str]:
     """
     files = sorted((outputs / FOLDER).glob("*.json"))
     states = _states() if files else {}
-    found: dict[Path, str] = {}
+    tasks_of: dict[Path, str] = {}
     for file in files:
         for task, folders in _recorded(file).items():
             if task in states:
-                found |= {folder: f"job {task}, {states[task]}" for folder in folders}
-    return found
+                tasks_of |= {folder: f"job {task}, {states[task]}" for folder in folders}
+    return tasks_of
 
 
 def _recorded(file: Path) -> dict[str, list[Path]]:
@@ -54,7 +54,7 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
     """
     try:
         tasks = digest.unsealed(read_json(file))
-        return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}
+        return {str(task): [Path(folder) for folder in folders] for task, folders in tasks.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UserError(
             f"{file}: damaged. Delete it; the runs of its job are then submitted again."

@@ -99,20 +99,18 @@ class Scheduler:
 
     def _left(self) -> bool:
         """Return whether runs are left that this process may still do."""
-        waits = self.waits and any(job.stage == "elsewhere" for job in self.jobs)
-        return bool(self.unseen or self.composed or self.ready or waits or self._unsure())
-
-    def _unsure(self) -> bool:
-        """Return whether it is not known yet if an owner on another machine lives."""
+        if self.unseen or self.composed or self.ready:
+            return True
         others = [job.folder for job in self.jobs if job.stage == "elsewhere" and job.folder]
-        return any(self.beats.unsure(folder) for folder in others)
+        # it may not be known yet if an owner on another machine lives
+        return (self.waits and bool(others)) or any(map(self.beats.unsure, others))
 
     def _step(self) -> None:
         """Handle an answer, or use the time to compose a run or look at runs of others."""
         answer = self.workers.next(0.0 if self.unseen else _BEAT)
         if answer is not None:
-            worker, found = answer
-            self._handle(worker, found.content)
+            worker, message = answer
+            self._handle(worker, message.content)
         elif self.unseen:
             self._compose()
         if time.monotonic() - self.looked > _LOOK:
@@ -161,9 +159,9 @@ class Scheduler:
 
     def _handle(self, worker: Worker, content: list[dict[str, Any]] | None) -> None:
         request, worker.request = worker.request, {}
-        own = [self.jobs[int(i)] for i in request.get("run", request.get("plan", ()))]
+        jobs = [self.jobs[int(i)] for i in request.get("run", request.get("plan", ()))]
         if content is None:
-            self._lost(own, worker, request)
+            self._lost(jobs, worker, request)
         elif "plan" in request:
             self._sort([(self.jobs[facts["index"]], facts) for facts in content])
         else:
@@ -182,17 +180,14 @@ class Scheduler:
                 continue
             state = state_of(job.folder)
             if self._is_left(job, state):
-                left.append((self._shape(job, state), job))
+                shared = job.shape is not None and self.options.share is Share.auto
+                # runs of an interrupted group stay together
+                left.append(((job.shape, state.group) if shared else None, job))
         most = min((job.most for shape, job in left if shape is not None), default=1)
-        kept = [(shape, job) for shape, job in left if shape and shape[1]]
+        interrupted = [(shape, job) for shape, job in left if shape and shape[1]]
         new = [(shape, job) for shape, job in left if not (shape and shape[1])]
-        self.ready.extend(groups(kept, most, workers=1))
+        self.ready.extend(groups(interrupted, most, workers=1))
         self.ready.extend(groups(new, most, self.places))
-
-    def _shape(self, job: Job, state: RunState) -> tuple[str | None, Sequence[str]] | None:
-        """Return what the runs of a group have in common; interrupted groups stay together."""
-        shared = job.shape is not None and self.options.share is Share.auto
-        return (job.shape, state.group) if shared else None
 
     def _is_left(self, job: Job, state: RunState) -> bool:
         """Return whether a run in this state is to be done; else note how it ended."""
@@ -217,37 +212,40 @@ class Scheduler:
         else:
             self._ended(job, "failed" if kind == "failed" else "refused", text)
 
-    def _lost(self, own: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
+    def _lost(self, jobs: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
         """Repeat what a worker that died was asked for; the second time do runs one by one.
 
         One that was alone has then failed, and so have those that were being planned.
         """
-        own, code = [job for job in own if job.stage != "left"], worker.process.returncode
-        for job in own:
+        jobs = [job for job in jobs if job.stage != "left"]
+        code = worker.process.returncode
+        for job in jobs:
             job.lost += 1
-        first = any(job.lost == 1 for job in own)
-        if first or ("run" in request and len(own) > 1):
-            self._again(own, request, whole=first)
+        newly_lost = any(job.lost == 1 for job in jobs)
+        if newly_lost or ("run" in request and len(jobs) > 1):
+            self._again(jobs, request, together=newly_lost)
             return
-        for job in own:
+        for job in jobs:
             file = job.log or worker.errors
             last = file.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._ended(job, "failed", f"its process ended with {how}: {last[0]}")
 
-    def _again(self, own: list[Job], request: dict[str, Any], *, whole: bool) -> None:
+    def _again(self, jobs: list[Job], request: dict[str, Any], *, together: bool) -> None:
         """Plan runs again, or do them again: as the same group or one by one."""
-        for job in own:
+        for job in jobs:
             job.stage = "waiting"
         if "plan" in request:
-            self.composed[:0] = own
+            self.composed[:0] = jobs
         else:
-            self.ready.extendleft([own] if whole else [[job] for job in reversed(own)])
+            self.ready.extendleft([jobs] if together else [[job] for job in reversed(jobs)])
 
     def _look(self) -> None:
         """Look at the runs of other processes: finished, or, if this one waits, left for it."""
         self.looked = time.monotonic()
-        for job in (one for one in self.jobs if one.stage == "elsewhere"):
+        for job in self.jobs:
+            if job.stage != "elsewhere":
+                continue
             assert job.folder is not None
             state = state_of(job.folder)
             silent = state.kind == "running" and self.beats.silent(job.folder)
@@ -317,23 +315,23 @@ def _gpus() -> list[str]:
     if visible is None:
         return present
     named: list[str] = []
-    for one in (one.strip() for one in visible.split(",")):
-        if _is_absent(one, present):  # CUDA ignores this one and all after it
+    for device in map(str.strip, visible.split(",")):
+        if _is_absent(device, present):  # CUDA ignores this one and all after it
             break
-        if one in named:
+        if device in named:
             raise UserError(
-                f"CUDA_VISIBLE_DEVICES={visible}: {one} is there twice, so CUDA shows no device; "
-                "name each once."
+                f"CUDA_VISIBLE_DEVICES={visible}: {device} is there twice, so CUDA shows no "
+                "device; name each once."
             )
-        named.append(one)
+        named.append(device)
     return named
 
 
-def _is_absent(one: str, present: Sequence[str]) -> bool:
+def _is_absent(device: str, present: Sequence[str]) -> bool:
     """Return whether CUDA knows no such device; ids that are no numbers are left to it."""
-    if not one.isdigit():
-        return not one.startswith(("GPU-", "MIG-"))
-    return bool(present) and present[0].isdigit() and int(one) >= len(present)
+    if not device.isdigit():
+        return not device.startswith(("GPU-", "MIG-"))
+    return bool(present) and present[0].isdigit() and int(device) >= len(present)
 
 
 def _present() -> list[str]:
@@ -342,9 +340,9 @@ def _present() -> list[str]:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):  # some containers have the devices alone
         return [str(n) for n, _ in enumerate(_DEVICES.glob("nvidia[0-9]*"))]
-    whole = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    gpus = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
     slices = re.findall(r"UUID: (MIG-[^)]+)", listed.stdout)
-    return slices or [str(n) for n, _ in enumerate(whole)]
+    return slices or [str(n) for n, _ in enumerate(gpus)]
 
 
 # Groups of runs that share the passes of one frozen backbone.
@@ -359,12 +357,12 @@ def groups(items: Sequence[tuple[Hashable | None, T]], most: int, workers: int) 
     shape is None is a group of its own.
     """
     size = max(1, min(most, -(-len(items) // workers)))
-    by_shape: dict[Hashable, list[list[T]]] = {}
-    found: list[list[T]] = []
+    latest: dict[Hashable, list[T]] = {}
+    every: list[list[T]] = []
     for shape, item in items:
-        own = by_shape.setdefault(shape, []) if shape is not None else []
-        if not own or len(own[-1]) == size:
-            own.append([])
-            found.append(own[-1])
-        own[-1].append(item)
-    return found
+        group = latest.get(shape, []) if shape is not None else []
+        if not group or len(group) == size:
+            group = latest[shape] = []
+            every.append(group)
+        group.append(item)
+    return every

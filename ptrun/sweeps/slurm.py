@@ -99,8 +99,8 @@ def _start(configuration: str, rank: Mapping[str, str]) -> None:
     with TemporaryDirectory(prefix="ptrun-") as name:
         file = Path(name, "run.yaml")
         file.write_text(configuration, encoding="utf-8")
-        own = {**os.environ, **rank, processes.PARENT: str(os.getpid())}
-        running = subprocess.Popen([*COMMAND, str(file)], env=own, start_new_session=True)
+        env = {**os.environ, **rank, processes.PARENT: str(os.getpid())}
+        running = subprocess.Popen([*COMMAND, str(file)], env=env, start_new_session=True)
         try:
             running.wait()
         except stopping.Stopped:
@@ -152,10 +152,10 @@ class Slurm:
     def _submit(self, groups: Sequence[Group]) -> None:
         """Submit groups: one array for those that need the same processes and devices."""
         listed = queue.queued(self.outputs) if groups else {}
-        groups = [own for group in groups if (own := _not_queued(group, listed))]
+        groups = [*filter(None, (_not_queued(group, listed) for group in groups))]
         alike: dict[tuple[Any, Any], list[Group]] = {}
-        for own in groups:
-            alike.setdefault((_need(own, "ranks"), _need(own, "device")), []).append(own)
+        for group in groups:
+            alike.setdefault((_need(group, "ranks"), _need(group, "device")), []).append(group)
         for array in alike.values():
             self._submit_array(array)
 
@@ -163,12 +163,13 @@ class Slurm:
         cluster = groups[0][0].composed.cluster
         _check_links(self._logs())
         executor = _executor(self._logs() / "%j", parameters(cluster, groups))
-        ids = _submitted(executor, [self._task(own) for own in groups])
+        ids = _submitted(executor, [self._task(group) for group in groups])
         tasks = dict(zip(ids, groups, strict=True))
         self.tasks |= tasks
-        queue.record(self.outputs, {t: [_folder(job) for job in own] for t, own in tasks.items()})
-        for task, own in tasks.items():
-            for job in own:
+        folders = {task: [_folder(job) for job in group] for task, group in tasks.items()}
+        queue.record(self.outputs, folders)
+        for task, group in tasks.items():
+            for job in group:
                 job.end("elsewhere", f"in job {task}")
         runs, plural = sum(map(len, groups)), "s" * (len(groups) > 1)
         number = ids[0].split("_")[0]
@@ -200,7 +201,9 @@ class Slurm:
         except UserError:
             return  # the next look may have an answer
         left: list[Job] = []
-        for job in (one for one in self.jobs if one.stage == "elsewhere"):
+        for job in self.jobs:
+            if job.stage != "elsewhere":
+                continue
             state = state_of(_folder(job))
             waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
             if waits and "; type " in (told := listed[_folder(job).absolute()]):
@@ -220,9 +223,9 @@ class Slurm:
 
     def _again(self, left: Sequence[Job]) -> list[Group]:
         """Return runs in the groups they had; those of other commands' jobs one by one."""
-        groups: list[Group] = [[job for job in own if job in left] for own in self.tasks.values()]
-        known = [job for own in groups for job in own]
-        return [*filter(None, groups), *([job] for job in left if job not in known)]
+        groups = [[job for job in group if job in left] for group in self.tasks.values()]
+        submitted = [job for group in groups for job in group]
+        return [*filter(None, groups), *([job] for job in left if job not in submitted)]
 
     def _logs(self) -> Path:
         return below(self.outputs, queue.FOLDER)
@@ -247,8 +250,8 @@ def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
                 "rerun=true: a job that comes on again would start anew each time. Type "
                 "name=NAME for new runs, or leave out sweep.on=slurm."
             )
-        if found := listed.get(_folder(job).absolute()):
-            job.end("elsewhere", f"in {found}")
+        if task := listed.get(_folder(job).absolute()):
+            job.end("elsewhere", f"in {task}")
     return [job for job in group if job.stage != "elsewhere"]
 
 
@@ -265,9 +268,9 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
         raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
     on_node = ranks // nodes
     _check_texts(cluster)
-    own = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
+    typed = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
     return {
-        **{key: value for key, value in own.items() if value is not None},
+        **{key: value for key, value in typed.items() if value is not None},
         "job_name": "ptrun",
         "time": _minutes(cluster, groups),
         "mem": f"{math.ceil(1024 * (cluster.memory or _gib(groups) * on_node))}MB",
@@ -298,16 +301,16 @@ def _minutes(cluster: ClusterConfig, groups: Sequence[Group]) -> int:
     """Return the minutes to ask for."""
     if cluster.time is not None:
         return cluster.time
-    times = [[job.needs["seconds"] for job in own] for own in groups]
-    if any(one is None for own in times for one in own):
+    times = [[job.needs["seconds"] for job in group] for group in groups]
+    if any(seconds is None for group in times for seconds in group):
         return cluster.max_time
     return min(cluster.max_time, math.ceil(_START + _MARGIN * max(map(sum, times)) / 60))
 
 
 def _gib(groups: Sequence[Group]) -> float:
     """Return the GiB of main memory of a process of the largest group."""
-    first = [(len(own), own[0].needs) for own in groups]
-    return max(float(needs["gib"] + (count - 1) * needs["each"]) for count, needs in first)
+    needs = [(len(group), group[0].needs) for group in groups]
+    return max(float(need["gib"] + (count - 1) * need["each"]) for count, need in needs)
 
 
 def _cores(cluster: ClusterConfig, on_node: int) -> int:
@@ -335,11 +338,11 @@ def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
 
     try:
         with executor.batch():
-            made = [executor.submit(task) for task in tasks]
+            submitted = [executor.submit(task) for task in tasks]
     except FailedJobError as error:
         told = " ".join(str(error).split())
         raise UserError(f"Slurm rejects the job: {told}. See conf/cluster/default.yaml.") from error
-    return [str(one.job_id) for one in made]
+    return [str(job.job_id) for job in submitted]
 
 
 def _check_links(logs: Path) -> None:
@@ -350,12 +353,12 @@ def _check_links(logs: Path) -> None:
     Raises:
         OSError: there is one.
     """
-    for own in logs.iterdir() if logs.is_dir() else ():
-        if own.is_symlink() and not own.resolve().is_relative_to(logs.resolve()):
-            raise OSError(errno.EXDEV, "a link among the folders of jobs", str(own))
+    for entry in logs.iterdir() if logs.is_dir() else ():
+        if entry.is_symlink() and not entry.resolve().is_relative_to(logs.resolve()):
+            raise OSError(errno.EXDEV, "a link among the folders of jobs", str(entry))
 
 
-def _executor(folder: Path, given: dict[str, Any]) -> Any:
+def _executor(folder: Path, options: dict[str, Any]) -> Any:
     """Return submitit's executor.
 
     Raises:
@@ -374,5 +377,5 @@ def _executor(folder: Path, given: dict[str, Any]) -> Any:
         raise UserError(
             "sweep.on=slurm: there is no srun here. Type it on a login node of the cluster."
         ) from error
-    executor.update_parameters(**given)
+    executor.update_parameters(**options)
     return executor

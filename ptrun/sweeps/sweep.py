@@ -30,11 +30,11 @@ def of_line(overrides: Sequence[str]) -> list[Job]:
     Raises:
         UserError: an override is invalid.
     """
-    every = [(tuple(own), title) for own, title in expanded(overrides)]
+    every = [(tuple(typed), title) for typed, title in expanded(overrides)]
     runs = dict(every)
     if twice := len(every) - len(runs):
         _LOG.warning("%d of %d runs are typed twice, and done once", twice, len(every))
-    return [Job(i, title, list(own)) for i, (own, title) in enumerate(runs.items())]
+    return [Job(i, title, list(typed)) for i, (typed, title) in enumerate(runs.items())]
 
 
 def options_of(overrides: Sequence[str]) -> SweepConfig:
@@ -78,7 +78,7 @@ def _list(jobs: Sequence[Job], options: SweepConfig) -> bool:
     command = PLANNER if options.on is On.slurm else COMMAND
     scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True), command)
     scheduler.run()
-    number = {job.index: n for n, own in enumerate(scheduler.listed, start=1) for job in own}
+    number = {job.index: n for n, group in enumerate(scheduler.listed, start=1) for job in group}
     for job in scheduler.jobs:
         todo = f"to do, group {number[job.index]}" if job.index in number else job.stage
         name = job.folder.name if job.folder else ""
@@ -98,7 +98,7 @@ def _list(jobs: Sequence[Job], options: SweepConfig) -> bool:
 T = TypeVar("T")
 
 
-def shard(items: Sequence[T], given: str | None) -> Sequence[T]:
+def shard(items: Sequence[T], part: str | None) -> Sequence[T]:
     """Return the I-th of N parts, counted from 1, of equal size up to one; None is all.
 
     Neighbours stay together, since they are those that share passes. The parts depend on the list
@@ -107,10 +107,10 @@ def shard(items: Sequence[T], given: str | None) -> Sequence[T]:
     Raises:
         UserError: it is not `I/N` with 1 <= I <= N.
     """
-    if given is None:
+    if part is None:
         return items
-    match = re.fullmatch(r"(\d+)/(\d+)", str(given))
+    match = re.fullmatch(r"(\d+)/(\d+)", str(part))
     place, count = map(int, match.groups()) if match else (0, 0)
     if not 1 <= place <= count:
-        raise UserError(f"sweep.shard={given}: type I/N with I from 1 to N, such as 1/4.")
+        raise UserError(f"sweep.shard={part}: type I/N with I from 1 to N, such as 1/4.")
     return items[(place - 1) * len(items) // count : place * len(items) // count]

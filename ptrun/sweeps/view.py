@@ -135,33 +135,33 @@ class View:
 _LISTED = 40  # unfinished runs that are listed
 
 
-def with_queue(root: Path, known: Sequence[Known]) -> list[Known]:
+def with_queue(root: Path, runs: Sequence[Known]) -> list[Known]:
     """Return runs with those that jobs of a cluster have still to do."""
     try:
         queued = queue.queued(root)
     except UserError as error:
         print(f"the queue is not shown: {error}", file=sys.stderr)
-        return list(known)
-    found = [_in_queue(own, queued.pop(own.folder.absolute(), None)) for own in known]
+        return list(runs)
+    listed: list[Known] = []
+    for run in runs:
+        task = queued.pop(run.folder.absolute(), None)
+        if task is not None and run.state.kind in ("new", "interrupted", "failed"):
+            run = replace(run, state=RunState("queued", f"in {task}"))
+        listed.append(run)
     new = [Known(folder, RunState("queued", f"in {task}")) for folder, task in queued.items()]
-    return [*found, *new]
+    return [*listed, *new]
 
 
-def _in_queue(own: Known, task: str | None) -> Known:
-    waits = task is not None and own.state.kind in ("new", "interrupted", "failed")
-    return replace(own, state=RunState("queued", f"in {task}")) if waits else own
-
-
-def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Group:
+def shown(root: Path, runs: Sequence[Known], expected: Mapping[str, int]) -> Group:
     """Return a table of states by folder, and a line for each run that is not finished.
 
     `expected` is the number of runs that each folder will have, by its path below `root`; where it
     is empty, only the runs that have started are known.
     """
     by_folder: dict[str, Counter[str]] = {name: Counter() for name in expected}
-    for own in known:
-        name = os.path.relpath(own.folder.parent, root) if own.folder != root else "."
-        by_folder.setdefault(name, Counter())[own.state.kind] += 1
+    for run in runs:
+        name = os.path.relpath(run.folder.parent, root) if run.folder != root else "."
+        by_folder.setdefault(name, Counter())[run.state.kind] += 1
     for name, counts in by_folder.items():
         counts["new"] += max(0, expected.get(name, 0) - counts.total())
     kinds = [kind for kind in KINDS if any(counts[kind] for counts in by_folder.values())]
@@ -171,22 +171,22 @@ def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Gr
         table.add_column(kind, justify="right", no_wrap=True)
     for name, counts in by_folder.items():
         table.add_row(escape(visible(name)), *(str(counts[kind] or "") for kind in kinds))
-    left = [own for own in known if own.state.kind != "finished"]
-    lines: list[RenderableType] = [_line(own) for own in left[:_LISTED]]
+    left = [run for run in runs if run.state.kind != "finished"]
+    lines: list[RenderableType] = [_line(run) for run in left[:_LISTED]]
     if len(left) > _LISTED:
         lines.append(f"and {len(left) - _LISTED} more that are not finished")
-    done, total = len(known) - len(left), max(len(known), sum(expected.values()))
+    done, total = len(runs) - len(left), max(len(runs), sum(expected.values()))
     return Group(table, *lines, f"{done:,} of {total:,} runs are finished")
 
 
-def _line(own: Known) -> str:
-    parts = [own.folder.name, str(own.state).splitlines()[0]]
-    so_far = own.progress
-    parts += [str(so_far)] if so_far.step and own.state.kind == "running" else []
+def _line(run: Known) -> str:
+    parts = [run.folder.name, str(run.state).splitlines()[0]]
+    so_far = run.progress
+    parts += [str(so_far)] if so_far.step and run.state.kind == "running" else []
     parts += [f"best dev {so_far.dev}"] if so_far.dev else []
     return escape(visible("  ".join(parts)))
 
 
-def as_json(known: Sequence[Known]) -> str:
+def as_json(runs: Sequence[Known]) -> str:
     """Return the runs as a JSON list."""
-    return json.dumps([own.plain() for own in known], indent=1)
+    return json.dumps([run.plain() for run in runs], indent=1)

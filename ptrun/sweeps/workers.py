@@ -112,7 +112,8 @@ class Workers:
         """Return a worker for each slot without a request; those that are missing start."""
         for slot in range(len(self.devices)):
             if slot not in self.running:
-                self.running[slot] = self._start(slot)
+                errors, env = self.folder / f"worker{slot}.err", self._environment(slot)
+                self.running[slot] = Worker(slot, env, self.answers, errors, self.command)
         return [worker for worker in self.running.values() if not worker.request]
 
     def next(self, timeout: float) -> tuple[Worker, WorkerAnswer] | None:
@@ -148,17 +149,13 @@ class Workers:
         for worker in self.running.values():
             worker.kill()
 
-    def _start(self, slot: int) -> Worker:
-        errors = self.folder / f"worker{slot}.err"
-        return Worker(slot, self._environment(slot), self.answers, errors, self.command)
-
     def _environment(self, slot: int) -> dict[str, str]:
         device = self.devices[slot]
-        own = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
+        visible = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
         return {
             "OMP_NUM_THREADS": str(max(1, cores() // len(self.devices))),
             **os.environ,
-            **own,
+            **visible,
             "PYTHONPATH": os.pathsep.join(sys.path),
             processes.PARENT: str(os.getpid()),
         }
