@@ -75,11 +75,11 @@ def attend(
     lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
     parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))
     prefixes, outs = _by_block(link.prefix(), packing), []
-    for block, prefix, own, *three in zip(packing.blocks, prefixes, lines, *parts, strict=True):
+    for block, prefix, line, *three in zip(packing.blocks, prefixes, lines, *parts, strict=True):
         q, k, v = (t.unflatten(1, (-1, block.width)).transpose(0, 1) for t in three)
         drop = None
-        if own is not None:
-            cells = own.unflatten(0, (-1, block.width)).transpose(1, 2)
+        if line is not None:
+            cells = line.unflatten(0, (-1, block.width)).transpose(1, 2)
             drop = partial(drop_lines, lines=cells, p=dropout)
         seen = block.visible(packing.reach if reach is None else reach)
         out = _attend(prefix, q, k, v, seen, drop, form)
@@ -244,9 +244,9 @@ def _reach(mask_function: Callable[..., Tensor], kv_length: int) -> Reach:
     if mask_function is causal_mask_function:
         return LOOK_BACK
     place = torch.arange(kv_length + 1)  # a window that is wider makes no difference
-    first = torch.zeros_like(place)
+    start = torch.zeros_like(place)
     before, after = (
-        int(mask_function(0, 0, *pair).sum()) - 1 for pair in ((place, first), (first, place))
+        int(mask_function(0, 0, *pair).sum()) - 1 for pair in ((place, start), (start, place))
     )
     return Reach(*(None if bound == kv_length else bound for bound in (before, after)))
 

@@ -195,10 +195,10 @@ def checksum(model: nn.Module) -> int:
     """
     tensors = [t for t in (*model.parameters(), *model.buffers()) if not t.is_meta]
     sums = [_words(tensor.detach()).sum() for tensor in tensors]
-    found: list[int] = torch.stack(sums).tolist() if sums else []  # the host waits once
+    totals: list[int] = torch.stack(sums).tolist() if sums else []  # the host waits once
     return sum(
-        (2 * index + 1) * total + index * own.numel()
-        for index, (own, total) in enumerate(zip(tensors, found, strict=True), start=1)
+        (2 * index + 1) * total + index * tensor.numel()
+        for index, (tensor, total) in enumerate(zip(tensors, totals, strict=True), start=1)
     )
 
 

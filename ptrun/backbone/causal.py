@@ -54,11 +54,11 @@ class Decoder(Family):
             dropout=getattr(config, "resid_pdrop", getattr(config, "dropout", 0.0)),
         )
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         hidden: Tensor = self.body(model)(
-            **read(given, packing, position_ids=self.places(given)),
-            attention_mask=given.mask,  # attention makes its own, with the window of each layer
+            **read(inputs, packing, position_ids=self.places(inputs)),
+            attention_mask=inputs.mask,  # attention makes its own, with the window of each layer
             use_cache=False,
         ).last_hidden_state
         return hidden
@@ -74,11 +74,11 @@ class Megatron(Decoder):
         super().prepare(model, injection)
         own_models.connect(self.body(model), injection)
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
-        scaled = raw_words(model, given) * scale
-        return super().hidden(model, replace(given, ids=None, embeddings=scaled), packing)
+        scaled = raw_words(model, inputs) * scale
+        return super().hidden(model, replace(inputs, ids=None, embeddings=scaled), packing)
 
 
 KINDS = {

@@ -91,25 +91,25 @@ class _Dropped(torch.autograd.Function):
         ctx: Any, x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int
     ) -> Tensor:
         if not (parts := _parts(x)):
-            kept = _kept(lines, x.shape[1], limit, origin)
+            keep = _kept(lines, x.shape[1], limit, origin)
         else:
-            kept = torch.empty_like(x, dtype=torch.bool)
+            keep = torch.empty_like(x, dtype=torch.bool)
             for part in parts:
-                kept[part] = _kept(lines[part], x.shape[1], limit, origin)
-        ctx.save_for_backward(kept, scale)
-        return _scaled(x, kept, scale)
+                keep[part] = _kept(lines[part], x.shape[1], limit, origin)
+        ctx.save_for_backward(keep, scale)
+        return _scaled(x, keep, scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return _scaled(gradients[0], *ctx.saved_tensors), None, None, None, None
 
 
-def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
+def _scaled(x: Tensor, keep: Tensor, scale: Tensor) -> Tensor:
     if not (parts := _parts(x)):
-        return x * kept.to(x.dtype).mul_(scale)
+        return x * keep.to(x.dtype).mul_(scale)
     out = torch.empty_like(x)
     for part in parts:
-        torch.mul(x[part], kept[part].to(x.dtype).mul_(scale), out=out[part])
+        torch.mul(x[part], keep[part].to(x.dtype).mul_(scale), out=out[part])
     return out
 
 

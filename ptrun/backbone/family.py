@@ -59,16 +59,16 @@ def overrides(family: Any, name: str, *values: float | None) -> dict[str, float]
             positive.
     """
     named: SwitchFields = family.fields
-    given = {o: value for o, value in zip(OPTIONS, values, strict=True) if value is not None}
+    chosen = {o: value for o, value in zip(OPTIONS, values, strict=True) if value is not None}
     allowed = [option for option in OPTIONS if getattr(named, option)]
-    for option, value in given.items():
+    for option, value in chosen.items():
         if option not in allowed:
             raise UserError(
                 f"backbone.{option}={value}: {name} has no such option. "
-                f"Allowed: {', '.join(f'backbone.{own}' for own in allowed)}."
+                f"Allowed: {', '.join(f'backbone.{option}' for option in allowed)}."
             )
         _check(option, value)
-    return {field: value for option, value in given.items() for field in getattr(named, option)}
+    return {field: value for option, value in chosen.items() for field in getattr(named, option)}
 
 
 def _check(option: str, value: Any) -> None:
@@ -201,18 +201,18 @@ class Family(ABC):
         """Whether an argument of the text's reader takes positions."""
         return not self.relative
 
-    def places(self, given: BackboneInput | DecoderInput) -> Tensor:
+    def places(self, inputs: BackboneInput | DecoderInput) -> Tensor:
         """Return position ids `[B, T]`, from 0; a decoder's are never moved."""
-        return read_order(given.mask, getattr(given, "shift", None))
+        return read_order(inputs.mask, getattr(inputs, "shift", None))
 
-    def packing(self, given: BackboneInput) -> Packing | None:
+    def packing(self, inputs: BackboneInput) -> Packing | None:
         """Return the packing of an input; None if the model reads padded rows."""
         if self.packed is None:
             return None
-        return packing_of(given.mask, given.lengths, self.packed, BLOCK)
+        return packing_of(inputs.mask, inputs.lengths, self.packed, BLOCK)
 
     @abstractmethod
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else `[B, T, H]`.
 
         With a packing, those of its tokens `[1, N, H]`, or of the requested ones alone.
@@ -225,24 +225,24 @@ class Family(ABC):
 
     def of_head(self, tensor: str) -> bool:
         """Return whether a tensor belongs to the output head, by its name."""
-        return tensor.startswith(tuple(f"{own}." for own in (self.head, self.other_head) if own))
+        return tensor.startswith(tuple(f"{head}." for head in (self.head, self.other_head) if head))
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters that make up the published size; tied ones count once."""
         return list(model.parameters())
 
 
-def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
+def raw_words(model: Any, inputs: BackboneInput | DecoderInput) -> Tensor:
     """Return raw word embeddings `[B, T, H]`, from the input or looked up."""
-    if given.embeddings is not None:
-        return given.embeddings
-    words: Tensor = model.get_input_embeddings()(given.ids)
+    if inputs.embeddings is not None:
+        return inputs.embeddings
+    words: Tensor = model.get_input_embeddings()(inputs.ids)
     return words
 
 
-def read(given: BackboneInput, packing: Packing | None, **grids: Tensor | None) -> dict[str, Any]:
+def read(inputs: BackboneInput, packing: Packing | None, **grids: Tensor | None) -> dict[str, Any]:
     """Return the words and other `grids [B, T]` that a model reads, packed if it reads so."""
-    tokens = {"input_ids": given.ids, "inputs_embeds": given.embeddings, **grids}
+    tokens = {"input_ids": inputs.ids, "inputs_embeds": inputs.embeddings, **grids}
     return tokens if packing is None else {k: packing.pack(grid) for k, grid in tokens.items()}
 
 
@@ -315,11 +315,11 @@ def linear_maps(family: Family, model: Any) -> dict[str, Any]:
     from transformers.pytorch_utils import Conv1D
 
     body, output = family.body(model), model.get_output_embeddings()
-    own = {id(module) for module in body.modules() if module is not output}
+    inner = {id(module) for module in body.modules() if module is not output}
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and id(module) in own
+        if isinstance(module, nn.Linear | Conv1D) and id(module) in inner
     }
 
 

@@ -199,13 +199,13 @@ def _weights(file: Path) -> str:
     if state.st_size <= _KEPT_ABOVE:
         return _digest(file)
     key, version = str(file.resolve()), [state.st_size, state.st_mtime_ns]
-    kept = _read(_kept())
-    own = kept.get(key)
-    if not _is_intact(own) or own[:2] != version:
+    cache = _read(_kept())
+    entry = cache.get(key)
+    if not _is_intact(entry) or entry[:2] != version:
         _LOG.info("reading %s once for its fingerprint", file)
-        own = kept[key] = _checked(*version, _digest(file))
-        _write(_kept(), kept)
-    return str(own[2])
+        entry = cache[key] = _checked(*version, _digest(file))
+        _write(_kept(), cache)
+    return str(entry[2])
 
 
 def _checked(*values: int | str) -> list[int | str]:
@@ -213,8 +213,8 @@ def _checked(*values: int | str) -> list[int | str]:
     return [*values, hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]]
 
 
-def _is_intact(own: object) -> TypeGuard[list[int | str]]:
-    return isinstance(own, list) and own == _checked(*own[:3])
+def _is_intact(entry: object) -> TypeGuard[list[int | str]]:
+    return isinstance(entry, list) and entry == _checked(*entry[:3])
 
 
 def _kept() -> Path:
@@ -225,18 +225,18 @@ def _kept() -> Path:
 def _read(file: Path) -> dict[str, list[int | str]]:
     """Return the kept hashes; a file that is not readable holds none."""
     try:
-        kept = read_json(file)
+        cache = read_json(file)
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return cache if isinstance(cache, dict) else {}
 
 
-def _write(file: Path, kept: dict[str, list[int | str]]) -> None:
+def _write(file: Path, cache: dict[str, list[int | str]]) -> None:
     """Keep the hashes; where that is not possible the next run reads the weights again."""
     draft = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(kept), encoding="utf-8")
+        draft.write_text(json.dumps(cache), encoding="utf-8")
         draft.replace(file)
     except OSError as error:
         _LOG.info("%s: not written (%s)", file, error.strerror)

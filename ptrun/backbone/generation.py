@@ -62,14 +62,14 @@ Watch = Callable[[Sequence[int]], Sequence[bool]]
 
 def generate(
     backbone: Any,
-    given: BackboneInput,
+    inputs: BackboneInput,
     decoding: Decoding,
     seeds: Sequence[int | Dice] | None = None,
     watch: Watch | None = None,
 ) -> list[list[int]]:
     """Return the tokens that a loaded backbone writes after each row, without its end.
 
-    `given` has the prompt of each row and, for an encoder-decoder, the first tokens of the decoder.
+    `inputs` has the prompt of each row and, for an encoder-decoder, the decoder's first tokens.
     `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows. A
     generator goes on where it is. `watch` sees greedy and sampled tokens as they are written.
 
@@ -81,8 +81,8 @@ def generate(
     model, architecture = backbone.model.eval(), backbone.architecture
     if not writes(architecture):
         raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
-    given = given if architecture.has_blank else _padded_left(given)
-    given = _repeated(given, decoding.beams, both=not architecture.has_decoder)
+    inputs = inputs if architecture.has_blank else _padded_left(inputs)
+    inputs = _repeated(inputs, decoding.beams, both=not architecture.has_decoder)
     pad = model.config.get_text_config().pad_token_id
     ends = list(decoding.ends)
     config = GenerationConfig(
@@ -104,66 +104,66 @@ def generate(
         "stopping_criteria": [partial(_watched, watch)] if watch else None,
     }
     if architecture.has_blank:
-        written = _in_blanks(backbone, given, decoding.beams, more)
+        written = _in_blanks(backbone, inputs, decoding.beams, more)
         return [_until(row, decoding.ends) for row in written[:, 1:].tolist()]
     cache: Any = DynamicCache()
     if architecture.has_decoder:
         cache = EncoderDecoderCache(cache, DynamicCache())
-    rows = given.mask.shape[0] // (1 if architecture.has_decoder else decoding.beams)
-    start = _start(backbone, given, rows)
-    with _decoding(backbone, given):
+    rows = inputs.mask.shape[0] // (1 if architecture.has_decoder else decoding.beams)
+    start = _start(backbone, inputs, rows)
+    with _decoding(backbone, inputs):
         written = model.generate(**start, **more, past_key_values=cache)
-    first = 0 if given.decoder is None else _width(given.decoder)
-    return [_until(row, decoding.ends) for row in written[:, first:].tolist()]
+    prompt = 0 if inputs.decoder is None else _width(inputs.decoder)
+    return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]
 
 
 def writes(architecture: Any) -> bool:
     """Return whether models of a family write text; Megatron-11B has no cache of its own."""
-    known = architecture.package == "transformers" or architecture.has_blank
+    generates = architecture.package == "transformers" or architecture.has_blank
     able = architecture.left_to_right or architecture.writes_apart
-    return bool(known and able)
+    return bool(generates and able)
 
 
-def _in_blanks(backbone: Any, given: BackboneInput, beams: int, more: dict[str, Any]) -> Tensor:
+def _in_blanks(backbone: Any, inputs: BackboneInput, beams: int, more: dict[str, Any]) -> Tensor:
     """Return the tokens that a blank infiller writes, its first one too, `[B, S]`."""
     from transformers.modeling_outputs import CausalLMOutput
 
-    model, answer = backbone.model, given.decoder
+    model, answer = backbone.model, inputs.decoder
     assert answer is not None and answer.ids is not None
     rows = torch.arange(len(answer.ids), device=answer.ids.device)
 
     def forward(input_ids: Tensor, **_: Any) -> CausalLMOutput:
         mask = torch.ones_like(input_ids, dtype=torch.bool)
         last = Positions(rows, torch.full_like(rows, input_ids.shape[1] - 1))
-        now = replace(given, decoder=replace(answer, ids=input_ids, mask=mask), logits_at=last)
+        now = replace(inputs, decoder=replace(answer, ids=input_ids, mask=mask), logits_at=last)
         return CausalLMOutput(logits=backbone.forward(now).logits[:, None])
 
     model.forward, model.prepare_inputs_for_generation = forward, _ids_alone
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
         with torch.no_grad():
-            found: Tensor = model.generate(input_ids=answer.ids[::beams], **more)
+            sequences: Tensor = model.generate(input_ids=answer.ids[::beams], **more)
     finally:
         model.generation_config = usual
         del model.forward, model.prepare_inputs_for_generation
-    return found
+    return sequences
 
 
 def _ids_alone(input_ids: Tensor, **_: Any) -> dict[str, Tensor]:
     return {"input_ids": input_ids}
 
 
-def _start(backbone: Any, given: BackboneInput, rows: int) -> dict[str, Tensor]:
+def _start(backbone: Any, inputs: BackboneInput, rows: int) -> dict[str, Tensor]:
     """Return what `generate` reads: `[B, T, E]`, once for each example."""
-    step = given.mask.shape[0] // rows
-    embeddings = backbone.embed(given.ids) if given.embeddings is None else given.embeddings
+    step = inputs.mask.shape[0] // rows
+    embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
     start = {
         "inputs_embeds": (embeddings / backbone.injection.unit)[::step],
-        "attention_mask": given.mask[::step].long(),
+        "attention_mask": inputs.mask[::step].long(),
     }
-    if given.decoder is not None:
-        assert given.decoder.ids is not None
-        start["decoder_input_ids"] = given.decoder.ids[:: given.decoder.ids.shape[0] // rows]
+    if inputs.decoder is not None:
+        assert inputs.decoder.ids is not None
+        start["decoder_input_ids"] = inputs.decoder.ids[:: inputs.decoder.ids.shape[0] // rows]
     return start
 
 
@@ -177,9 +177,9 @@ def _until(row: list[int], ends: Sequence[int]) -> list[int]:
     return row if at is None else row[: at + 1]
 
 
-def _padded_left(given: BackboneInput) -> BackboneInput:
+def _padded_left(inputs: BackboneInput) -> BackboneInput:
     """Return rows whose last token is the last column."""
-    order = given.mask.int().argsort(dim=1, stable=True)
+    order = inputs.mask.int().argsort(dim=1, stable=True)
 
     def moved(grid: Tensor | None) -> Tensor | None:
         if grid is None:
@@ -187,18 +187,18 @@ def _padded_left(given: BackboneInput) -> BackboneInput:
         index = order if grid.dim() == 2 else order[..., None].expand_as(grid)
         return grid.gather(1, index)
 
-    ids, embeddings, types = map(moved, (given.ids, given.embeddings, given.types))
-    mask = given.mask.gather(1, order)
+    ids, embeddings, types = map(moved, (inputs.ids, inputs.embeddings, inputs.types))
+    mask = inputs.mask.gather(1, order)
     return replace(
-        given, ids=ids, embeddings=embeddings, types=types, mask=mask, lengths=None, logits_at=None
+        inputs, ids=ids, embeddings=embeddings, types=types, mask=mask, lengths=None, logits_at=None
     )
 
 
-def _repeated(given: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
+def _repeated(inputs: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
     """Return each row as many times as it has beams; the encoder reads a row once."""
     if beams == 1:
-        return given
-    decoder, more = given.decoder, partial(_more, beams)
+        return inputs
+    decoder, more = inputs.decoder, partial(_more, beams)
     if decoder is not None:
         decoder = replace(
             decoder,
@@ -207,34 +207,34 @@ def _repeated(given: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
             prefixes=more(decoder.prefixes),
             cross=more(decoder.cross),
         )
-    given = replace(given, decoder=decoder)
+    inputs = replace(inputs, decoder=decoder)
     if not both:
-        return given
+        return inputs
     return replace(
-        given,
-        mask=more(given.mask),
-        ids=more(given.ids),
-        embeddings=more(given.embeddings),
-        types=more(given.types),
-        shift=more(given.shift),
-        prefixes=more(given.prefixes),
-        lengths=given.lengths and [n for n in given.lengths for _ in range(beams)],
-        updates=[replace(own, rows=own.rows * beams) for own in given.updates],
+        inputs,
+        mask=more(inputs.mask),
+        ids=more(inputs.ids),
+        embeddings=more(inputs.embeddings),
+        types=more(inputs.types),
+        shift=more(inputs.shift),
+        prefixes=more(inputs.prefixes),
+        lengths=inputs.lengths and [n for n in inputs.lengths for _ in range(beams)],
+        updates=[replace(update, rows=update.rows * beams) for update in inputs.updates],
     )
 
 
-def _more(beams: int, own: Any) -> Any:
+def _more(beams: int, value: Any) -> Any:
     """Return each row of a tensor, a prefix, or several of them `beams` times."""
-    if isinstance(own, tuple):
-        return tuple(_more(beams, one) for one in own)
-    if isinstance(own, Prefix):
-        return Prefix(*(_more(beams, tensor) for tensor in (own.key, own.value, own.mask)))
-    return None if own is None else own.repeat_interleave(beams, dim=0)
+    if isinstance(value, tuple):
+        return tuple(_more(beams, entry) for entry in value)
+    if isinstance(value, Prefix):
+        return Prefix(*(_more(beams, tensor) for tensor in (value.key, value.value, value.mask)))
+    return None if value is None else value.repeat_interleave(beams, dim=0)
 
 
 @contextmanager
-def _decoding(backbone: Any, given: BackboneInput) -> Iterator[None]:
-    """Give each pass of `generate` the prompts of `given`, and its tokens their positions."""
+def _decoding(backbone: Any, inputs: BackboneInput) -> Iterator[None]:
+    """Give each pass of `generate` the prompts of `inputs`, and its tokens their positions."""
     model, injection = backbone.model, backbone.injection
     readers = backbone.architecture.readers(model)
     hooks = [
@@ -243,7 +243,7 @@ def _decoding(backbone: Any, given: BackboneInput) -> Iterator[None]:
     ]
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
-        with torch.no_grad(), injection.of(given), warnings.catch_warnings():
+        with torch.no_grad(), injection.of(inputs), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Passing `repetition_penalty`")  # as documented
             yield
     finally:
@@ -256,7 +256,7 @@ def _place(backbone: Any, reader: Reader, _: Any, arguments: Any, options: Any) 
     """Say what a stack reads in this step, and where: the last tokens of its rows."""
     injection, architecture = backbone.injection, backbone.architecture
     both = (options.get("inputs_embeds"), options.get("input_ids"), *arguments[:1])
-    tokens: Tensor = next(own for own in both if own is not None)
+    tokens: Tensor = next(tensor for tensor in both if tensor is not None)
     rows, count = tokens.shape[:2]
     cache, mask = options.get("past_key_values"), options.get("attention_mask")
     if mask is None:
@@ -305,11 +305,11 @@ class _Gumbel:
     """Adds noise that a row's seed and the step decide."""
 
     def __init__(self, seeds: Sequence[int | Dice]):
-        self.dice = [own if isinstance(own, Dice) else dice_of(own) for own in seeds]
+        self.dice = [seed if isinstance(seed, Dice) else dice_of(seed) for seed in seeds]
 
     def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
         """Return scores `[B, V]` with noise."""
         width = scores.shape[1]
-        drawn = torch.stack([torch.rand(width, generator=own) for own in self.dice])
+        drawn = torch.stack([torch.rand(width, generator=dice) for dice in self.dice])
         noise = -(-(drawn.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
         return scores.log_softmax(dim=-1) + noise.to(scores.device)

@@ -28,20 +28,20 @@ class Infiller(Decoder):
         """Return the sizes; the last row of the position table serves an unused objective."""
         return replace(super().shape(config), positions=config.n_positions - 1)
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states of the answer `[B, S, H]`, or of the text alone."""
-        places, words = read_order(given.mask, given.shift), raw_words(model, given)
-        inside, answer, width = torch.zeros_like(places), given.decoder, given.mask.shape[1]
+        places, words = read_order(inputs.mask, inputs.shift), raw_words(model, inputs)
+        inside, answer, width = torch.zeros_like(places), inputs.decoder, inputs.mask.shape[1]
         if answer is None:
-            return _read(model, words, places, inside, both_ways(given.mask, width))
+            return _read(model, words, places, inside, both_ways(inputs.mask, width))
         words = torch.cat([words, raw_words(model, answer)], dim=1)
         inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
-        blank = _blank(given, places)[:, None].expand_as(answer.mask)
+        blank = _blank(inputs, places)[:, None].expand_as(answer.mask)
         places = torch.cat([places, blank], dim=1)
-        real = torch.cat([given.mask, answer.mask], dim=1)
+        real = torch.cat([inputs.mask, answer.mask], dim=1)
         order = real.logical_not().byte().argsort(dim=1, stable=True)
         words, places, inside, real = (_moved(t, order) for t in (words, places, inside, real))
-        seen = both_ways(real, given.mask.sum(dim=1)[:, None, None])
+        seen = both_ways(real, inputs.mask.sum(dim=1)[:, None, None])
         hidden = _read(model, words, places, inside, seen)
         return _moved(hidden, order.argsort(dim=1)[:, width:])
 
@@ -69,9 +69,9 @@ def _moved(cells: Tensor, order: Tensor) -> Tensor:
     return cells[torch.arange(len(order), device=order.device)[:, None], order]
 
 
-def _blank(given: BackboneInput, places: Tensor) -> Tensor:
+def _blank(inputs: BackboneInput, places: Tensor) -> Tensor:
     """Return the position of each row's blank `[B]`, or of its last token if it has no types."""
-    cells = given.mask if given.types is None else given.types == 1
+    cells = inputs.mask if inputs.types is None else inputs.types == 1
     return (places * cells).amax(dim=1)
 
 

@@ -36,13 +36,13 @@ class Division:
 
     def summed(self, part: Tensor) -> Tensor:
         """Return the sum of the ranks' tensors, a new tensor."""
-        whole = part.clone(memory_format=torch.contiguous_format)
-        torch.distributed.all_reduce(whole, group=self.group)
-        return whole
+        total = part.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(total, group=self.group)
+        return total
 
-    def own(self, whole: Tensor, axis: int) -> Tensor:
+    def own(self, tensor: Tensor, axis: int) -> Tensor:
         """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""
-        part: Tensor = _exchange(_part, _gather, whole, axis, self)
+        part: Tensor = _exchange(_part, _gather, tensor, axis, self)
         return part
 
     def whole(self, own: Tensor, axis: int) -> Tensor:
@@ -50,15 +50,15 @@ class Division:
         whole: Tensor = _exchange(_gather, _part, own, axis, self)
         return whole
 
-    def read(self, whole: Tensor) -> Tensor:
+    def read(self, tensor: Tensor) -> Tensor:
         """Return a replicated tensor for divided maps to read; backward sums over the ranks."""
-        same: Tensor = _exchange(_same, _sum, whole, 0, self)
+        same: Tensor = _exchange(_same, _sum, tensor, 0, self)
         return same
 
     def sum(self, part: Tensor) -> Tensor:
         """Return the sum over the ranks; each keeps its whole gradient in the backward pass."""
-        whole: Tensor = _exchange(_sum, _same, part, 0, self)
-        return whole
+        total: Tensor = _exchange(_sum, _same, part, 0, self)
+        return total
 
     def first(self, width: int) -> int:
         """Return where this rank's part begins if each part is `width` wide."""
@@ -81,9 +81,9 @@ class _Exchange(torch.autograd.Function):
 _exchange: Any = _Exchange.apply
 
 
-def _part(whole: Tensor, axis: int, division: Division) -> Tensor:
-    width = whole.shape[axis] // division.size
-    return whole.narrow(axis, division.first(width), width).contiguous()
+def _part(tensor: Tensor, axis: int, division: Division) -> Tensor:
+    width = tensor.shape[axis] // division.size
+    return tensor.narrow(axis, division.first(width), width).contiguous()
 
 
 def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
@@ -93,8 +93,8 @@ def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
     return torch.cat(parts, dim=axis)
 
 
-def _same(whole: Tensor, _: int, __: Division) -> Tensor:
-    return whole.view_as(whole)
+def _same(tensor: Tensor, _: int, __: Division) -> Tensor:
+    return tensor.view_as(tensor)
 
 
 def _sum(part: Tensor, _: int, division: Division) -> Tensor:
@@ -162,8 +162,8 @@ class Injection:
     def _changed(self, edit: Edit, hidden: Tensor) -> Tensor:
         if self.unit == 1.0:
             return edit(hidden)
-        whole = edit(hidden.float() * self.unit)  # fp16 may not hold it
-        return (whole / self.unit).to(hidden.dtype)
+        edited = edit(hidden.float() * self.unit)  # fp16 may not hold it
+        return (edited / self.unit).to(hidden.dtype)
 
     def drop(self, x: Tensor, site: int, p: float, origin: int = 0) -> Tensor:
         """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
@@ -173,11 +173,11 @@ class Injection:
         """Return the packed tokens of members with updates, for the current module."""
         assert self.tokens is not None and self.packing is not None
         if self._members is None or self._members[0] is not self.tokens:
-            rows = [own.rows for own in updates]
-            counts = [own.reads for own in updates]  # of a narrowed last layer
+            rows = [update.rows for update in updates]
+            counts = [update.reads for update in updates]  # of a narrowed last layer
             if self.tokens is self.packing:
-                own = iter(self.packing.tokens)
-                counts = [sum(islice(own, n)) for n in rows]
+                tokens = iter(self.packing.tokens)
+                counts = [sum(islice(tokens, n)) for n in rows]
             self._members = self.tokens, members_of(self.tokens, rows, counts)
         return self._members[1]
 
@@ -188,20 +188,22 @@ class Injection:
         """
         if self.packing is None or self.given is None or self.tokens is not self.packing:
             return states
-        wanted = self.packing.places(self.given.requested)
-        self.tokens = self.packing.only(wanted)
-        return tuple(state.index_select(1, wanted) for state in states)
+        places = self.packing.places(self.given.requested)
+        self.tokens = self.packing.only(places)
+        return tuple(state.index_select(1, places) for state in states)
 
     def of(
-        self, given: BackboneInput, packing: Packing | None = None
+        self, inputs: BackboneInput, packing: Packing | None = None
     ) -> AbstractContextManager[None]:
-        """Make `given` the current input for one pass, with this rank's heads of its prefixes."""
-        return self._during(given if self.division is None else _own(given, self.division), packing)
+        """Make `inputs` the current input for one pass, with this rank's heads of its prefixes."""
+        return self._during(
+            inputs if self.division is None else _own(inputs, self.division), packing
+        )
 
     @contextmanager
-    def _during(self, given: BackboneInput, packing: Packing | None) -> Iterator[None]:
+    def _during(self, inputs: BackboneInput, packing: Packing | None) -> Iterator[None]:
         before = self.given, self.keys, self.packing, self.tokens
-        self.given, self.keys, self.packing, self.tokens = given, given.keys, packing, packing
+        self.given, self.keys, self.packing, self.tokens = inputs, inputs.keys, packing, packing
         try:
             yield
         finally:
@@ -223,24 +225,24 @@ def dropped(
     return drop_tokens(x[0], keys[tokens.rows], tokens.columns, site, p, origin)[None]
 
 
-def _own(given: BackboneInput, division: Division) -> BackboneInput:
+def _own(inputs: BackboneInput, division: Division) -> BackboneInput:
     """Return an input with one rank's heads of its prefixes."""
-    decoder = given.decoder
+    decoder = inputs.decoder
     if decoder is not None:
         kinds = _heads(decoder.prefixes, division), _heads(decoder.cross, division)
         decoder = replace(decoder, prefixes=kinds[0], cross=kinds[1])
-    return replace(given, prefixes=_heads(given.prefixes, division), decoder=decoder)
+    return replace(inputs, prefixes=_heads(inputs.prefixes, division), decoder=decoder)
 
 
 def _heads(
     prefixes: tuple[Prefix | None, ...] | None, division: Division
 ) -> tuple[Prefix | None, ...] | None:
     """Return one rank's heads; the gradients of all layers are gathered by one message."""
-    tensors = [tensor for own in prefixes or () if own for tensor in (own.key, own.value)]
+    tensors = [t for prefix in prefixes or () if prefix for t in (prefix.key, prefix.value)]
     if prefixes is None or not tensors:
         return prefixes
     parts = iter(division.own(torch.stack(tensors), 1 + _HEADS).unbind())
-    return tuple(own and Prefix(next(parts), next(parts), own.mask) for own in prefixes)
+    return tuple(prefix and Prefix(next(parts), next(parts), prefix.mask) for prefix in prefixes)
 
 
 @dataclass(frozen=True)
@@ -334,8 +336,8 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
     def edit(_module: nn.Module, _arguments: object, output: Any) -> Any:
         if not injection.edits_at(reader, site):
             return output
-        first = output[0] if isinstance(output, tuple) else output
-        edited = injection.edited(reader, site, injection.grid(reader, first)).view(first.shape)
+        hidden = output[0] if isinstance(output, tuple) else output
+        edited = injection.edited(reader, site, injection.grid(reader, hidden)).view(hidden.shape)
         return (edited, *output[1:]) if isinstance(output, tuple) else edited
 
     module.register_forward_hook(edit)

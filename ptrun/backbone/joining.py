@@ -51,7 +51,7 @@ def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Joined:
     parts = _alike(parts, embed)
     width = max(part.mask.shape[1] for part in parts)
     rows = [part.mask.shape[0] for part in parts]
-    given = BackboneInput(
+    inputs = BackboneInput(
         mask=_rows([p.mask for p in parts], width),
         lengths=_lengths([p.lengths for p in parts]),
         ids=_optional([p.ids for p in parts], width),
@@ -67,37 +67,37 @@ def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Joined:
         pooled_at=_positions([p.pooled_at for p in parts], rows),
         logits_at=_positions([p.logits_at for p in parts], rows),
     )
-    return Joined(given, parts)
+    return Joined(inputs, parts)
 
 
 def _alike(parts: Sequence[BackboneInput], embed: Embed | None) -> Sequence[BackboneInput]:
     """Return inputs that all have embeddings, types, shifts and updates, if one of them has."""
-    if any(own.embeddings is not None for own in parts) and embed is not None:
-        parts = [own if own.ids is None else _embedded(own, embed) for own in parts]
-    if any(own.types is not None for own in parts):
-        parts = [_filled(own, "types", own.mask) for own in parts]
-    if any(own.shift is not None for own in parts):
-        parts = [_filled(own, "shift", own.mask[:, 0]) for own in parts]
-    if any(own.updates for own in parts):
-        parts = [own if own.updates else replace(own, updates=[_none(own)]) for own in parts]
+    if any(part.embeddings is not None for part in parts) and embed is not None:
+        parts = [part if part.ids is None else _embedded(part, embed) for part in parts]
+    if any(part.types is not None for part in parts):
+        parts = [_filled(part, "types", part.mask) for part in parts]
+    if any(part.shift is not None for part in parts):
+        parts = [_filled(part, "shift", part.mask[:, 0]) for part in parts]
+    if any(part.updates for part in parts):
+        parts = [part if part.updates else replace(part, updates=[_none(part)]) for part in parts]
     return parts
 
 
-def _embedded(given: BackboneInput, embed: Embed) -> BackboneInput:
-    assert given.ids is not None
-    return replace(given, ids=None, embeddings=embed(given.ids))
+def _embedded(inputs: BackboneInput, embed: Embed) -> BackboneInput:
+    assert inputs.ids is not None
+    return replace(inputs, ids=None, embeddings=embed(inputs.ids))
 
 
-def _filled(given: BackboneInput, name: str, like: Tensor) -> BackboneInput:
+def _filled(inputs: BackboneInput, name: str, like: Tensor) -> BackboneInput:
     """Return an input with zeros where it has nothing."""
-    if getattr(given, name) is not None:
-        return given
+    if getattr(inputs, name) is not None:
+        return inputs
     zeros: Mapping[str, Tensor] = {name: torch.zeros_like(like, dtype=torch.long)}
-    return replace(given, **zeros)  # type: ignore[arg-type]
+    return replace(inputs, **zeros)  # type: ignore[arg-type]
 
 
-def _none(given: BackboneInput) -> Updates:
-    return Updates(len(given.mask), {})
+def _none(inputs: BackboneInput) -> Updates:
+    return Updates(len(inputs.mask), {})
 
 
 def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
@@ -200,9 +200,9 @@ def _lengths(members: Sequence[Sequence[int] | None]) -> list[int] | None:
 def _updates(parts: Sequence[BackboneInput]) -> Sequence[Updates]:
     """Concatenate the low-rank updates of all members."""
     return [
-        replace(own, reads=sum(len(at.rows) for at in part.requested))
+        replace(update, reads=sum(len(at.rows) for at in part.requested))
         for part in parts
-        for own in part.updates
+        for update in part.updates
     ]
 
 
@@ -218,6 +218,6 @@ def _edits(
 def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:
     def edit(hidden: Tensor) -> Tensor:
         pieces = zip(edits, torch.split(hidden, list(rows)), strict=True)
-        return torch.cat([own(piece) if own else piece for own, piece in pieces])
+        return torch.cat([change(piece) if change else piece for change, piece in pieces])
 
     return edit

@@ -114,47 +114,47 @@ class Launch:
         batch, heads, length, width = self.query.shape
         out = self.query.new_empty(batch, length, heads, width)
         sums = self.query.new_empty(heads, batch * length, dtype=torch.float32)
-        given = self._arguments(backward=False) | {"OUT": out, "SUMS": sums}
-        self._run("forward", given, heads, self._tokens, given["M"])
+        arguments = self._arguments(backward=False) | {"OUT": out, "SUMS": sums}
+        self._run("forward", arguments, heads, self._tokens, arguments["M"])
         return out, sums
 
     def deltas(self, out: Tensor, grad: Tensor) -> Tensor:
         """Return the products `[heads, B * T]` of output and gradient, both `[B, T, heads, d]`."""
         tokens, heads = out.shape[0] * out.shape[1], out.shape[2]
-        found = out.new_empty(heads, tokens, dtype=torch.float32)
-        given = self._arguments(backward=True) | {"OUT": out, "GRAD": grad, "DELTAS": found}
-        self._run("deltas", given, heads, tokens, given["M"], rows=1)
-        return found
+        deltas = out.new_empty(heads, tokens, dtype=torch.float32)
+        arguments = self._arguments(backward=True) | {"OUT": out, "GRAD": grad, "DELTAS": deltas}
+        self._run("deltas", arguments, heads, tokens, arguments["M"], rows=1)
+        return deltas
 
-    def queries(self, **known: Tensor) -> Tensor:
-        """Return the gradient of the queries; `known` are GRAD, SUMS and DELTAS."""
+    def queries(self, **tensors: Tensor) -> Tensor:
+        """Return the gradient of the queries; `tensors` are GRAD, SUMS and DELTAS."""
         slope = _like(self.query)
-        given = self._arguments(backward=True) | known | {"DQ": slope}
-        self._run("queries", given, self.query.shape[1], self._tokens, given["M"])
+        arguments = self._arguments(backward=True) | tensors | {"DQ": slope}
+        self._run("queries", arguments, self.query.shape[1], self._tokens, arguments["M"])
         return slope
 
-    def keys(self, **known: Tensor) -> tuple[Tensor, Tensor]:
+    def keys(self, **tensors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients of the keys and values of the text."""
-        given = self._arguments(backward=True) | {"TEXT": True, "first": 0}
+        arguments = self._arguments(backward=True) | {"TEXT": True, "first": 0}
         length = self._tokens if self.terms.packing else self.key.shape[2]
-        return self._of_keys(self.key, self.value, length, given | known)
+        return self._of_keys(self.key, self.value, length, arguments | tensors)
 
-    def prefix(self, **known: Tensor) -> tuple[Tensor, Tensor]:
+    def prefix(self, **tensors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients of the keys and values of the prefix."""
         key, value = self.prefix_key, self.prefix_value
         assert key is not None and value is not None
         length = key.shape[2]
-        given = self._arguments(backward=True) | {"TEXT": False, "first": -length, "S": length}
-        given |= _vectors("k", key) | _vectors("v", value) | _mask("", self.prefix_mask)
-        given |= {"CAUSAL": False, "BIASED": False}
-        return self._of_keys(key, value, length, given | known)
+        arguments = self._arguments(backward=True) | {"TEXT": False, "first": -length, "S": length}
+        arguments |= _vectors("k", key) | _vectors("v", value) | _mask("", self.prefix_mask)
+        arguments |= {"CAUSAL": False, "BIASED": False}
+        return self._of_keys(key, value, length, arguments | tensors)
 
     def _of_keys(
-        self, key: Tensor, value: Tensor, length: int, given: dict[str, Any]
+        self, key: Tensor, value: Tensor, length: int, arguments: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
         slopes = _like(key), _like(value)
-        given = given | {"DK": slopes[0], "DV": slopes[1]}
-        self._run("keys", given, key.shape[1], length, given["N"])
+        arguments = arguments | {"DK": slopes[0], "DV": slopes[1]}
+        self._run("keys", arguments, key.shape[1], length, arguments["N"])
         return slopes
 
     @property
@@ -164,7 +164,13 @@ class Launch:
         return packing.width if packing else self.query.shape[2]
 
     def _run(
-        self, name: str, given: dict[str, Any], heads: int, length: int, part: int, rows: int = 0
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        heads: int,
+        length: int,
+        part: int,
+        rows: int = 0,
     ) -> None:
         """Start a program for each row, each head and each `part` of the length."""
         if self.query.is_meta:
@@ -173,13 +179,15 @@ class Launch:
 
         kernel = getattr(kernel_programs, name)
         blocks = -(-length // part)
-        given = given | {"blocks": blocks}
+        arguments = arguments | {"blocks": blocks}
         packing = self.terms.packing
         rows = rows or (packing.size[0] if packing else self.query.shape[0])
-        options = {"num_warps": given["warps"], "num_stages": given["stages"]}
+        options = {"num_warps": arguments["warps"], "num_stages": arguments["stages"]}
         options |= {"enable_fp_fusion": True, "sanitize_overflow": False}  # hashes overflow
         with _current(self.query):
-            kernel[(rows * heads * blocks,)](**{n: given[n] for n in kernel.arg_names}, **options)
+            kernel[(rows * heads * blocks,)](
+                **{n: arguments[n] for n in kernel.arg_names}, **options
+            )
 
     def _arguments(self, *, backward: bool) -> dict[str, Any]:
         """Return the arguments that kernels share, by name, and more."""
@@ -256,12 +264,18 @@ def _bias(bias: Tensor | None) -> dict[str, Any]:
     return {"BIAS": bias, "BIASED": True, **strides}
 
 
-def _drops(own: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
+def _drops(dropout: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
     """Return the arguments of dropout; the plain path scales by the same number."""
-    if own is None:
+    if dropout is None:
         return {"KEYS": None, "DROPS": False, "site": 0, "top": 0, "limit": 0, "boost": 1.0}
-    numbers = {"limit": limit(own.p), "boost": scale(own.p, dtype)}
-    return {"KEYS": own.keys, "DROPS": True, "site": own.site, "top": own.start, **numbers}
+    numbers = {"limit": limit(dropout.p), "boost": scale(dropout.p, dtype)}
+    return {
+        "KEYS": dropout.keys,
+        "DROPS": True,
+        "site": dropout.site,
+        "top": dropout.start,
+        **numbers,
+    }
 
 
 def _like(vectors: Tensor) -> Tensor:
@@ -290,7 +304,7 @@ def attention(
     mask = None
     if prefix is not None and prefix.key.shape[2]:
         vectors[3:], mask = [prefix.key, prefix.value], prefix.mask
-    dense = (None if own is None else _dense(own.to(dtype)) for own in vectors)
+    dense = (None if vector is None else _dense(vector.to(dtype)) for vector in vectors)
     out: Tensor = _Attention.apply(*dense, mask, terms)  # type: ignore[no-untyped-call]
     return out
 
@@ -312,21 +326,21 @@ class _Attention(torch.autograd.Function):
     """The forward pass keeps its inputs, its output and one number per query and head."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        out, sums = Launch(*given).forward()
-        ctx.save_for_backward(*given[:5], out, sums)
-        ctx.rest = given[5:]
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        out, sums = Launch(*arguments).forward()
+        ctx.save_for_backward(*arguments[:5], out, sums)
+        ctx.rest = arguments[5:]
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         *vectors, out, sums = ctx.saved_tensors
         launch, grad = Launch(*vectors, *ctx.rest), gradients[0].contiguous()
-        known = {"GRAD": grad, "SUMS": sums, "DELTAS": launch.deltas(out, grad)}
+        tensors = {"GRAD": grad, "SUMS": sums, "DELTAS": launch.deltas(out, grad)}
         needed = ctx.needs_input_grad
-        query = launch.queries(**known) if needed[0] else None
-        text = launch.keys(**known) if any(needed[1:3]) else (None, None)
-        prefix = launch.prefix(**known) if any(needed[3:5]) else (None, None)
+        query = launch.queries(**tensors) if needed[0] else None
+        text = launch.keys(**tensors) if any(needed[1:3]) else (None, None)
+        prefix = launch.prefix(**tensors) if any(needed[3:5]) else (None, None)
         return query, *text, *prefix, None, None
 
 
@@ -419,11 +433,11 @@ def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
     1 is the tolerance of the type. `width` is the head size.
     """
     lengths = (_TOKENS, _TOKENS, _TOKENS, _PROMPT, _PROMPT)
-    given = [_fixed_vectors(length, width, 0.7 + n, device) for n, length in enumerate(lengths)]
-    given = [own.to(dtype) for own in given]
-    found = _differentiated(_by_kernel, given, dtype)
-    wanted = _differentiated(_by_torch, given, torch.float64)
-    far = [_distance(own, other) for own, other in zip(found, wanted, strict=True)]
+    vectors = [_fixed_vectors(length, width, 0.7 + n, device) for n, length in enumerate(lengths)]
+    vectors = [vector.to(dtype) for vector in vectors]
+    slopes = _differentiated(_by_kernel, vectors, dtype)
+    exact = _differentiated(_by_torch, vectors, torch.float64)
+    far = [_distance(slope, other) for slope, other in zip(slopes, exact, strict=True)]
     rounds = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
     return max(far) / (_TF32 if rounds else TOLERANCE[dtype])
 
@@ -434,14 +448,14 @@ def _fixed_vectors(length: int, width: int, pace: float, device: torch.device) -
     return numbers.sin().view(_ROWS, _HEADS, length, width).to(device)
 
 
-def _differentiated(attend: _Attend, given: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def _differentiated(attend: _Attend, vectors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     """Return the output `[B, T, heads, d]` and the gradients of all vectors."""
-    vectors = [own.to(dtype).requires_grad_(True) for own in given]
-    keys = torch.arange(_ROWS, device=given[0].device)
+    vectors = [vector.to(dtype).requires_grad_(True) for vector in vectors]
+    keys = torch.arange(_ROWS, device=vectors[0].device)
     ends = _TOKENS - 9 * keys
     real = (torch.arange(_TOKENS, device=keys.device) < ends[:, None])[:, None, None]
     out = attend(vectors, keys, real)
-    weights = given[0].transpose(1, 2).to(dtype)
+    weights = vectors[0].transpose(1, 2).to(dtype)
     return [out, *torch.autograd.grad(out, vectors, weights)]
 
 
@@ -461,6 +475,6 @@ def _by_torch(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
     return (used @ value).transpose(1, 2)
 
 
-def _distance(own: Tensor, other: Tensor) -> float:
+def _distance(tensor: Tensor, other: Tensor) -> float:
     """Return the largest difference, as a share of the largest number; nan if one is nan."""
-    return float((own.detach() - other.detach()).abs().max() / other.detach().abs().max())
+    return float((tensor.detach() - other.detach()).abs().max() / other.detach().abs().max())

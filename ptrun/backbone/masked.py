@@ -74,24 +74,24 @@ class Architecture(Family):
                 lambda _, states: None if injection.edits else injection.narrow(*states)
             )
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         # DeBERTa's eager attention needs integers: it also multiplies embeddings by the mask
         eager = self.attention == "eager"
         hidden: Tensor = self.body(model)(
             **read(
-                given,
+                inputs,
                 packing,
-                position_ids=self.positions(model, given),
-                token_type_ids=given.types,
+                position_ids=self.positions(model, inputs),
+                token_type_ids=inputs.types,
             ),
-            attention_mask=given.mask.long() if eager else given.mask[:, None, None, :],
+            attention_mask=inputs.mask.long() if eager else inputs.mask[:, None, None, :],
         ).last_hidden_state
         return hidden
 
-    def positions(self, model: Any, given: BackboneInput) -> Tensor:
+    def positions(self, model: Any, inputs: BackboneInput) -> Tensor:
         """Return position ids `[B, T]`."""
-        return read_order(given.mask, given.shift) + self._first(model.config)
+        return read_order(inputs.mask, inputs.shift) + self._first(model.config)
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]` word logits, or ELECTRA's `[K, 1]`."""
@@ -289,14 +289,14 @@ def _parts(
     module: Any, hidden: Tensor, relative: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | float]:
     """Return scaled queries, keys, values `[B, heads, T, d]` and the relative bias of scores."""
-    first = hasattr(module, "in_proj")
+    joint = hasattr(module, "in_proj")
     query, key, value = projected(module, hidden)
     named = module.pos_att_type
-    kinds = 1 + (len(named) if first else sum(kind in named for kind in ("c2p", "p2c")))
+    kinds = 1 + (len(named) if joint else sum(kind in named for kind in ("c2p", "p2c")))
     scale = math.sqrt(query.shape[-1] * kinds)
     if not module.relative_attention:
         return query / scale, key, value, 0.0
-    if first:
+    if joint:
         bias = module.disentangled_att_bias(query / scale, key, relative, table, kinds)
         return query / scale, key, value, bias
     folded = query.flatten(0, 1), key.flatten(0, 1)

@@ -41,8 +41,8 @@ class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
             inside: `[B, T]` positions inside the answer, 0 for the context.
             rest: `attention_mask`, `past_key_values`, `use_cache`, as for GPT-2.
         """
-        whole = embeddings + self.transformer.wbe(inside)
-        return self.transformer(inputs_embeds=whole, position_ids=places, **rest)
+        states = embeddings + self.transformer.wbe(inside)
+        return self.transformer(inputs_embeds=states, position_ids=places, **rest)
 
 
 # fairseq's Megatron-11B (not NVIDIA's Megatron-LM), built on XGLM.

@@ -148,9 +148,9 @@ class Packing:
         ordered = rows if self.order is None else rows[self.order]
         return torch.split(ordered, [block.rows for block in self.blocks])
 
-    def places(self, wanted: Sequence[Positions]) -> Tensor:
+    def places(self, requests: Sequence[Positions]) -> Tensor:
         """Return the indices `[K]` of positions among the tokens, one list after another."""
-        return torch.cat([self.starts[at.rows] + at.columns for at in wanted])
+        return torch.cat([self.starts[at.rows] + at.columns for at in requests])
 
     def only(self, places: Tensor) -> "Packing":
         """Return the origin of the tokens at some places alone; it has no blocks."""
@@ -187,14 +187,14 @@ def packing_of(
     total = sum(repeats)
     rows = order.repeat_interleave(wide[order], output_size=total)
     columns = torch.arange(total, device=device) - starts[rows]
-    kept = ordered_rows == list(range(size[0]))
-    ordered = torch.split(mask if kept else mask[order], [len(group) for group in groups])
+    in_order = ordered_rows == list(range(size[0]))
+    ordered = torch.split(mask if in_order else mask[order], [len(group) for group in groups])
     blocks = [
         Block(len(real), width, real[:, :width])
         for real, width in zip(ordered, widths, strict=True)
     ]
     every = rows, columns, starts, wide.int(), mask
-    return Packing(blocks, *every, reach, None if kept else order, size, tokens)
+    return Packing(blocks, *every, reach, None if in_order else order, size, tokens)
 
 
 def _starts(widths: Sequence[int]) -> list[int]:
@@ -202,13 +202,15 @@ def _starts(widths: Sequence[int]) -> list[int]:
     return [0, *accumulate(widths[:-1])]
 
 
-def requested(hidden: Tensor, given: BackboneInput, packing: Packing | None) -> list[Tensor | None]:
+def requested(
+    hidden: Tensor, inputs: BackboneInput, packing: Packing | None
+) -> list[Tensor | None]:
     """Return the hidden states `[K, H]` for hidden, pooled and logits; None if not requested."""
-    wanted = (given.hidden_at, given.pooled_at, given.logits_at)
+    requests = (inputs.hidden_at, inputs.pooled_at, inputs.logits_at)
     if packing is None:
-        return [picked(hidden, at) for at in wanted]
-    parts = torch.split(hidden[0], [0 if at is None else len(at.rows) for at in wanted])
-    return [None if at is None else part for at, part in zip(wanted, parts, strict=True)]
+        return [picked(hidden, at) for at in requests]
+    parts = torch.split(hidden[0], [0 if at is None else len(at.rows) for at in requests])
+    return [None if at is None else part for at, part in zip(requests, parts, strict=True)]
 
 
 # The packed tokens of each member, whose rows follow each other in a batch.
@@ -230,7 +232,7 @@ class Members:
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Return the members' tokens `[1, n, ...]` of tokens `[1, N, ...]`."""
-        return [x.index_select(1, own) for own in self.places]
+        return [x.index_select(1, places) for places in self.places]
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
         """Return all tokens `[1, N, ...]` in their order, from those of each member."""
@@ -243,7 +245,7 @@ def members_of(tokens: Packing, rows: Sequence[int], counts: Sequence[int]) -> M
     owners = on_device([owner for owner, n in enumerate(rows) for _ in range(n)], device)
     order = owners[tokens.rows].argsort(stable=True)
     places = torch.split(order, list(counts))
-    return Members([tokens.only(own) for own in places], places, order.argsort())
+    return Members([tokens.only(indices) for indices in places], places, order.argsort())
 
 
 # Cut the rows of a step into micro-batches with little padding.

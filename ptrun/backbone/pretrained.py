@@ -100,8 +100,8 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else self._stated(config)
         self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
-        own = (dropout, attention_dropout, layer_norm_eps)
-        self._overrides = family.overrides(self.architecture, self.name, *own)
+        switches = (dropout, attention_dropout, layer_norm_eps)
+        self._overrides = family.overrides(self.architecture, self.name, *switches)
         self._epsilon = "" if layer_norm_eps is None else f"~eps{layer_norm_eps:g}"
         self.has_head, self._replayed = True, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
@@ -187,13 +187,13 @@ class PretrainedBackbone:
         facts = f"{self.config['model_type']} {tokenizers.digest(self._files())}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
-    def _check_sizes(self, found: Mapping[str, Any]) -> None:
+    def _check_sizes(self, config: Mapping[str, Any]) -> None:
         """Raise a UserError if a downloaded model is another than its option describes."""
-        for key, wanted in self.config.items():
-            if type(wanted) is int and _SIZE.search(key) and found.get(key, wanted) != wanted:
+        for key, size in self.config.items():
+            if type(size) is int and _SIZE.search(key) and config.get(key, size) != size:
                 raise UserError(
-                    f"backbone={self.name}: {key} is {found[key]!r:.20} in its files "
-                    f"and {wanted} in its option. Type backbone.path=FOLDER for your own model."
+                    f"backbone={self.name}: {key} is {config[key]!r:.20} in its files "
+                    f"and {size} in its option. Type backbone.path=FOLDER for your own model."
                 )
 
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
@@ -279,11 +279,11 @@ class PretrainedBackbone:
         """Return the number of parameters, counted as published; needs no weights."""
         return sum(p.numel() * self.held(p) for p in self.architecture.counted(self.model))
 
-    def own(self, parameter: nn.Parameter, whole: Any) -> Tensor:
+    def own(self, parameter: nn.Parameter, tensor: Any) -> Tensor:
         """Return this rank's part of a parameter, from a whole tensor or a safetensors slice."""
         if self.division is None:
-            return whole[:]  # type: ignore[no-any-return]
-        return self.cuts[id(parameter)].part(whole, self.division.rank, self.division.size)
+            return tensor[:]  # type: ignore[no-any-return]
+        return self.cuts[id(parameter)].part(tensor, self.division.rank, self.division.size)
 
     def held(self, parameter: nn.Parameter) -> int:
         """Return over how many ranks a parameter is divided."""
@@ -294,13 +294,13 @@ class PretrainedBackbone:
         """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
         return cast(Tensor, self.model.get_input_embeddings()(ids) * self.injection.unit)
 
-    def embed_whole(self, given: BackboneInput) -> Tensor:
+    def embed_whole(self, inputs: BackboneInput) -> Tensor:
         """Return a BERT-like encoder's whole embedding `[B, T, E]`: with positions, types, norm."""
         layer = self.architecture.body(self.model).embeddings
-        positions = self.architecture.positions(self.model, given)  # type: ignore[attr-defined]
-        with self.injection.of(given):
-            whole = layer(given.ids, token_type_ids=given.types, position_ids=positions)
-        return cast(Tensor, whole)
+        positions = self.architecture.positions(self.model, inputs)  # type: ignore[attr-defined]
+        with self.injection.of(inputs):
+            embedded = layer(inputs.ids, token_type_ids=inputs.types, position_ids=positions)
+        return cast(Tensor, embedded)
 
     def checkpoint(self, active: bool) -> None:
         """Switch activation checkpointing on or off: less memory for one more forward pass."""
@@ -311,17 +311,17 @@ class PretrainedBackbone:
         else:
             self.model.activation_checkpointing_disable()
 
-    def forward(self, given: BackboneInput) -> BackboneOutput:
+    def forward(self, inputs: BackboneInput) -> BackboneOutput:
         """Run the model once and return the outputs at the requested positions."""
         replayed = self._replayed and torch.is_grad_enabled()  # works only in training mode
-        if self.model.training is not (replayed or given.keys is not None):
+        if self.model.training is not (replayed or inputs.keys is not None):
             self.model.train(not self.model.training)
-        packing = self.architecture.packing(given)
-        with self.injection.of(given, packing):
-            (hidden,) = self.injection.narrow(self.architecture.hidden(self.model, given, packing))
-        whole, pooled, predicted = requested(hidden, given, packing)
+        packing = self.architecture.packing(inputs)
+        with self.injection.of(inputs, packing):
+            (hidden,) = self.injection.narrow(self.architecture.hidden(self.model, inputs, packing))
+        states, pooled, predicted = requested(hidden, inputs, packing)
         return BackboneOutput(
-            hidden=whole,
+            hidden=states,
             pooled=None if pooled is None else activate(self.model, self.model.pooler(pooled)),
             logits=None if predicted is None else self._logits(predicted),
         )
@@ -334,19 +334,19 @@ class PretrainedBackbone:
         tokens too.
         """
         row = torch.tensor([list(ids)], device=self.model.get_input_embeddings().weight.device)
-        mask, first = torch.ones_like(row, dtype=torch.bool), torch.zeros_like(row[:, 0])
+        mask, start = torch.ones_like(row, dtype=torch.bool), torch.zeros_like(row[:, 0])
         decoder = DecoderInput(mask=mask, ids=row) if self.architecture.has_decoder else None
         seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] = {}
         self.injection.seen = seen
         try:
-            at = Positions(first, first + len(ids) - 1)
+            at = Positions(start, start + len(ids) - 1)
             self.forward(BackboneInput(ids=row, mask=mask, decoder=decoder, hidden_at=at))
         finally:
             self.injection.seen = None
-        found = [tensor[0] for site in sites for tensor in seen[site]]
+        tensors = [tensor[0] for site in sites for tensor in seen[site]]
         if self.division:
-            found = [self.division.whole(tensor, 0) for tensor in found]
-        return torch.stack([tensor.transpose(0, 1).float() for tensor in found], dim=1)
+            tensors = [self.division.whole(tensor, 0) for tensor in tensors]
+        return torch.stack([tensor.transpose(0, 1).float() for tensor in tensors], dim=1)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         if not self.has_head:
@@ -396,10 +396,10 @@ def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
 
     GPT-2's are transposed (`Conv1D`).
     """
-    found = family.linear_maps(backbone.architecture, backbone.model)
+    maps = family.linear_maps(backbone.architecture, backbone.model)
     return {
         name.removesuffix(".base_layer"): module
-        for name, module in found.items()
+        for name, module in maps.items()
         if "lora_" not in name
     }
 
@@ -411,8 +411,8 @@ def transposed(backbone: PretrainedBackbone) -> bool:
 
 def sizes(module: Any) -> tuple[int, int]:
     """Return the input and output width of a linear map."""
-    first, second = module.weight.shape
-    return (second, first) if isinstance(module, nn.Linear) else (first, second)
+    rows, columns = module.weight.shape
+    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
 
 
 # The pooler of an encoder, from the checkpoint or untrained.

@@ -144,23 +144,23 @@ class Probed(Family):
         """Whether an argument takes positions."""
         return not self.stacks[-1].table
 
-    def places(self, given: BackboneInput | DecoderInput) -> Tensor:
+    def places(self, inputs: BackboneInput | DecoderInput) -> Tensor:
         """Return position ids `[B, T]`; RoBERTa's follow the padding index."""
-        return super().places(given) + self.first if self.first else super().places(given)
+        return super().places(inputs) + self.first if self.first else super().places(inputs)
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
-        text = self._run(model, 0, given, packing, types=given.types)
-        if not self.has_decoder or given.decoder is None:
+        text = self._run(model, 0, inputs, packing, types=inputs.types)
+        if not self.has_decoder or inputs.decoder is None:
             return text
-        seen = {"encoder_hidden_states": text, "encoder_attention_mask": given.mask}
-        return self._run(model, 1, given.decoder, None, use_cache=False, **seen)
+        seen = {"encoder_hidden_states": text, "encoder_attention_mask": inputs.mask}
+        return self._run(model, 1, inputs.decoder, None, use_cache=False, **seen)
 
     def _run(
         self,
         model: Any,
         index: int,
-        given: BackboneInput | DecoderInput,
+        inputs: BackboneInput | DecoderInput,
         packing: Packing | None,
         types: Tensor | None = None,
         **more: Any,
@@ -169,12 +169,12 @@ class Probed(Family):
         stack, typed = self.stacks[index], getattr(model.config, "type_vocab_size", 0) > 1
         grids = {"token_type_ids": types} if types is not None and typed else {}
         if not stack.table:
-            grids["position_ids"] = self.places(given)
+            grids["position_ids"] = self.places(inputs)
         if self.left_to_right:
             more["use_cache"] = False
         root = model.get_submodule(stack.root)
-        tokens = read(given, packing, **grids)  # type: ignore[arg-type]
-        hidden: Tensor = root(**tokens, attention_mask=given.mask, **more)[0]
+        tokens = read(inputs, packing, **grids)  # type: ignore[arg-type]
+        hidden: Tensor = root(**tokens, attention_mask=inputs.mask, **more)[0]
         return hidden
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class Probed(Family):
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters of the model; a pooler is ptrun's own."""
-        return [own for name, own in model.named_parameters() if not name.startswith("pooler.")]
+        return [p for name, p in model.named_parameters() if not name.startswith("pooler.")]
 
     def of_head(self, tensor: str) -> bool:
         """Return whether a tensor belongs to the output head, by its name."""
@@ -202,12 +202,13 @@ class _States(tuple[Tensor, ...]):
 
 def _answered(model: Any, path: str, hidden: Tensor, decodes: bool) -> Tensor:
     """Return the logits `[K, V]` that a model's own code computes from hidden states `[K, H]`."""
-    body, one = model.get_submodule(path), torch.zeros(1, 1, dtype=torch.long, device=hidden.device)
-    given = {"decoder_input_ids": one} if decodes else {}
+    body = model.get_submodule(path)
+    token = torch.zeros(1, 1, dtype=torch.long, device=hidden.device)
+    decoder = {"decoder_input_ids": token} if decodes else {}
     output = _States([hidden[None]])
     body.forward = lambda *_, **__: output
     try:
-        logits: Tensor = model(input_ids=one, **given).logits[0]
+        logits: Tensor = model(input_ids=token, **decoder).logits[0]
     finally:
         del body.forward
     return logits
@@ -221,9 +222,9 @@ def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> 
         half = injection.read_by(reader)
         if half is None:
             return usual(*arguments, **options)  # type: ignore[no-any-return]
-        own = family.places(half) + offset
-        own = own if injection.latest is None else own[:, -injection.latest :]
-        packed = own if injection.packing is None else injection.packing.pack(own)
+        positions = family.places(half) + offset
+        positions = positions if injection.latest is None else positions[:, -injection.latest :]
+        packed = positions if injection.packing is None else injection.packing.pack(positions)
         return nn.functional.embedding(packed, table.weight)  # type: ignore[arg-type]
 
     table.forward = look_up
@@ -231,25 +232,28 @@ def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> 
 
 def _drop_by_key(model: Any, stack: Stack, reader: Reader, p: float, injection: Injection) -> None:
     """Put dropouts by key where the code of BART, OPT and others calls a function."""
-    first = 900_000 + 10_000 * (reader == "decoder")
+    start = 900_000 + 10_000 * (reader == "decoder")
 
-    def dropped(own: KeyedDropout, out: Tensor) -> Tensor:
-        return own(injection.grid(reader, out)).view(out.shape)  # type: ignore[no-any-return]
+    def dropped(dropout: KeyedDropout, out: Tensor) -> Tensor:
+        return dropout(injection.grid(reader, out)).view(out.shape)  # type: ignore[no-any-return]
 
     layers: Any = model.get_submodule(stack.paths.layers)
-    sites = iter(range(first, first + 10_000))
+    sites = iter(range(start, start + 10_000))
     if hasattr(layers[0], "dropout"):  # these drop their embeddings too
         entry = KeyedDropout(p, next(sites), injection)
-        layers[0].register_forward_pre_hook(lambda _, given: (entry(given[0]), *given[1:]))
+        layers[0].register_forward_pre_hook(lambda _, inputs: (entry(inputs[0]), *inputs[1:]))
     for module in model.get_submodule(stack.root).modules():
-        kept = {"attention_dropout"} | ({"dropout"} if "ptrun_link" in vars(module) else set())
-        for name in {own for own in vars(module) if own.endswith(("dropout", "layerdrop"))} - kept:
+        drawn_elsewhere = {"attention_dropout"}
+        if "ptrun_link" in vars(module):
+            drawn_elsewhere.add("dropout")
+        names = [name for name in vars(module) if name.endswith(("dropout", "layerdrop"))]
+        for name in set(names) - drawn_elsewhere:
             setattr(module, name, 0.0)
     for layer in layers:
         for path in filter(None, (stack.paths.attended, stack.paths.crossed, stack.paths.grown)):
-            own = KeyedDropout(p, next(sites), injection)
+            dropout = KeyedDropout(p, next(sites), injection)
             layer.get_submodule(path).register_forward_hook(
-                lambda _m, _i, out, own=own: dropped(own, out)
+                lambda _m, _i, out, dropout=dropout: dropped(dropout, out)
             )
 
 
@@ -275,10 +279,10 @@ _ended: list[tuple[nn.Module, int]] = []  # modules in the order in which they e
 def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **more: Any
 ) -> tuple[Tensor, None]:
-    given = frozenset(name for name, own in more.items() if isinstance(own, Tensor | float | int))
+    numbers = frozenset(k for k, number in more.items() if isinstance(number, Tensor | float | int))
     form = key.shape[1], key.shape[3], value.shape[3]
     crosses = query.shape[2] != key.shape[2]
-    _calls.append(_Call(module, mask, form, crosses, given, len(_ended)))
+    _calls.append(_Call(module, mask, form, crosses, numbers, len(_ended)))
     return query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3]), None
 
 
@@ -323,8 +327,8 @@ def _probed(content: str) -> Probed:
             f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
             "predict words. Choose a causal model, an encoder, or an encoder-decoder."
         )
-    if own := [key for key in _HYBRID if config.get(key)]:
-        raise UserError(f"model type {kind!r} has {own[0]}, which ptrun cannot add a prompt to.")
+    if hybrid := [key for key in _HYBRID if config.get(key)]:
+        raise UserError(f"model type {kind!r} has {hybrid[0]}, which ptrun cannot add a prompt to.")
     library = _KINDS[name][0][kind]
     library = library if isinstance(library, str) else library[0]
     return _traced(kind, name, library, config)
@@ -334,21 +338,21 @@ def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Prob
     rest = {key: value for key, value in content.items() if key != "model_type"}
     config = AutoConfig.for_model(kind, **rest)
     config._attn_implementation, config._experts_implementation = _NAME, "batched_mm"
-    for own in [key for key in vars(config) if key.endswith("layerdrop")]:
-        setattr(config, own, 0.0)
+    for key in [key for key in vars(config) if key.endswith("layerdrop")]:
+        setattr(config, key, 0.0)
     try:
         with torch.device("meta"):
             model: Any = getattr(transformers, library)(config)
     except KeyError as error:  # a table of attention classes, without ours
         raise UserError(_FOREIGN.format(kind)) from error
     ids = torch.zeros(1, _TEXT, dtype=torch.long, device="meta")
-    given = {"decoder_input_ids": ids[:, :_ANSWER]} if name == "seq2seq" else {}
+    decoder = {"decoder_input_ids": ids[:, :_ANSWER]} if name == "seq2seq" else {}
     _calls.clear()
     _ended.clear()
     hooks = [module.register_forward_hook(_note) for module in model.modules()]
     try:
         with _Drops() as drops, torch.no_grad():
-            model.train()(input_ids=ids, attention_mask=torch.ones_like(ids), **given)
+            model.train()(input_ids=ids, attention_mask=torch.ones_like(ids), **decoder)
     except Exception as error:  # a model's own code raises what it likes
         raise UserError(f"{_FOREIGN.format(kind)} ({type(error).__name__}: {error})") from error
     finally:
@@ -360,8 +364,8 @@ def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Prob
 
 
 def _note(module: nn.Module, _: object, output: Any) -> None:
-    first = output[0] if isinstance(output, tuple) else output
-    _ended.append((module, first.shape[-1] if isinstance(first, Tensor) and first.dim() else 0))
+    states = output[0] if isinstance(output, tuple) else output
+    _ended.append((module, states.shape[-1] if isinstance(states, Tensor) and states.dim() else 0))
 
 
 _FOREIGN = (
@@ -400,12 +404,12 @@ class _Reading:
         forms = {form for stack in stacks for form in stack.keys}
         output = model.get_output_embeddings()
         body = {id(module) for module in model.base_model.modules()}
-        heads = [n for n, own in model.named_children() if id(own) not in body]
+        heads = [n for n, module in model.named_children() if id(module) not in body]
         table = model.get_input_embeddings().weight
         layer = model.get_submodule(stacks[0].paths.layers)[0]
         hidden = next(width for module, width in self.ended if module is layer)
         tables = self._tables() if self._table(model.base_model) is None else []
-        first = next((m.padding_idx + 1 for m in tables if m.padding_idx is not None), 0)
+        start = next((m.padding_idx + 1 for m in tables if m.padding_idx is not None), 0)
         last = [module for module, _ in self.ended if id(module) in body][-1]
         path = next(name for name, module in model.named_modules() if module is last)
         fields = {
@@ -431,14 +435,14 @@ class _Reading:
             ),
             even=len(forms) == 1 and all(key == value for _, key, value in forms),
             probed=True,
-            fused=any(own.dim() > 2 for own in model.base_model.parameters()),
+            fused=any(p.dim() > 2 for p in model.base_model.parameters()),
             stacks=stacks,
             heads=tuple(heads),
             body_path=path,
             plain_head=self._plain(output, path, hidden),
-            first=first,
+            first=start,
             loose=loose,
-            widths=(hidden, table.shape[1], self._length(config) - first),
+            widths=(hidden, table.shape[1], self._length(config) - start),
         )
 
     def _check(self) -> None:
@@ -457,16 +461,16 @@ class _Reading:
 
     def _path(self, module: nn.Module) -> tuple[str, int, str]:
         """Return where a part of a layer is: the path of the layers, its index, and its own."""
-        name = next(name for name, own in self.model.named_modules() if own is module)
-        found = re.fullmatch(r"(.+?)\.(\d+)\.(.+)", name)
-        if not found:
+        name = next(name for name, part in self.model.named_modules() if part is module)
+        match = re.fullmatch(r"(.+?)\.(\d+)\.(.+)", name)
+        if not match:
             raise UserError(f"model type {self.kind!r}: {name} is in no list of layers.")
-        return found[1], int(found[2]), found[3]
+        return match[1], int(match[2]), match[3]
 
     def _stack(self, root: Any, calls: Sequence[_Call]) -> Stack:
         """Return the parts of one stack, which are the same in each layer."""
-        own = [call for call in calls if not call.crosses]
-        places = [self._path(call.module) for call in own]
+        inner = [call for call in calls if not call.crosses]
+        places = [self._path(call.module) for call in inner]
         layers, _, part = places[0]
         count = len(self.model.get_submodule(layers))
         if places != [(layers, index, part) for index in range(count)]:
@@ -477,20 +481,20 @@ class _Reading:
         name = next(name for name, module in self.model.named_modules() if module is root)
         cross = next((call for call in calls if call.crosses), None)
         crosses = (self._path(cross.module)[2], self._after(cross)) if cross else (None, None)
-        paths = Paths(layers, part, self._after(own[0]), self._grown(layers), *crosses)
-        return Stack(name, paths, count, tuple(call.keys for call in own), self._table(root))
+        paths = Paths(layers, part, self._after(inner[0]), self._grown(layers), *crosses)
+        return Stack(name, paths, count, tuple(call.keys for call in inner), self._table(root))
 
     def _after(self, call: _Call) -> str:
         """Return the linear map that reads the output of an attention, from its layer."""
-        own = next(m for m, _ in self.ended[call.after :] if isinstance(m, nn.Linear | Conv1D))
-        return self._path(own)[2]
+        output = next(m for m, _ in self.ended[call.after :] if isinstance(m, nn.Linear | Conv1D))
+        return self._path(output)[2]
 
     def _grown(self, layers: str) -> str:
         """Return the last linear map of the feed-forward, or the block of experts."""
         every: list[str] = []
         for layer in self.model.get_submodule(layers):
-            own = set(map(id, layer.modules()))
-            ended = [module for module, _ in self.ended if id(module) in own]
+            inner = set(map(id, layer.modules()))
+            ended = [module for module, _ in self.ended if id(module) in inner]
             fused = any(p.dim() > 2 for p in layer.parameters())
             parts = [m for m in layer.children() if any(p.dim() > 1 for p in m.parameters())]
             kinds = tuple(map(type, parts)) if fused else (nn.Linear, Conv1D)
@@ -499,8 +503,8 @@ class _Reading:
 
     def _maps(self, call: _Call) -> tuple[str, ...]:
         """Return the last names of the maps to queries and values."""
-        own = set(map(id, call.module.modules()))
-        ended = [m for m, _ in self.ended[: call.after] if id(m) in own]
+        inner = set(map(id, call.module.modules()))
+        ended = [m for m, _ in self.ended[: call.after] if id(m) in inner]
         maps = [self._path(m)[2].split(".")[-1] for m in ended if isinstance(m, nn.Linear | Conv1D)]
         return (maps[0],) if len(maps) == 1 else (maps[0], maps[-1])
 
@@ -510,8 +514,8 @@ class _Reading:
         if name is None:
             return None
         with torch.device("meta"):
-            own = getattr(transformers, name)(self.model.config)
-        rest = {n: m for n, m in own.named_children() if m is not own.base_model}
+            tagger = getattr(transformers, name)(self.model.config)
+        rest = {n: m for n, m in tagger.named_children() if m is not tagger.base_model}
         learned = [n for n, m in rest.items() if any(True for _ in m.parameters())]
         alone = len(learned) == 1 and isinstance(rest[learned[0]], nn.Linear)
         return learned[0] if alone else None
@@ -526,25 +530,25 @@ class _Reading:
         """Return the table of positions of a stack; None if an argument takes positions."""
         if "position_ids" in inspect.signature(root.forward).parameters:
             return None
-        own = set(map(id, root.modules()))
-        table = next((m for m in self._tables() if id(m) in own), None)
+        inner = set(map(id, root.modules()))
+        table = next((m for m in self._tables() if id(m) in inner), None)
         if table is None:
             raise UserError(f"model type {self.kind!r}: its positions cannot be set.")
         names: dict[int, str] = {id(m): name for name, m in self.model.named_modules()}
         return names[id(table)]
 
     def _longest(self, config: Any) -> int:
-        own = config.get_text_config()
-        found = [int(getattr(own, name)) for name in _LENGTHS if getattr(own, name, None)]
-        if not found:
+        text = config.get_text_config()
+        lengths = [int(getattr(text, name)) for name in _LENGTHS if getattr(text, name, None)]
+        if not lengths:
             raise UserError(f"model type {self.kind!r} names no longest input in its config.json.")
-        return found[0]
+        return lengths[0]
 
     def _length(self, config: Any) -> int:
         """Return the longest input; a scaling that grows with it must not come into play."""
         longest = self._longest(config)
         ropes = getattr(config, "rope_parameters", None) or {}
-        for rope in (ropes, *(own for own in ropes.values() if isinstance(own, dict))):
+        for rope in (ropes, *(scaling for scaling in ropes.values() if isinstance(scaling, dict))):
             if rope.get("rope_type") in _GROWING:
                 original = rope.get("original_max_position_embeddings")
                 longest = min(longest, int(original or longest))
@@ -557,9 +561,9 @@ class _Reading:
         hidden = torch.zeros(1, width, device="meta")
         with _Operations() as alone:
             output(hidden[None])
-        with _Operations() as whole:
+        with _Operations() as complete:
             _answered(self.model, path, hidden, self.name == "seq2seq")
-        same: bool = alone.names == whole.names
+        same: bool = alone.names == complete.names
         return same
 
 

@@ -63,8 +63,8 @@ def accept(backbone: Any) -> None:
     Raises:
         UserError: a check fails; the message names the layer.
     """
-    kept = _kept(backbone)
-    if kept.is_file():
+    proofs = _kept(backbone)
+    if proofs.is_file():
         return
     checks = prove(backbone)
     for check in checks:
@@ -75,13 +75,13 @@ def accept(backbone: Any) -> None:
                 f"{check.name}; the difference is {check.far:.1e}{where}, and {check.limit:.0e} is "
                 "allowed. Choose another backbone."
             )
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({check.name: check.far for check in checks}))
+    proofs.parent.mkdir(parents=True, exist_ok=True)
+    proofs.write_text(json.dumps({check.name: check.far for check in checks}))
 
 
 def _kept(backbone: Any) -> Path:
     """Return the file that says that a backbone was accepted."""
-    code = b"".join(own.read_bytes() for own in sorted(Path(__file__).parent.glob("*.py")))
+    code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
     versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
     facts = (*versions, backbone.weights, str(backbone.model.dtype), backbone.quantization)
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
@@ -99,9 +99,9 @@ def prove(backbone: Any) -> list[ModelCheck]:
     3. A prefix of one row moves that row, in every layer, and no other row.
     4. Gradients are slopes.
     """
-    given = _rows(backbone, (7, 4))
+    inputs = _rows(backbone, (7, 4))
     prefixes, joint = _joint(backbone)
-    return [_bare(backbone, given), joint, *_slopes(backbone, prefixes)]
+    return [_bare(backbone, inputs), joint, *_slopes(backbone, prefixes)]
 
 
 def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
@@ -119,31 +119,31 @@ def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
     return BackboneInput(mask=mask, lengths=list(lengths), ids=ids, decoder=decoder)
 
 
-def _bare(backbone: Any, given: BackboneInput) -> ModelCheck:
-    seen = given.mask if given.decoder is None else given.decoder.mask
+def _bare(backbone: Any, inputs: BackboneInput) -> ModelCheck:
+    seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
     rows, columns = seen.nonzero(as_tuple=True)
-    own: list[Tensor] = []
+    states: list[Tensor] = []
     layers = len(_layers(backbone))
-    edits: dict[Site, Edit] = {("layer", i): partial(_keep, own) for i in range(layers)}
-    asked = replace(given, edits=edits, logits_at=Positions(rows, columns))
+    edits: dict[Site, Edit] = {("layer", i): partial(_keep, states) for i in range(layers)}
+    asked = replace(inputs, edits=edits, logits_at=Positions(rows, columns))
     with torch.no_grad():
         if not backbone.has_head:
             asked = replace(asked, logits_at=None, hidden_at=Positions(rows, columns))
         ours = backbone.forward(asked)
-        theirs, wanted = _stock(backbone, given)
+        theirs, logits = _stock(backbone, inputs)
     name = "the bare backbone computes what transformers computes"
-    pairs = [(a[given.mask], b[given.mask]) for a, b in zip(own, theirs, strict=True)]
+    pairs = [(a[inputs.mask], b[inputs.mask]) for a, b in zip(states, theirs, strict=True)]
     if ours.logits is not None:
-        pairs.append((ours.logits, wanted[rows, columns].view_as(ours.logits)))
+        pairs.append((ours.logits, logits[rows, columns].view_as(ours.logits)))
     return _compared(backbone, name, pairs)
 
 
-def _stock(backbone: Any, given: BackboneInput) -> tuple[list[Tensor], Tensor]:
+def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
     """Return the states after each layer of the text, and the logits, by transformers alone."""
     states: list[Tensor] = []
     more = {}
-    if given.decoder is not None:
-        more = {"decoder_input_ids": given.decoder.ids}
+    if inputs.decoder is not None:
+        more = {"decoder_input_ids": inputs.decoder.ids}
     hooks = [
         layer.register_forward_hook(
             lambda _m, _i, out: states.append(out[0] if isinstance(out, tuple) else out)
@@ -152,16 +152,16 @@ def _stock(backbone: Any, given: BackboneInput) -> tuple[list[Tensor], Tensor]:
     ]
     try:
         with _attention(backbone, "eager"):
-            mask = given.mask.long()
-            logits = backbone.model.eval()(input_ids=given.ids, attention_mask=mask, **more).logits
+            mask = inputs.mask.long()
+            logits = backbone.model.eval()(input_ids=inputs.ids, attention_mask=mask, **more).logits
     finally:
         for hook in hooks:
             hook.remove()
     return states, logits
 
 
-def _keep(kept: list[Tensor], hidden: Tensor) -> Tensor:
-    kept.append(hidden)
+def _keep(states: list[Tensor], hidden: Tensor) -> Tensor:
+    states.append(hidden)
     return hidden
 
 
@@ -203,7 +203,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
         _recorded.clear()
         joint = replace(_rows(backbone, (prompt + length,)), decoder=None)
         with torch.no_grad(), _attention(backbone, _RECORD):
-            whole = _states(backbone, joint)
+            joined = _states(backbone, joint)
         bounds = [bound for _, _, bound in _recorded.values() if bound is not None]
         if all(bound >= prompt + length - 1 for bound in bounds):
             break
@@ -214,7 +214,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
     with torch.no_grad():
         states = _states(backbone, _alone(joint, prompt, pairs))
     name = "keys and values of a joint pass stand for its text"
-    both = [(own, other[:, prompt:]) for own, other in zip(states, whole, strict=True)]
+    both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
     return pairs, _compared(backbone, name, both)
 
 
@@ -232,28 +232,28 @@ def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:
     )
 
 
-def _states(backbone: Any, given: BackboneInput) -> list[Tensor]:
+def _states(backbone: Any, inputs: BackboneInput) -> list[Tensor]:
     """Return the states of the text after each layer, `[B, T, H]`."""
-    own: list[Tensor] = []
+    states: list[Tensor] = []
     edits: dict[Site, Edit] = {
-        ("layer", i): partial(_keep, own) for i in range(len(_layers(backbone)))
+        ("layer", i): partial(_keep, states) for i in range(len(_layers(backbone)))
     }
-    last = Positions(*given.mask.nonzero(as_tuple=True))
-    backbone.forward(replace(given, edits=edits, hidden_at=last))
-    return own
+    last = Positions(*inputs.mask.nonzero(as_tuple=True))
+    backbone.forward(replace(inputs, edits=edits, hidden_at=last))
+    return states
 
 
 def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
     """Return the checks that a row's prefix moves that row alone, and that gradients are slopes."""
-    given = replace(_rows(backbone, (4, 4)), decoder=None)
+    inputs = replace(_rows(backbone, (4, 4)), decoder=None)
     leaves = [own.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for own in pair]
     weights = torch.linspace(-1, 1, backbone.shape.hidden_size, device=backbone.model.device)
 
     def of(tensors: Sequence[Tensor]) -> Tensor:
         """Return one number a row, `[2]`."""
         prefixes = tuple(Prefix(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True))
-        rows = Positions(*given.mask.nonzero(as_tuple=True))
-        hidden: Tensor = backbone.forward(replace(given, prefixes=prefixes, hidden_at=rows)).hidden
+        rows = Positions(*inputs.mask.nonzero(as_tuple=True))
+        hidden: Tensor = backbone.forward(replace(inputs, prefixes=prefixes, hidden_at=rows)).hidden
         return (hidden.float() @ weights).view(2, -1).sum(dim=1)
 
     with torch.enable_grad():

@@ -58,9 +58,9 @@ def quantize(kind: Quantization, matrix: Tensor) -> tuple[Tensor, Tensor]:
     each block of 64 numbers.
     """
     if kind == "int8":
-        whole = matrix.float()
-        scales = (whole.abs().amax(dim=1) / _LARGEST).clamp(min=torch.finfo(torch.float32).tiny)
-        return (whole / scales[:, None]).round_().to(torch.int8), scales
+        dense = matrix.float()
+        scales = (dense.abs().amax(dim=1) / _LARGEST).clamp(min=torch.finfo(torch.float32).tiny)
+        return (dense / scales[:, None]).round_().to(torch.int8), scales
     from bitsandbytes import functional
 
     codes, state = functional.quantize_4bit(matrix.contiguous(), blocksize=BLOCK, quant_type="nf4")
@@ -175,10 +175,10 @@ _product: Any = _Product.apply
 
 def replace(model: nn.Module, maps: Mapping[str, Any], kind: Quantization) -> None:
     """Replace linear maps, by their names in the model, by quantized ones that hold nothing yet."""
-    made = {id(module): QuantizedLinear(module, kind) for module in maps.values()}
+    quantized = {id(module): QuantizedLinear(module, kind) for module in maps.values()}
     for name, module in maps.items():
         parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, made[id(module)])
+        setattr(model.get_submodule(parent), child, quantized[id(module)])
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def family_of(
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in outside:
         return outside[kind]
-    if kind in (known := families()):
-        return known[kind]
+    if kind in (table := families()):
+        return table[kind]
     from ptrun.backbone.probe import probed
 
     return probed(name, config)

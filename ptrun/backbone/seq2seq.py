@@ -69,20 +69,20 @@ class EncoderDecoder(Family):
         """Return encoder and decoder."""
         return {"text": model.encoder, "decoder": model.decoder}
 
-    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states of the decoder `[B, S, H]`, or of the encoder alone."""
-        seen = given.mask[:, None, None, :]
+        seen = inputs.mask[:, None, None, :]
         encoded: Tensor = model.encoder(
-            input_ids=given.ids,
-            inputs_embeds=_divided(model, given.embeddings),
+            input_ids=inputs.ids,
+            inputs_embeds=_divided(model, inputs.embeddings),
             attention_mask=seen,
         ).last_hidden_state
-        if given.decoder is None:
+        if inputs.decoder is None:
             return encoded
         decoded: Tensor = model.decoder(
-            input_ids=given.decoder.ids,
-            inputs_embeds=_divided(model, given.decoder.embeddings),
-            attention_mask=LOOK_BACK(given.decoder.mask),
+            input_ids=inputs.decoder.ids,
+            inputs_embeds=_divided(model, inputs.decoder.embeddings),
+            attention_mask=LOOK_BACK(inputs.decoder.mask),
             encoder_hidden_states=encoded,
             encoder_attention_mask=seen,
             use_cache=False,
@@ -154,9 +154,9 @@ def whole(backbone: Any, name: str, tensor: Tensor) -> Tensor:
 
 def _learned_divisor(backbone: Any, name: str) -> float:
     """Return the divisor of a learned tensor: 1 unless it is that of a scaled backbone."""
-    own = name.removeprefix(PREFIX)
-    scaled = own != name and backbone.injection.unit == UNIT
-    return _divisor(backbone.model, own) if scaled else 1.0
+    stored = name.removeprefix(PREFIX)
+    scaled = stored != name and backbone.injection.unit == UNIT
+    return _divisor(backbone.model, stored) if scaled else 1.0
 
 
 def _divisor(model: Any, name: str) -> float:

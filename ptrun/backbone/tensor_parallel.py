@@ -74,17 +74,17 @@ class Cut:
     turned: bool = False
     summed: bool = False
 
-    def part(self, whole: Any, rank: int, size: int) -> Tensor:
+    def part(self, tensor: Any, rank: int, size: int) -> Tensor:
         """Return a rank's part of a tensor, or of a safetensors slice without reading the rest."""
         if self.axis is None:
-            return self._turn(whole[:])
+            return self._turn(tensor[:])
         axis = 1 - self.axis if self.turned else self.axis
-        shape = whole.get_shape() if hasattr(whole, "get_shape") else whole.shape
+        shape = tensor.get_shape() if hasattr(tensor, "get_shape") else tensor.shape
         piece = shape[axis] // self.pieces
         width = piece // size
         starts = (index * piece + rank * width for index in range(self.pieces))
         at = (slice(None),) * axis
-        pieces = [whole[(*at, slice(start, start + width))] for start in starts]
+        pieces = [tensor[(*at, slice(start, start + width))] for start in starts]
         return self._turn(pieces[0] if self.pieces == 1 else torch.cat(pieces, axis))
 
     def joined(self, parts: list[Tensor]) -> Tensor:
@@ -181,8 +181,8 @@ def load(
     }
     _cut(model, pattern, division, cuts)
 
-    def own(name: str, whole: Any) -> Tensor:
-        return cuts[name].part(whole, division.rank, division.size)
+    def own(name: str, tensor: Any) -> Tensor:
+        return cuts[name].part(tensor, division.rank, division.size)
 
     missing = fill(model, folder, dtype, division.device, own)
     by_parameter = {id(p): cuts[name] for name, p in model.named_parameters()}
@@ -213,10 +213,10 @@ def _cut(model: Any, pattern: CutPattern, division: Division, cuts: Mapping[str,
     """Replace the maps that are cut by this rank's part of them, which send their messages."""
     for parent, module in list(model.named_modules()):
         columns: list[nn.Module] = []
-        for child, whole in list(module.named_children()):
+        for child, linear in list(module.named_children()):
             axis = cuts.get(f"{parent}.{child}.weight".lstrip("."), Cut()).axis
             if axis is not None:
-                setattr(module, child, part := _part_of(whole, axis, division))
+                setattr(module, child, part := _part_of(linear, axis, division))
                 columns += [part] if axis == 0 else []
         if columns:
             _connect(module, columns, division)
@@ -232,9 +232,9 @@ def _connect(module: nn.Module, columns: Sequence[nn.Module], division: Division
     What several maps read sends one sum, as in Megatron.
     """
 
-    def read(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        own = {k: division.read(v) for k, v in named.items() if k in _READ and v is not None}
-        return (*map(division.read, given[:1]), *given[1:]), named | own
+    def read(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        changed = {k: division.read(v) for k, v in named.items() if k in _READ and v is not None}
+        return (*map(division.read, arguments[:1]), *arguments[1:]), named | changed
 
     reader = module if len(columns) > 1 else columns[0]
     reader.register_forward_pre_hook(read, with_kwargs=True)
@@ -243,9 +243,9 @@ def _connect(module: nn.Module, columns: Sequence[nn.Module], division: Division
             setattr(module, width, getattr(module, width) // division.size)
 
 
-def _part_of(whole: nn.Linear, axis: int, division: Division) -> nn.Linear:
+def _part_of(linear: nn.Linear, axis: int, division: Division) -> nn.Linear:
     """Return a map without weights that is cut by its outputs (axis 0) or its inputs (axis 1)."""
-    inputs, outputs, bias = whole.in_features, whole.out_features, whole.bias is not None
+    inputs, outputs, bias = linear.in_features, linear.out_features, linear.bias is not None
     if axis == 1:
         return _RowMap(inputs // division.size, outputs, bias, division)
     return nn.Linear(inputs, outputs // division.size, bias, device="meta")
@@ -260,5 +260,5 @@ class _RowMap(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `[..., inputs / ranks] -> [..., outputs]`."""
-        whole = self.division.sum(nn.functional.linear(input, self.weight))
-        return whole if self.bias is None else whole + self.bias
+        total = self.division.sum(nn.functional.linear(input, self.weight))
+        return total if self.bias is None else total + self.bias

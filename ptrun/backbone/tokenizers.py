@@ -37,8 +37,8 @@ def digest(folder: Path) -> str:
     hashed = hashlib.sha256()
     for name in sorted((*FILES, *BESIDE)):
         file = folder / name
-        own = read_bytes(file, _LARGEST, links=True) if file.is_file() else b""
-        hashed.update(f"{name} ".encode() + own)
+        content = read_bytes(file, _LARGEST, links=True) if file.is_file() else b""
+        hashed.update(f"{name} ".encode() + content)
     return hashed.hexdigest()[:16]
 
 
@@ -80,10 +80,11 @@ def _set_frame(tokenizer: Any, model_type: str) -> None:
         frame = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
         tokenizer.backend_tokenizer.post_processor = frame
     if model_type == "deberta":  # the library puts two [SEP] between texts, as RoBERTa does
-        first, last = tokenizer.cls_token, tokenizer.sep_token
-        one = f"{first}:0 $A:0 {last}:0"
-        special = [(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)]
-        frame = TemplateProcessing(single=one, pair=f"{one} $B:1 {last}:1", special_tokens=special)
+        cls, sep = tokenizer.cls_token, tokenizer.sep_token
+        single = f"{cls}:0 $A:0 {sep}:0"
+        special = [(cls, tokenizer.cls_token_id), (sep, tokenizer.sep_token_id)]
+        pair = f"{single} $B:1 {sep}:1"
+        frame = TemplateProcessing(single=single, pair=pair, special_tokens=special)
         tokenizer.backend_tokenizer.post_processor = frame
 
 

@@ -94,10 +94,13 @@ def _is_untied(model: Any, folder: Path) -> bool:
     """Return whether the files hold an output matrix and embeddings that differ."""
     where, base = _files_of_tensors(folder), model.base_model_prefix
     for pair in model.all_tied_weights_keys.items():
-        names = [n for one in pair if (n := _stored([one], base, where)) is not None]
+        names = [n for name in pair if (n := _stored([name], base, where)) is not None]
         if len(names) == 2 and model.get_parameter(pair[0]) is model.get_output_embeddings().weight:
-            with safe_open(where[names[0]], "pt") as one, safe_open(where[names[1]], "pt") as two:
-                return not torch.equal(one.get_tensor(names[0]), two.get_tensor(names[1]))
+            tensors: list[Tensor] = []
+            for name in names:
+                with safe_open(where[name], "pt") as opened:
+                    tensors.append(opened.get_tensor(name))
+            return not torch.equal(*tensors)
     return False
 
 
@@ -135,7 +138,7 @@ def fill(
     folder: Path,
     dtype: torch.dtype,
     device: str,
-    part: Callable[[str, Any], Tensor] = lambda _, whole: whole[:],
+    part: Callable[[str, Any], Tensor] = lambda _, tensor: tensor[:],
 ) -> set[str]:
     """Read every parameter of a skeleton onto a device; return the names that the files lack.
 
@@ -150,8 +153,8 @@ def fill(
             tensor = torch.zeros_like(model.get_parameter(places[0]), dtype=dtype, device=device)
         else:
             with safe_open(where[stored], "pt") as opened:  # mapped memory stays in use, so briefly
-                own = part(places[0], opened.get_slice(stored))
-                tensor = own.to(device, dtype, copy=True)
+                tensor = part(places[0], opened.get_slice(stored))
+                tensor = tensor.to(device, dtype, copy=True)
         _put(model, places, tensor)
     return missing
 

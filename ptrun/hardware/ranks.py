@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from ptrun.backbone.injection import Division
 from ptrun.errors import RunFailed, UserError
@@ -32,7 +33,7 @@ _NAMING = 60.0  # seconds for the name of rank 0's machine to be known
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
 _blocks = count()  # of `main_first`; all ranks enter the same ones
-_store: dist.Store | None = None  # by which the ranks met
+_store: Any = None  # by which the ranks met
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Ranks:
     model_parallel: int = 1
     tensor: Any = None
     data: Any = None
-    store: dist.Store | None = None
+    store: Any = None
 
     @property
     def main(self) -> bool:
@@ -251,10 +252,9 @@ def _meet(backend: str) -> None:
     def join() -> None:
         global _store
         try:
-            _store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING))
-            store = dist.PrefixStore("group", _store)
+            _store, rank, size = next(rendezvous("env://", timeout=_MEETING))
             dist.init_process_group(
-                backend, store=store, rank=rank, world_size=size, timeout=_TOGETHER
+                backend, store=_store, rank=rank, world_size=size, timeout=_TOGETHER
             )
         except BaseException as error:
             raised.append(error)
