@@ -190,9 +190,7 @@ class Study:
             self._write()
 
     def _read(self) -> list[SearchTrial]:
-        content = read_json(self.file)
-        if content.pop(digest.DIGEST) != digest.of_plain(content):
-            raise ValueError("its digest is another")
+        content = digest.unsealed(read_json(self.file))
         before = content["asked"]
         if other := [key for key in self.asked if self.asked[key] != before.get(key)]:
             raise UserError(
@@ -210,7 +208,7 @@ class Study:
 
     def _write(self) -> None:
         content = {"asked": self.asked, "trials": [asdict(trial) for trial in self.trials]}
-        result.write_json(self.file, {**content, digest.DIGEST: digest.of_plain(content)})
+        result.write_json(self.file, digest.sealed(content))
 
     def _of_optuna(self, trial: SearchTrial) -> FrozenTrial:
         """Return a trial as samplers read it.

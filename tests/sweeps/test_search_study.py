@@ -116,9 +116,8 @@ def changed(folder, change):
     """Change what a study has in its file, with the right digest."""
     file = folder / "study.json"
     content = json.loads(file.read_text())
-    content.pop("digest")
     change(content["trials"][1], content)
-    file.write_text(json.dumps({**content, "digest": digest.of_plain(content)}))
+    file.write_text(json.dumps(digest.sealed(content)))
 
 
 @pytest.fixture
