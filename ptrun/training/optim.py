@@ -167,13 +167,17 @@ class TorchStepper:
 
         All moments are there before the first update: memory that runs out leaves no half step.
         """
-        for parameter in self.learned.values():
-            if parameter.grad is not None and not self.optimizer.state.get(parameter):
+        for parameter in self._updated():
+            if not self.optimizer.state.get(parameter):
                 self.optimizer.state[parameter] = _moments(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         self.optimizer.step()
         self.drop()
+
+    def _updated(self) -> list[Tensor]:
+        """Return the tensors that the next step updates; ranks update parts of them."""
+        return [p for p in self.learned.values() if p.grad is not None]
 
     def drop(self) -> None:
         """Drop the gradients."""
