@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: a second thread o
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed tells it on standard output
 os.environ.pop("PTRUN_DATA", None)
 os.environ.pop("PTRUN_CONFIG_DIR", None)
+os.environ["PTRUN_TRUST"] = "1"  # a test of what is not trusted sets it to 0
 
 import json
 import logging
@@ -29,7 +30,8 @@ from ptrun.backbone import weights
 from ptrun.backbone.family import library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import family_of
-from ptrun.config.components import _PERMISSIONS
+from ptrun.config.components import _ALLOW_BIN
+from ptrun.config.trust import TRUST
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]
@@ -189,10 +191,10 @@ def same_logging():
 
 @pytest.fixture(autouse=True)
 def no_permission():
-    """Take back what a test allowed in this process: `allow_code=true` holds for all of it."""
+    """Take back what a test allowed in this process: `allow_bin=true` holds for all of it."""
     yield
-    for name in _PERMISSIONS.values():
-        os.environ.pop(name, None)
+    os.environ.pop(_ALLOW_BIN, None)
+    os.environ[TRUST] = "1"
 
 
 def write_data(root: Path) -> Path:

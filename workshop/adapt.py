@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ptrun.backbone import tokenizers
 from ptrun.backbone.base import BackboneInput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build, user_files
+from ptrun.config import build
 from ptrun.config.paths import leads_out, options
 from ptrun.errors import RunFailed, UserError, named, unknown
 from ptrun.folder import tensors as files
@@ -265,7 +266,7 @@ def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
     name = name or "pocket_t5"
     if name not in (presets := options("backbone")):
         raise UserError(unknown("backbone", name, presets))
-    defaults = {"backbone": user_files.load(presets[name])}
+    defaults = {"backbone": OmegaConf.load(presets[name])}
     settings = command.merged("adapt", overrides, defaults)
     node = settings.pop("backbone")
     build.check({"backbone": node})

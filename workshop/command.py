@@ -7,7 +7,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config import build, user_files
+from ptrun.config import build
 from ptrun.config.arguments import Parser
 from ptrun.errors import RunFailed, UserError, explained
 from ptrun.hardware.environment import log_to_stderr, prepare, print_error
@@ -51,8 +51,7 @@ def merged(
         node = OmegaConf.merge(defaults or {}, OmegaConf.from_dotlist(list(overrides)))
     except OmegaConfBaseException as error:
         raise UserError(f"{command}: {str(error).splitlines()[0]}") from error
-    with user_files.without_environment():
-        return build.plain(node)  # type: ignore[arg-type]
+    return build.plain(node)  # type: ignore[arg-type]
 
 
 def device(name: str) -> Literal["cpu", "cuda"]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ptrun.backbone import files, tokenizers
 from ptrun.backbone.family import Family, library_config, model_class
 from ptrun.backbone.registry import family_of
-from ptrun.config import build, user_files
+from ptrun.config import build
 from ptrun.config.paths import options
 from ptrun.errors import UserError, suggestion, unknown
 from ptrun.hub.convert import Entry, write_config, write_model
@@ -100,8 +100,7 @@ def _published(name: str) -> dict[str, Any]:
     """Return the configuration from a backbone's YAML file, or from its folder in the package."""
     if name not in (known := options("backbone")):
         raise UserError(unknown(f"backbone={name}", name, known))
-    with user_files.without_environment():
-        node = build.plain(user_files.load(known[name]))
+    node = build.plain(OmegaConf.load(known[name]))  # type: ignore[arg-type]
     shipped = files.locate(node.get("shipped"), None)
     return files.read_config(shipped) if shipped else dict(node["config"])
 

@@ -12,7 +12,6 @@ from ptrun.config.arguments import Parser
 EXAMPLES = """\
   ptrun grid              every combination, and why some are rejected
   ptrun grid --steps 2    also train two steps of each valid one (minutes)
-  ptrun grid allow_code=true    with methods of your own
 """
 
 

@@ -158,15 +158,18 @@ def _data(arguments: Sequence[str]) -> None:
     if not (is_file and (either or alone)) and not (is_folder and not alone):
         wanted = "file" if alone else "file or folder" if either else "folder"
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
+    from ptrun.config.trust import OPTIONS, tell_trust
     from ptrun.importing.data import write
 
     made_task = given.kind == "conll" and (given.source.is_file() or _is_new(given.task))
     marked = given.kind in _MARKED or made_task
     files, option, content = _marks(given) if marked else (_files(given), None, "")
+    new = not OPTIONS.exists()
     for line in write(given.out, files, {} if option is None else {option: content}):
         print(line)
     if option is not None:
         print(f"{option}: options of task={given.task}")
+        tell_trust(new=new)
 
 
 def _is_new(task: str) -> bool:

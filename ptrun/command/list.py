@@ -1,7 +1,7 @@
 """List the options of each group: methods, backbones, tasks, settings, hardware.
 
-Your own options are listed too: ./ptrun_conf/GROUP/NAME.yaml, or below $PTRUN_CONFIG_DIR.
-So are those of installed packages that have an entry point `ptrun.conf`.
+Your own options are listed too: ./ptrun_conf/GROUP/NAME.yaml, or below $PTRUN_CONFIG_DIR, where
+you typed ptrun trust. So are those of installed packages that have an entry point `ptrun.conf`.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, options
 from ptrun.config.schema import LISTED
+from ptrun.config.trust import tell_untrusted
 from ptrun.errors import UserError, folded, unknown
 
 EXAMPLES = """\
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     for group in groups:
         if group not in LISTED:
             raise UserError(unknown(f"list {group}", group, LISTED))
+    tell_untrusted()
     for group in groups:
         for option, file in options(group).items():
             print(folded(f"{f'{group}={option}':<34}{describe(file)}"))

@@ -1,7 +1,7 @@
 """Write the files of your own task, method, backbone or cluster, with comments.
 
 Options go to ./ptrun_conf/GROUP/NAME.yaml, code to ./ptrun_parts/NAME.py, data of a task to
-./data/NAME. No file is replaced.
+./data/NAME. No file is replaced. A folder without options is trusted then, as by ptrun trust.
 """
 
 import argparse
@@ -63,14 +63,16 @@ def main(arguments: Sequence[str]) -> None:
             made.error(f"--{key} is for a task")
     if given.columns is not None and given.data is None:
         made.error("--columns names those of --data FILE")
+    from ptrun.config.trust import OPTIONS, tell_trust
     from ptrun.importing.data import write_new
     from ptrun.scaffold.tasks import check_name
 
     check_name(given.what, given.name)
-    files = _files(given)
+    files, new = _files(given), not OPTIONS.exists()
     write_new(files)
     for file in files:
         print(f"wrote {file}")
+    tell_trust(new=new)
     print("next:", *_next(given), sep="\n  ")
 
 
@@ -93,7 +95,6 @@ def _next(given: argparse.Namespace) -> tuple[str, str]:
     if given.what == "cluster":
         return f"ptrun plan -m seed=1,2,3 {chosen}", f"ptrun -m seed=1,2,3 sweep.on=slurm {chosen}"
     other = "data_dir=data" if given.what == "task" else _TRY
-    allowed = given.what == "method" or given.kind == "own"
     other += f" {_CAUSAL}" if given.kind == "generation" else ""
-    line = f"{chosen} {other}{' allow_code=true' if allowed else ''}"
+    line = f"{chosen} {other}"
     return f"ptrun check {line}", f"ptrun {line} train.max_steps=20"

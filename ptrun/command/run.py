@@ -6,7 +6,6 @@ and an interrupted one resumes. rerun=true repeats a run and keeps the old one.
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ EXAMPLES = """\
 OFTEN = """\
 often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, train.lr,
   train.epochs, train.max_steps, train.batch_size, method.length, hardware.precision,
-  allow_code=true (imports your own components), allow_bin=true (converts pickled weights)
+  allow_bin=true (converts pickled weights)
 
 """
 
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     elif given.as_variant:
         raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
     elif given.cfg or given.info:
-        _print(given, arguments)
+        _print(arguments)
     else:
         _check_own(given.overrides)
         (_sweep if given.multirun else _one)(given.overrides)
@@ -152,24 +151,22 @@ def _unused(_: object) -> None:
     """Do nothing: Hydra prints and does not call it."""
 
 
-def _print(given: Namespace, arguments: Sequence[str]) -> None:
+def _print(arguments: Sequence[str]) -> None:
     """Print the configuration, or how it is composed, by Hydra's `--cfg` and `--info`."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from ptrun.config.compose import checked, loosen
+    from ptrun.config.compose import loosen
     from ptrun.config.explain import explain
     from ptrun.config.paths import conf_dir
-    from ptrun.config.user_files import watched, without_environment
+    from ptrun.config.trust import tell_untrusted
 
+    tell_untrusted()
     sys.argv = [sys.argv[0], *map(loosen, arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
     print_it = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")
     try:
-        if watched() and not given.multirun:
-            checked(given.overrides)
-        with without_environment():
-            print_it(_unused)()
+        print_it(_unused)()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, arguments) from error

@@ -1,12 +1,9 @@
-"""Which classes a `_target_` may name: the shipped components of its group, or the user's own code.
+"""Which classes a `_target_` may name: those in the option files that count for its group.
 
 A configuration can come from somebody else: a run folder, a downloaded project, a preset. So a
-`_target_` outside ptrun is imported only if the user allows it for this project:
-
-    ptrun allow_code=true ...                          on the command line, or
-    allow_code: [/path/of/project]                     in ~/.config/ptrun/config.yaml
-
-Nothing in a run folder, a model folder, a data file or `ptrun_conf` can allow it.
+class is imported only if a file names it that ptrun ships, that an installed package declares, or
+that the user has: below `~/.config/ptrun/conf`, or in a folder that was trusted
+(`ptrun.config.trust`). Nothing that is read with a run, a model or data can name another one.
 """
 
 import hashlib
@@ -21,11 +18,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-import yaml
-
-from ptrun.config import plain_yaml
-from ptrun.config.paths import conf_dir, home
+from ptrun.config.paths import conf_dir, package_dirs, user_dirs
+from ptrun.config.trust import is_trusted
 from ptrun.errors import UserError
+from ptrun.files import read_text
 
 TARGET = "_target_"
 MOVED = {
@@ -46,23 +42,21 @@ MOVED = {
 }
 """Classes that had another place. Older files name them so, and ids of runs are made of that."""
 _FIRST = {new: old for old, new in MOVED.items()}
-_KEY = "allow_code"
-_ENVIRONMENT = "PTRUN_ALLOW_CODE"  # the ranks of a run inherit it
-_PERMISSIONS = {_KEY: _ENVIRONMENT, "allow_bin": "PTRUN_ALLOW_BIN"}
+_NAMED = re.compile(rf"""{TARGET}["']?: *["']?([\w.]+)""")
+_ALLOW_BIN = "PTRUN_ALLOW_BIN"  # the ranks of a run inherit it
 
 
 def component(group: str, path: Any) -> Any:
     """Return the class that a `_target_` of a group names.
 
     Raises:
-        UserError: it is not a component of the group and the user's own code is not allowed, or it
-            cannot be imported.
+        UserError: no file that counts names it for the group, or it cannot be imported.
     """
     path = today(path)
     if not isinstance(path, str):
         raise UserError(f"{group}.{TARGET} is {path!r}. Give the dotted path of a component.")
     if path not in shipped(group):
-        _check_allowed(group, path)
+        _check_named(group, path)
     module, _, name = path.rpartition(".")
     try:
         return getattr(import_module(module), name)
@@ -92,7 +86,7 @@ def shipped(group: str) -> frozenset[str]:
     """Return the `_target_`s that ptrun's own files of a group name."""
     files = (conf_dir() / group).glob("*.yaml")
     text = "\n".join(file.read_text("utf-8") for file in files)
-    return frozenset(re.findall(rf"{TARGET}: *([\w.]+)", text))
+    return frozenset(_NAMED.findall(text))
 
 
 def targets(node: Any) -> Iterator[Any]:
@@ -124,57 +118,45 @@ def _source_hash(module: str) -> str:
     return hashed.hexdigest()[:16]
 
 
-def without_permission(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without permissions, which are recorded for this process.
-
-    `allow_code=` is for own code, `allow_bin=` for pickled weights of the hub.
+def _check_named(group: str, path: str) -> None:
+    """Refuse a class that is not ptrun's, unless an option file that counts names it.
 
     Raises:
-        UserError: the value is neither true nor false.
+        UserError: none does.
     """
-    for argument in permission(arguments):
-        key, _, value = argument.partition("=")
-        if value not in ("true", "false"):
-            raise UserError(f"{argument}: expected true or false. Type {key}=true.")
-        os.environ[_PERMISSIONS[key]] = value
-    return [a for a in arguments if a.partition("=")[0] not in _PERMISSIONS]
-
-
-def permission(arguments: Sequence[str]) -> list[str]:
-    """Return the permissions among the arguments."""
-    return [a for a in arguments if a.partition("=")[0] in _PERMISSIONS]
-
-
-def _check_allowed(group: str, path: str) -> None:
-    """Refuse code from outside ptrun, unless the user allowed it; then make it importable.
-
-    Raises:
-        UserError: it is not allowed.
-    """
-    if not code_allowed():
+    folders = [*user_dirs(), *package_dirs()]
+    files = [file for folder in folders for file in folder.rglob("*.yaml") if file.is_file()]
+    if not any(path in _NAMED.findall(read_text(file, "replace", links=True)) for file in files):
         raise UserError(
             f"{group}.{TARGET} is {path!r}, which is not a {group} of ptrun. It was not imported.\n"
-            f"If this is your own code and you trust it, type {_KEY}=true."
+            f"If it is yours, name it in ptrun_conf/{group}/NAME.yaml, and type: ptrun trust"
         )
-    if os.getcwd() not in sys.path:
+    if is_trusted(Path.cwd()) and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 
 
-def code_allowed() -> bool:
-    """Return whether the user allows own code in the current folder."""
-    return os.environ.get(_ENVIRONMENT) == "true" or _listed(Path.cwd())
+# What the user permits on the command line.
 
 
-def _listed(folder: Path) -> bool:
-    """Return whether the user's own configuration allows code for a project folder."""
-    file = home() / "config.yaml"
-    if not file.is_file():
-        return False
-    try:
-        listed = [Path(name).expanduser() for name in plain_yaml.read(file)[_KEY]]
-    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{file}: expected a list of folders, `{_KEY}: [/path]`.") from error
-    return any(folder.resolve().is_relative_to(own.resolve()) for own in listed)
+def without_permission(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without `allow_bin=`, which is recorded for this process.
+
+    It is for pickled weights of the hub.
+
+    Raises:
+        UserError: its value is neither true nor false.
+    """
+    for argument in permission(arguments):
+        value = argument.partition("=")[2]
+        if value not in ("true", "false"):
+            raise UserError(f"{argument}: expected true or false. Type allow_bin=true.")
+        os.environ[_ALLOW_BIN] = value
+    return [argument for argument in arguments if not argument.startswith("allow_bin=")]
+
+
+def permission(arguments: Sequence[str]) -> list[str]:
+    """Return the permission among the arguments."""
+    return [argument for argument in arguments if argument.startswith("allow_bin=")]
 
 
 # Check values from YAML against the annotations of constructors.

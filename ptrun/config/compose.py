@@ -1,5 +1,6 @@
 """Compose the configuration of a run from the command line, conf/ and the user's folders."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,17 +23,25 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ptrun.config import renamed, schema, user_files
+from ptrun.config import plain_yaml, renamed, schema
 from ptrun.config.build import Component, check, plain
-from ptrun.config.paths import conf_dir, leads_out, own_dir, package_dirs, user_dirs
+from ptrun.config.identity import flat
+from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
+from ptrun.config.trust import tell_untrusted
 from ptrun.errors import UserError, unknown, visible
 
+_LOG = logging.getLogger(__name__)
+_SHOWN = 6  # changed keys that are named
 _KINDS, _PACKED = r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)", r"\.(gz|bz2|xz|zst|zip)"
 TABLE = re.compile(f"{_KINDS}({_PACKED})?$", re.IGNORECASE)
 """The end of the name of a table, packed or not."""
 _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
+_GONE = {
+    "allow_code": "type ptrun trust once in the folder of your options",
+    "hardware.compile": "a run was slower with it; leave it out",
+}
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 Sources = tuple[Any, ...]
 _ROOT_KEYS = {one.name for one in fields(schema.RunConfig)} - {*schema.LISTED}
@@ -42,21 +51,15 @@ _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 class UserFolders(SearchPathPlugin):
     """Puts the user's folders before the shipped files, and those of packages after them."""
 
-    trusted_only = False
-
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the folders that exist."""
-        before, after = user_files.addresses(), user_files.package_addresses()
-        if self.trusted_only:
-            before, after = [a for a in before if not a.startswith(f"{user_files.SCHEME}:")], []
-        for address in reversed(before):
-            search_path.prepend(provider="ptrun-user", path=address, anchor="main")
-        for address in after:
-            search_path.append(provider="ptrun-package", path=address)
+        """Add the folders that exist and count."""
+        for folder in reversed(user_dirs()):
+            search_path.prepend(provider="ptrun-user", path=f"file://{folder}", anchor="main")
+        for folder in package_dirs():
+            search_path.append(provider="ptrun-package", path=f"file://{folder}")
 
 
 Plugins.instance().register(UserFolders)
-Plugins.instance().register(user_files.OthersFiles)
 
 
 @dataclass(frozen=True)
@@ -215,9 +218,11 @@ def loosen(override: str) -> str:
     Hydra would stop at the first unknown key, with a message of several lines.
 
     Raises:
-        UserError: it changes the sizes of a backbone, which are those of its weights, or it is not
-            UTF-8.
+        UserError: it changes the sizes of a backbone, which are those of its weights, its key is
+            gone, or it is not UTF-8.
     """
+    if (key := override.lstrip("+~").partition("=")[0]) in _GONE:
+        raise UserError(f"{override}: {key} is gone: {_GONE[key]}.")
     if _SIZES.match(override):
         raise UserError(
             f"{override}: backbone.config holds the sizes of a model and is not an option. "
@@ -335,43 +340,52 @@ def compose_run(
 
     `given` replaces composed groups, and `changed` is merged over everything.
     """
-    with user_files.without_environment():
-        picked = checked(overrides)
-        content = picked.content()
-        if given or changed:
-            root = deepcopy(picked.root)
-            with open_dict(root):
-                root.update(given or {})
-                root.merge_with(changed or {})
-            content = plain(root)
-        user_files.tell_replaced(picked.choices)
-        typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
-        return _resolved(content, picked.choices, [*map(renamed.current_key, typed)])
-
-
-def checked(overrides: Sequence[str]) -> "_Picked":
-    """Compose the root, and check what files of somebody else set.
-
-    Raises:
-        UserError: they set what acts outside a run.
-    """
+    tell_untrusted()
     picked = _composed(overrides)
-    if user_files.watched():
-        trusted = _trusted(tuple(own_dir()), tuple(filter(_decides, overrides)))
-        user_files.check_outside({**plain(picked.root), "hydra": picked.hydra}, trusted)
-    return picked
+    content = picked.content()
+    if given or changed:
+        root = deepcopy(picked.root)
+        with open_dict(root):
+            root.update(given or {})
+            root.merge_with(changed or {})
+        content = plain(root)
+    _tell_replaced(picked.choices)
+    typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
+    return _resolved(content, picked.choices, [*map(renamed.current_key, typed)])
+
+
+def _tell_replaced(choices: Mapping[str, Any]) -> None:
+    """Say once which of the picked options of ptrun a file of a user's folder replaces, and how."""
+    folders = user_dirs()
+    for group, picked in choices.items() if folders else ():
+        for option in picked if isinstance(picked, list) else [picked]:
+            name = f"{group}/{option}.yaml"
+            shipped = conf_dir() / name
+            file = next((f / name for f in folders if (f / name).is_file()), None)
+            if file is not None and shipped.is_file():
+                _tell(file, shipped)
+
+
+@cache
+def _tell(file: Path, shipped: Path) -> None:
+    before, after = (flat(plain_yaml.read(one) or {}) for one in (shipped, file))
+    changed = [
+        f"{key}={after.get(key)!r} (was {before.get(key)!r})"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    text = ", ".join(changed[:_SHOWN]) + more if changed else "nothing"
+    place = os.path.relpath(file)
+    _LOG.info("%s replaces ptrun's own and changes %s", visible(place), visible(text))
 
 
 @dataclass
 class _Picked:
-    """A composed root, the options of its groups, and Hydra's own node as plain data.
-
-    The next runs may set other values at `keys`.
-    """
+    """A composed root and the options of its groups; the next runs may set others at `keys`."""
 
     root: DictConfig
     choices: dict[str, Any]
-    hydra: dict[str, Any]
     keys: tuple[str, ...] = ()
     base: dict[str, Any] | None = None
 
@@ -462,12 +476,10 @@ def _picked(picks: tuple[str, ...], _sources: Sources) -> _Picked:
     with _own_hydra():
         config = compose("run", list(picks), return_hydra_config=True)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
-    hydra = OmegaConf.to_container(config.hydra, resolve=False)
-    assert isinstance(choices, dict) and isinstance(hydra, dict)
+    assert isinstance(choices, dict)
     with open_dict(config):
         config.pop("hydra")
-    named = {str(key): value for key, value in choices.items()}
-    return _Picked(config, named, {str(key): value for key, value in hydra.items()})
+    return _Picked(config, {str(key): value for key, value in choices.items()})
 
 
 def sources() -> Sources:
@@ -475,32 +487,4 @@ def sources() -> Sources:
     folders = [*user_dirs(), *package_dirs()]
     files = [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]
     states = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files if f.is_file()]
-    addresses = [*user_files.addresses(), *user_files.package_addresses()]
-    return (str(conf_dir()), *addresses, *states)
-
-
-def _decides(override: str) -> bool:
-    """Return whether an override picks a trusted option, or sets a key of `user_files.OUTSIDE`."""
-    key, _, value = override.lstrip("+~").partition("=")
-    if key in schema.LISTED:
-        folders = [*own_dir(), conf_dir()]
-        return value[:1] == "[" or any((root / key / f"{value}.yaml").is_file() for root in folders)
-    return key.partition(".")[0] in {one.partition(".")[0] for one in user_files.OUTSIDE}
-
-
-@cache
-def _trusted(_own: tuple[Path, ...], overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Return the root without the files of somebody else, for the overrides that decide it."""
-    UserFolders.trusted_only = True
-    try:
-        with _own_hydra():
-            return _whole(compose("run", [loosen(o) for o in overrides], return_hydra_config=True))
-    finally:
-        UserFolders.trusted_only = False
-
-
-def _whole(config: DictConfig) -> dict[str, Any]:
-    """Return a root as plain data; Hydra's own node has references that are not resolved."""
-    hydra = OmegaConf.to_container(config.hydra, resolve=False)
-    root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    return {**plain(root), "hydra": hydra}
+    return (str(conf_dir()), *map(str, folders), *states)

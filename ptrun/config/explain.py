@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ptrun.config.compose import TABLE, Composed, compose_run
 from ptrun.config.paths import options
@@ -19,7 +20,7 @@ from ptrun.config.schema import (
     SweepConfig,
     TrainConfig,
 )
-from ptrun.errors import UserError, unknown
+from ptrun.errors import UserError, explained, unknown
 
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _ROOTS = [field.name for field in fields(RunConfig)]
@@ -38,6 +39,8 @@ def composed(overrides: Sequence[str]) -> Composed:
         return compose_run(overrides)
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from error
+    except (YAMLError, UnicodeError) as error:
+        raise explained(error) or error from error
 
 
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:

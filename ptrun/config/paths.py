@@ -9,10 +9,11 @@ import os
 import re
 import sys
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from ptrun.config.trust import OPTIONS, home, is_trusted
 from ptrun.errors import visible
 from ptrun.files import read_text
 
@@ -30,42 +31,35 @@ def conf_dir() -> Path:
 
 
 def user_dirs() -> list[Path]:
-    """Return the configuration folders before ptrun's own, the first one first."""
-    return [*others_dirs(), *own_dir()]
+    """Return the configuration folders before ptrun's own, the first one first.
 
-
-def others_dirs() -> list[Path]:
-    """Return the folders that may be somebody else's: `$PTRUN_CONFIG_DIR`, `./ptrun_conf`."""
+    `$PTRUN_CONFIG_DIR` and `./ptrun_conf`, if the user trusts them, and `~/.config/ptrun/conf`.
+    """
     named = os.environ.get("PTRUN_CONFIG_DIR")
-    candidates = [Path(named)] if named else []
-    return [path.resolve() for path in [*candidates, Path("ptrun_conf")] if path.is_dir()]
-
-
-def own_dir() -> list[Path]:
-    """Return the folder of the user's own options, `~/.config/ptrun/conf`, if it exists."""
-    folder = home() / "conf"
-    return [folder.resolve()] if folder.is_dir() else []
-
-
-def home() -> Path:
-    """Return the folder of the user's own settings; a relative `$XDG_CONFIG_HOME` is ignored."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    return Path(given if os.path.isabs(given) else "~/.config").expanduser() / "ptrun"
+    folders = [Path(named)] if named and is_trusted(Path(named)) else []
+    folders += [OPTIONS] if OPTIONS.is_dir() and is_trusted(Path.cwd()) else []
+    return [folder.resolve() for folder in [*folders, home() / "conf"] if folder.is_dir()]
 
 
 def package_dirs() -> list[Path]:
     """Return the folders that installed packages declare, in the order of their entry points.
 
-    They come after ptrun's own, so a package adds options and replaces none.
+    They come after ptrun's own, so a package adds options and replaces none. What lies in the
+    current folder is not installed, although `python -m ptrun` looks for modules there.
     """
-    return list(_declared(tuple(sys.path)))
+    return list(_declared(tuple(path for path in sys.path if path not in ("", os.getcwd()))))
 
 
 @cache
 def _declared(path: tuple[str, ...]) -> tuple[Path, ...]:
     """Return the folders of the packages on a Python path."""
-    found = sorted(set(entry_points(group=ENTRY_POINTS)), key=lambda e: (e.name, e.value))
-    return tuple(folder for entry in found if (folder := _folder(entry)) is not None)
+    entries = {
+        entry
+        for package in distributions(path=[*path])
+        for entry in package.entry_points.select(group=ENTRY_POINTS)
+    }
+    ordered = sorted(entries, key=lambda entry: (entry.name, entry.value))
+    return tuple(folder for entry in ordered if (folder := _folder(entry)) is not None)
 
 
 def _folder(entry: EntryPoint) -> Path | None:
@@ -119,8 +113,7 @@ def describe(file: Path) -> str:
     A file that cannot be read has none.
     """
     try:
-        own = not any(file.is_relative_to(folder) for folder in others_dirs())
-        lines = read_text(file, "replace", limit=_LARGEST, links=own).splitlines()
+        lines = read_text(file, "replace", limit=_LARGEST, links=True).splitlines()
     except OSError:
         return ""
     for line in lines:

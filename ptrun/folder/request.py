@@ -5,8 +5,10 @@ are labels into text.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -34,6 +36,7 @@ _DAMAGES = (
     AttributeError,
     RecursionError,
 )
+_CALL = re.compile(r"\$\{.*:", re.DOTALL)  # as in ${oc.env:NAME}, which may hold a secret
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
@@ -99,6 +102,20 @@ def _check(composed: Composed) -> None:
     for key in ("name", "outputs"):
         if not isinstance(composed.config[key], str):
             raise ValueError(f"{key} {composed.config[key]!r}")
-    if called := plain_yaml.call(vars(composed)):
+    if called := _call(vars(composed)):
         raise ValueError(f"{called}: a recorded configuration calls nothing")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)
+
+
+def _call(content: Any) -> str | None:
+    """Return the first text that calls a resolver of OmegaConf; None if there is none."""
+    left = [content]
+    while left:
+        inside = left.pop()
+        if isinstance(inside, str) and _CALL.search(inside):
+            return inside
+        if isinstance(inside, Mapping):
+            left += [*inside.keys(), *inside.values()]
+        elif isinstance(inside, list):
+            left += inside
+    return None

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
-from ptrun.config.components import code_allowed
 from ptrun.config.compose import Composed, compose_run, sources
 from ptrun.config.paths import options
 from ptrun.config.schema import TrainConfig
@@ -104,7 +103,7 @@ def methods() -> dict[str, Mapping[str, Any]]:
     """
     nodes = {
         option: {**run.components()["method"].node, _READOUT: run.readout}
-        for option, run in _composed((code_allowed(), *sources()))[0].items()
+        for option, run in _composed(sources())[0].items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -147,7 +146,7 @@ def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
 
 def unread() -> dict[str, str]:
     """Return why methods of your own are no rows of the table, by option."""
-    return _composed((code_allowed(), *sources()))[1]
+    return _composed(sources())[1]
 
 
 def task_of(overrides: Sequence[str]) -> Task:

@@ -13,7 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ptrun.config import plain_yaml
+from omegaconf import OmegaConf
+
 from ptrun.config.build import build
 from ptrun.config.paths import options
 from ptrun.errors import UserError, names, shown
@@ -305,6 +306,8 @@ def _check(text: str, every: Sequence[Row]) -> None:
     Raises:
         UserError: one does not fit, with its line in the user's file.
     """
-    made = build("task", plain_yaml.load_plain(text), None, None)
+    node = OmegaConf.to_container(OmegaConf.create(text))
+    assert isinstance(node, dict)
+    made = build("task", {str(key): value for key, value in node.items()}, None, None)
     for row in every:
         made.read(row.where, row)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,10 @@ class Command:
     data_dir: Path
     backbone: Path
     warm: Warm
+    environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments):
-        return self.warm.run(arguments, self.folder)
+        return self.warm.run(arguments, self.folder, self.environment)
 
     def fresh(self, *arguments, environment=None):
         """Run it as a shell does, imports and all."""

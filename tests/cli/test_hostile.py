@@ -49,6 +49,9 @@ def theirs(tmp_path_factory, warm):
 
 @pytest.fixture
 def project(ptrun, theirs):
+    """Return the command in a folder that is not trusted, with a run of somebody else."""
+    home = str(ptrun.folder.parent / "home")
+    ptrun.environment = {"PTRUN_TRUST": "", "XDG_CONFIG_HOME": home}
     shutil.copytree(theirs, ptrun.folder / ID)
     (ptrun.folder / "rows.csv").write_text("sentence\nfine\n")
     return ptrun
@@ -125,49 +128,23 @@ REQUESTED = {
     "a name that leads out": (("config", "name"), lambda _: "../../../owned"),
     "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
-    "permission": (("config", "allow_code"), lambda _: True),
     "a secret as a name": (("config", "name"), lambda _: VARIABLE),
     "a secret of a prerequisite run": (
         ("config",),
         lambda _: {"start": "pretrained:pocket_topics", "pretraining": {"method": {"x": VARIABLE}}},
     ),
 }
-OWN_FILES = {
-    "a task": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "task": system(o)}),
-    "a method": ("method/ptuning_v2.yaml", lambda o: {"_global_": True, "method": popen(o)}),
-    "a node of its group": ("task/pocket_ner.yaml", popen),
-    "a tracker": ("tracking/none.yaml", popen),
-    "a callback": (
-        "task/pocket_ner.yaml",
-        lambda o: {"_global_": True, "hydra": {"callbacks": {"x": popen(o)}}},
-    ),
-    "a launcher": ("hydra/launcher/basic.yaml", popen),
-    "a sweeper": ("hydra/sweeper/basic.yaml", popen),
-    "a choice of launcher": (
-        "setting/full.yaml",
-        lambda _: {"_global_": True, "defaults": [{"override /hydra/launcher": "own"}]},
-    ),
-    "a logger in the root": (
-        "run.yaml",
-        lambda o: {
-            "hydra": {"job_logging": {"handlers": {"x": {"()": "os.mkdir", "path": str(o)}}}}
-        },
-    ),
-    "outputs": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "outputs": str(o)}),
-    "a name that leads out": (
-        "task/pocket_ner.yaml",
-        lambda _: {"_global_": True, "name": "../../owned"},
-    ),
-    "a secret": ("task/pocket_ner.yaml", lambda _: {"name": VARIABLE}),
-    "permission": (
-        "task/pocket_ner.yaml",
-        lambda o: {"_global_": True, "allow_code": True, "task": system(o)},
-    ),
-    "permission for pickles": (
-        "task/pocket_ner.yaml",
-        lambda _: {"_global_": True, "allow_bin": True},
-    ),
+OPTIONS = {
+    "task/pocket_ner.yaml": lambda o: {"task": system(o)},
+    "method/ptuning_v2.yaml": lambda o: {
+        "method": popen(o),
+        "hydra": {"callbacks": {"x": popen(o)}},
+    },
+    "setting/few_shot_32.yaml": lambda o: {"name": "../../owned", "expected": {"a": VARIABLE}},
+    "tracking/none.yaml": lambda o: {"outputs": str(o), "tracking": popen(o)},
+    "run.yaml": lambda o: {"hydra": {"job_logging": {"handlers": {"x": {"()": "os.mkdir"}}}}},
 }
+"""Files of a folder of options that is not trusted: none is read."""
 
 
 def some(cases, count):
@@ -220,72 +197,58 @@ def test_a_request_executes_and_writes_nothing(project, path, value, readers):
     attack(project, *readers)
 
 
+def test_a_trusted_folder_runs_no_class_of_a_run_of_somebody_else(project):
+    project.environment["PTRUN_TRUST"] = "1"
+    file = project.folder / ID / "run.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["config"]["method"] = popen(project.folder.parent / "owned")
+    file.write_text(yaml.safe_dump(content))
+    attack(project, *READERS[:2])
+
+
 def test_a_request_with_a_python_tag_is_damaged(project):
     file = project.folder / ID / "run.yaml"
     file.write_text(f"config: !!python/object/apply:os.mkdir [{project.folder.parent / 'owned'}]\n")
     assert "damaged" in attack(project, *READERS[:2])
 
 
-SMALL = "train.max_steps=1"
-COMPOSING = [("check",), (SMALL,), ("plan",), ("-m", SMALL, "seed=1,2"), ("list",)]
+SMALL = ("setting=few_shot_32", "train.max_steps=1")
+COMPOSING = [("check",), SMALL, ("plan",), ("-m", *SMALL, "seed=1,2"), ("list",), ("grid",)]
+COMPOSING += [("--cfg", "all")]
 
 
-@pytest.mark.parametrize(("name", "content", "commands"), in_turn(OWN_FILES, 4, COMPOSING))
-def test_a_folder_of_options_executes_and_writes_nothing(project, name, content, commands):
-    file = project.folder / "ptrun_conf" / name
-    file.parent.mkdir(parents=True)
-    node = content(project.folder.parent / "owned")
-    head = "# @package _global_\n" if node.pop("_global_", False) else ""
-    file.write_text(head + yaml.safe_dump(node))
-    text = attack(project, *commands)
-    told = "allow_code=true" in text or "unknown" in text
-    assert told or commands == [("list",)], text  # it reads the heads of files
+@pytest.mark.parametrize("commands", [COMPOSING[:2], pytest.param(COMPOSING[2:], marks=SLOW)])
+def test_a_folder_of_options_executes_and_writes_nothing(project, commands):
+    for name, content in OPTIONS.items():
+        file = project.folder / "ptrun_conf" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(content(project.folder.parent / "owned"))
+        file.write_text(f"# @package _global_\n{text}")
+    assert attack(project, *commands).count("type: ptrun trust") == len(commands)
 
 
 @SLOW
-def test_the_grid_executes_nothing(project):
-    own = project.folder / "ptrun_conf" / "method" / "theirs.yaml"
-    own.parent.mkdir(parents=True)
-    own.write_text(yaml.safe_dump(popen(project.folder.parent / "owned")))
-    assert "allow_code=true" in attack(project, ("grid",))
-
-
-@pytest.mark.slow
-def test_own_code_runs_where_it_is_allowed_and_asks_again(project):
+def test_own_code_runs_where_it_is_trusted_and_nowhere_else(project):
     (project.folder / "mine.py").write_text(
         "from ptrun.method.prompt_tuning import PromptTuning\n\n\n"
         "class Mine(PromptTuning):\n    pass\n"
     )
     own = project.folder / "ptrun_conf" / "method" / "mine.yaml"
     own.parent.mkdir(parents=True)
-    shipped = Path(__file__).parents[2] / "conf" / "method" / "prompt_tuning.yaml"
-    own.write_text(
-        shipped.read_text().replace("ptrun.method.prompt_tuning.PromptTuning", "mine.Mine")
-    )
-    typed = [*RUN[:1], "method=mine", *RUN[2:], "name=own"]
-    refused = project(*typed)
-    assert refused.returncode == 1 and "type allow_code=true" in refused.stderr
-    done = project(*typed, "allow_code=true")
+    own.write_text("defaults: [prompt_tuning]\n_target_: mine.Mine\n")
+    typed = [*RUN[:1], "method=mine", *RUN[2:], "name=own", "seed=1,2"]
+    refused = project("-m", *typed)
+    assert refused.returncode == 1 and "type: ptrun trust" in refused.stderr
+    assert project("trust").returncode == 0
+    done = project("-m", *typed)  # its workers trust the folder too
     assert done.returncode == 0, done.stderr
-    (folder,) = (project.folder / "outputs" / "own").iterdir()
+    folder = next((project.folder / "outputs" / "own").glob("*/result.json")).parent
     facts = json.loads((folder / "result.json").read_text())["manifest"]
     assert facts["own_code"].keys() == {"mine.Mine"}
     again = ["predict", str(folder), "--input", "rows.csv"]
-    assert "type allow_code=true" in project(*again).stderr
-    assert project(*again, "allow_code=true").returncode == 0
-
-
-@SLOW
-def test_a_list_in_the_users_own_configuration_allows_code(project, monkeypatch):
-    home = project.folder.parent / "home"
-    (home / "ptrun").mkdir(parents=True)
-    (home / "ptrun" / "config.yaml").write_text(f"allow_code: [{project.folder}]\n")
-    own = project.folder / "ptrun_conf" / "method" / "mine.yaml"
-    own.parent.mkdir(parents=True)
-    own.write_text("_target_: nowhere.Mine\n")
-    listed = project.fresh("plan", "method=mine", environment={"XDG_CONFIG_HOME": str(home)})
-    assert "No module named 'nowhere'" in listed.stderr
-    assert "type allow_code=true" in project("plan", "method=mine").stderr
+    assert project(*again).returncode == 0
+    assert project("trust", "--remove").returncode == 0
+    assert "It was not imported" in project(*again).stderr
 
 
 class Planted:

@@ -38,9 +38,9 @@ class Warm:
         own = {**os.environ, "HF_TOKEN": SECRET, "DB_PASSWORD": SECRET}
         self.process = subprocess.Popen(line, cwd=Path(__file__).parents[2], env=own, **pipes)
 
-    def run(self, arguments, cwd):
+    def run(self, arguments, cwd, environment=None):
         """Run `ptrun` with arguments."""
-        with self.start(["-m", "ptrun", *arguments], cwd) as started:
+        with self.start(["-m", "ptrun", *arguments], cwd, environment) as started:
             code = started.wait()
         done = subprocess.CompletedProcess(arguments, code, started.out, started.err)
         assert SECRET not in done.stdout + done.stderr, arguments

@@ -51,18 +51,14 @@ def test_all_problems_of_all_components_come_at_once():
     assert "task.version: expected int, got 1.5." in text
 
 
-def test_a_missing_parameter_and_a_bad_target_are_named(monkeypatch):
+def test_a_missing_parameter_and_a_bad_target_are_named():
     assert problems("method", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"}) == [
         "method.length: missing. Type method.length=..."
     ]
     with pytest.raises(UserError, match=r"'ptrun.nothing.X', which is not a method of ptrun"):
         problems("method", {"_target_": "ptrun.nothing.X"})
-        problems("method", {"_target_": "ptrun.nothing.X"})
     with pytest.raises(UserError, match="is not a task of ptrun"):
         problems("task", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"})
-    monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
-    with pytest.raises(UserError, match=r"'ptrun.nothing.X' cannot be imported"):
-        problems("method", {"_target_": "ptrun.nothing.X"})
 
 
 def test_every_shipped_component_is_a_class_of_its_group():

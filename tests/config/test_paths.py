@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from ptrun.command.list import main as listed
+from ptrun.config.components import component
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, options
 from ptrun.errors import UserError
@@ -59,16 +60,19 @@ def test_a_package_replaces_no_option_of_ptrun_or_of_the_user(package, tmp_path,
     assert compose_run(["task=mine"]).config["task"]["name"] == "mine"
 
 
-def test_a_class_of_a_package_needs_permission(package):
-    package({"task/theirs.yaml": OURS.replace("ptrun.task.classification", "theirs.tasks")})
-    with pytest.raises(UserError, match=r"not a task of ptrun. It was not imported.\n.*allow_code"):
+def test_a_class_that_a_package_names_is_imported_and_no_other(package):
+    package({"task/theirs.yaml": OURS.replace("ptrun.task.classification", "json.nothing")})
+    with pytest.raises(UserError, match=r"cannot be imported: No module named 'json.nothing'"):
         compose_run(["task=theirs"]).components()
+    with pytest.raises(UserError, match=r"not a task of ptrun. It was not imported"):
+        component("task", "theirs.tasks.Other")
 
 
-def test_a_file_of_a_package_may_not_set_hydra(package):
-    package({"task/theirs.yaml": "# @package _global_\nhydra: {job: {env_set: {A: b}}}\ntask: 1\n"})
-    with pytest.raises(UserError, match=r"theirs.yaml sets 'hydra'"):
-        compose_run(["task=theirs"])
+def test_a_package_in_the_current_folder_is_not_installed(package, tmp_path, monkeypatch):
+    package({"task/theirs.yaml": OURS})
+    assert "theirs" in options("task")
+    monkeypatch.chdir(tmp_path / "site")
+    assert "theirs" not in options("task")
 
 
 @pytest.mark.parametrize("value", ["theirs.absent", "absent.conf", "__main__", "os.conf"])

@@ -66,7 +66,7 @@ def _overrides(overrides):
         options = parse(overrides)
         assert jobs(experiment(options.experiment), options)
         return
-    local = ("backbone.path=", "allow_code=", "task.pattern=@")  # files that are not here
+    local = ("backbone.path=", "task.pattern=@")  # files that are not here
     searched = [o for o in overrides if "interval(" not in o and not o.startswith(local)]
     for one, _ in expanded(searched):
         composed = compose_run(one)

@@ -36,14 +36,13 @@ def write_files(found):
 @pytest.mark.parametrize("page", tiered(PAGES, core=lambda page: page in FIRST))
 def test_every_command_composes(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
     monkeypatch.syspath_prepend(tmp_path)
     found = blocks(text(page) if "make: paper" in source(page) else source(page))
     write_files(found)
     for block in found:
         if block.language == "bash":
             for line in block.lines:
-                compose(line.replace("allow_code=true", ""))
+                compose(line)
 
 
 def test_the_commands_of_the_readme_compose(tmp_path, monkeypatch):

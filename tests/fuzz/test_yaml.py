@@ -5,14 +5,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptrun.config.components import component
-from ptrun.config.user_files import SCHEME, OthersFiles
 from ptrun.task.own import entry, parse_yaml
 from tests.folder.test_request import BOMB
 from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
 
-MERGES = "a: &a {k: 1}\n" + "".join(
-    f"b{i}: &b{i} {{<<: [{', '.join([f'*b{i - 1}' if i else '*a'] * 20)}]}}\n" for i in range(12)
-)
 MARKS = st.sampled_from([*"{}[]:,&*!|>-?'\"#%@ \n\t", "!!python/name:os.system ", "<<: *a"])
 YAMLS = (
     st.lists(MARKS | TEXTS, max_size=12).map("".join)
@@ -25,7 +21,6 @@ KINDS = (dict, list, str, int, float, bool, type(None), bytes)
 @settings(deadline=None)  # the longest examples take a second on a busy machine
 @given(YAMLS)
 @example(BOMB)
-@example(MERGES)
 @example("a: &a [*a]")
 @example("a: 1\na: 2")
 @example("[" * 1500)
@@ -49,30 +44,12 @@ def test_any_text_is_plain_data_or_refused(text):
 @settings(deadline=None)
 @given(YAMLS)
 @example(BOMB)
-@example(MERGES)
 @example("pattern: '{a} {mask}'\nwords: {a: [b]}")
 @example("a: " + "9" * 5000)
 def test_any_pattern_file_is_read_or_refused(place, text):
     file = place / "pattern.yaml"
     file.write_text(text, newline="")
     assert isinstance(read_or_refused(entry, f"@{file}") or {}, dict)
-
-
-@settings(deadline=None)
-@given(YAMLS | st.dictionaries(st.sampled_from(["defaults", "name", "hydra"]), JSON).map(str))
-@example(BOMB)
-@example(MERGES)
-@example("a: &a [*a]")
-@example("name: ../x")
-@example("defaults: [{override /hydra/launcher: x}]")
-@example("a: " + "9" * 5000)
-@example("? {a: 1}\n: 2")
-def test_any_folder_of_options_is_checked_or_refused(place, text):
-    folder = place / "conf"
-    (folder / "task").mkdir(parents=True, exist_ok=True)
-    (folder / "task" / "own.yaml").write_text(text, newline="")
-    source = OthersFiles("fuzz", f"{SCHEME}://{folder}")
-    read_or_refused(source.load_config, "task/own")
 
 
 DOTTED = st.lists(st.sampled_from(["os", "system", "ptrun", "builtins", "exec", "", "task", "é"]))

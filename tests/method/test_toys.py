@@ -101,7 +101,7 @@ def test_both_run_from_a_project_that_has_their_files(folder, tmp_path, warm):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(file.read_bytes())
     (tmp_path / "model").symlink_to(folder)
-    line = "method=ptuning_v2 backbone=toy task=grades data_dir=. train.max_steps=2 allow_code=true"
+    line = "method=ptuning_v2 backbone=toy task=grades data_dir=. train.max_steps=2"
     done = warm.run(line.split(), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ptuning_v2 · model · grades" in done.stdout and "nearness" in done.stdout

@@ -44,16 +44,18 @@ def own_method(tmp_path, monkeypatch):
         "class Own(PromptTuning):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
+    own = tmp_path / "ptrun_conf" / "method" / "own.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("defaults: [prompt_tuning]\n_target_: own_parts.method.Own\n")
+    monkeypatch.chdir(tmp_path)
     yield package
     for name in [name for name in sys.modules if name.startswith("own_parts")]:
         del sys.modules[name]
 
 
 def test_an_edit_of_the_users_own_code_makes_a_new_run(own_method):
-    typed = ["method=prompt_tuning", "method._target_=own_parts.method.Own"]
-    first = run_id(*typed)
-    assert first == run_id(*typed) != run_id("method=prompt_tuning")
+    first = run_id("method=own")
+    assert first == run_id("method=own") != run_id("method=prompt_tuning")
     (own_method / "helper.py").write_text("FACTOR = 2\n")
     importlib.invalidate_caches()
-    assert run_id(*typed) != first
+    assert run_id("method=own") != first

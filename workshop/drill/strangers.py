@@ -184,6 +184,7 @@ def _read(world: World, kind: str, draw: random.Random) -> tuple[str, Called]:
 
 def _given(world: World, given: Mapping[str, Any]) -> dict[str, Any]:
     environment = {"OWN_SECRET": SECRET, "XDG_CONFIG_HOME": str(world.root / "home")}
+    environment |= {"PTRUN_TRUST": ""}
     return {**given, "environment": {**environment, **given.get("environment", {})}}
 
 
@@ -214,7 +215,7 @@ def _written(world: World, _: str, draw: random.Random) -> tuple[str, Called]:
 
 _KEYS = (
     "outputs: OUT",
-    "hydra: {run: {dir: OUT}, job: {env_set: {PTRUN_ALLOW_CODE: 'true'}}}",
+    "hydra: {run: {dir: OUT}, job: {env_set: {PTRUN_TRUST: '1'}}}",
     "hydra: {callbacks: {x: {_target_: os.mkdir, path: OUT/new}}}",
     "sweep: {'on': slurm}",
     "cluster: {setup: [touch OUT/new]}",

@@ -9,7 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.config import build, user_files
+from omegaconf import OmegaConf
+
+from ptrun.config import build
 from ptrun.config.paths import describe, leads_out
 from ptrun.errors import UserError, unknown
 from ptrun.pocket.tasks import VERSION
@@ -51,7 +53,7 @@ def read(arguments: Sequence[str]) -> Recipe:
     name = name or "pocket_bert"
     if name not in (known := recipes()):
         raise UserError(unknown("backbone", name, known))
-    settings = command.merged("pretrain", overrides, user_files.load(known[name]))
+    settings = command.merged("pretrain", overrides, OmegaConf.load(known[name]))
     recipe = build.settings("pretrain", Recipe, settings)
     if leads_out(recipe.name):
         raise UserError(f"name={recipe.name}: expected the name of a folder.")

@@ -1,0 +1,111 @@
+"""Which folders the user trusts: their options count, and the classes that these name.
+
+`./ptrun_conf` and `$PTRUN_CONFIG_DIR` may come from somebody else, and a class is code. So they
+count only below a folder in which `ptrun trust` was typed once. As in editors, what is in it may
+change later. `PTRUN_TRUST=1` trusts every folder: for CI, containers and notebooks. Nothing in a
+run folder, a model folder, a data file or `ptrun_conf` can give trust.
+"""
+
+import json
+import logging
+import os
+from functools import cache
+from pathlib import Path
+
+from ptrun.errors import UserError, visible
+from ptrun.files import read_json, write_text
+
+_LOG = logging.getLogger(__name__)
+TRUST = "PTRUN_TRUST"
+OPTIONS = Path("ptrun_conf")
+"""The folder of options of a project, below the current folder."""
+
+
+def home() -> Path:
+    """Return the folder of the user's own settings; a relative `$XDG_CONFIG_HOME` is ignored."""
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(config if os.path.isabs(config) else "~/.config").expanduser() / "ptrun"
+
+
+def folders() -> list[Path]:
+    """Return the folders in which `ptrun trust` was typed.
+
+    Raises:
+        UserError: their list is damaged.
+    """
+    file = _list()
+    try:
+        names = read_json(file, links=True)
+        return [Path(name) for name in names]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{file}: damaged ({error}). Delete it, and type ptrun trust.") from error
+
+
+def is_trusted(folder: Path) -> bool:
+    """Return whether the user trusts a folder or one above it."""
+    if os.environ.get(TRUST) == "1":
+        return True
+    place = folder.resolve()
+    return any(place.is_relative_to(trusted) for trusted in folders())
+
+
+def trust(folder: Path) -> None:
+    """Trust a folder and what lies below it."""
+    _write([*folders(), folder.resolve()])
+
+
+def remove(folder: Path) -> None:
+    """Take the trust in a folder back.
+
+    Raises:
+        UserError: it was not given, or to a folder above.
+    """
+    place, trusted = folder.resolve(), folders()
+    if place not in trusted:
+        above = next((one for one in trusted if place.is_relative_to(one)), None)
+        told = f"It is below {above}, which is trusted." if above else "See ptrun trust --list."
+        raise UserError(f"{visible(str(place))} is not in the list. {told}")
+    _write([other for other in trusted if other != place])
+
+
+def tell_trust(*, new: bool) -> None:
+    """Trust the current folder if ptrun has just made its options, and print a line that says so.
+
+    Args:
+        new: there were none before; others may be somebody else's.
+    """
+    if is_trusted(Path.cwd()):
+        return
+    if not new:
+        print(f"{OPTIONS} is not trusted: read what was in it, and type: ptrun trust")
+        return
+    trust(Path.cwd())
+    print(f"trusted {visible(os.getcwd())}; ptrun trust --remove takes it back")
+
+
+def tell_untrusted() -> None:
+    """Say once that the options of the current folder are not read, and what to type."""
+    if not os.environ.get(TRUST) and OPTIONS.is_dir() and not is_trusted(Path.cwd()):
+        _tell(Path.cwd())
+        os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
+
+
+@cache
+def _tell(folder: Path) -> None:
+    _LOG.warning(
+        "%s is not read, because you have not trusted this folder. If you do, type: ptrun trust",
+        visible(str(folder / OPTIONS)),
+    )
+
+
+def _list() -> Path:
+    return home() / "trusted.json"
+
+
+def _write(trusted: list[Path]) -> None:
+    """Write the list of folders atomically."""
+    home().mkdir(parents=True, exist_ok=True)
+    names = sorted({str(folder) for folder in trusted})
+    write_text(_list(), json.dumps(names, indent=1) + "\n")
