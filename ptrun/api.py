@@ -65,14 +65,11 @@ class Run:
         """The composed configuration, with paths, as in `run.yaml`.
 
         Raises:
-            UserError: an older version of ptrun made the run, or the file is damaged.
+            UserError: the file is missing or damaged.
         """
         from ptrun.folder import request  # imports Hydra
 
-        kept = request.read(self.folder)
-        if kept is None:
-            raise UserError(f"{self.folder}: an older version made this run, without run.yaml.")
-        return kept.config
+        return request.read(self.folder).config
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -103,11 +103,6 @@ def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[s
             needed += [name] if parameter.default is parameter.empty else []
         elif parameter.kind is parameter.VAR_KEYWORD and get_origin(every[name]) is Unpack:
             (fields,) = get_args(every[name])
-            if not is_typeddict(fields):
-                raise UserError(
-                    f"{made.__name__}: **{name} has no options since `readout` is a group; "
-                    "take reading: Reading | None = None after task, and pass it on."
-                )
             hints |= get_type_hints(fields)
             needed += sorted(fields.__required_keys__)
     return list(hints), hints, needed

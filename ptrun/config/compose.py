@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ptrun.config import plain_yaml, renamed, schema
+from ptrun.config import plain_yaml, schema
 from ptrun.config.build import Component, check, plain
 from ptrun.config.identity import flat
 from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
@@ -268,7 +268,6 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
     tracking = {key: own for key, own in content["tracking"].items() if key != "_target_"}
     trackers = ",".join([*(key for key in tracking if key != "own"), *(tracking.get("own") or {})])
     names = {group: str(choices.get(group, trackers or "none")) for group in schema.GROUPS}
-    content, names = renamed.current(content, names, tell=True)
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
@@ -350,8 +349,8 @@ def compose_run(
             root.merge_with(changed or {})
         content = plain(root)
     _tell_replaced(picked.choices)
-    typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
-    return _resolved(content, picked.choices, [*map(renamed.current_key, typed)])
+    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    return _resolved(content, picked.choices, typed)
 
 
 def _tell_replaced(choices: Mapping[str, Any]) -> None:

@@ -521,11 +521,9 @@ def _made(run: Finished, kind: Kind) -> str:
     versions = dict(done.manifest.get("versions", {}))
     if kind == "peft":
         versions["peft"] = version("peft")
-    composed = request.read(run.folder)
     listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
-    line = f"```bash\n{command(composed)}\n```\n\n" if composed else ""
     return (
-        f"## How it was made\n\n{line}"
+        f"## How it was made\n\n```bash\n{command(request.read(run.folder))}\n```\n\n"
         f"Run `{done.run_id}`; backbone weights `{done.manifest['backbone']['weights']}`; data "
         f"`{done.config['data']}`. Versions: {listed}. All options:\n\n"
         f"```json\n{json.dumps(_options(run), indent=1)}\n```"

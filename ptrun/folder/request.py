@@ -14,7 +14,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config import plain_yaml, renamed
+from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
@@ -50,30 +50,26 @@ def write(folder: Path, composed: Composed) -> None:
     write_text(folder / FILE, _HEAD + plain_yaml.dump(content))
 
 
-def read(folder: Path) -> Composed | None:
-    """Return the configuration of a run; None if there is none.
+def read(folder: Path) -> Composed:
+    """Return the configuration of a run.
 
     A tracker, a cluster or a sweep is never written, so one in the file is somebody else's.
 
     Raises:
-        UserError: the file is damaged, or was edited after the run ended.
+        UserError: the file is missing or damaged, or was edited after the run ended.
     """
-    file = folder / FILE
-    if not file.is_file():
-        return None
-    done = result.read(folder)
+    file, done = folder / FILE, result.read(folder)
     try:
         text = read_text(file)
         if done is not None:
             result.check_beside(done, file)
         content = plain_yaml.load_plain(text)
         config = {k: v for k, v in content["config"].items() if k not in NOT_OF_A_RUN}
-        config, names = renamed.current(config, content["names"])
-        composed = Composed(config, names, content.get("commits", {}))
+        composed = Composed(config, content["names"], content.get("commits", {}))
         _check(composed)
     except _DAMAGES as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
-        reason = f"{key}{str(error).partition(chr(10))[0]}"
+        reason = key + (getattr(error, "strerror", None) or str(error).partition("\n")[0])
         raise UserError(
             f"{file}: damaged ({reason}). Type the command of the run with rerun=true."
         ) from error
@@ -108,14 +104,9 @@ def _check(composed: Composed) -> None:
 
 
 def _call(content: Any) -> str | None:
-    """Return the first text that calls a resolver of OmegaConf; None if there is none."""
-    left = [content]
-    while left:
-        inside = left.pop()
-        if isinstance(inside, str) and _CALL.search(inside):
-            return inside
-        if isinstance(inside, Mapping):
-            left += [*inside.keys(), *inside.values()]
-        elif isinstance(inside, list):
-            left += inside
-    return None
+    """Return a text that calls a resolver of OmegaConf; None if there is none."""
+    if isinstance(content, str):
+        return content if _CALL.search(content) else None
+    parts = [*content, *content.values()] if isinstance(content, Mapping) else content
+    calls = map(_call, parts if isinstance(parts, list) else ())
+    return next((call for call in calls if call is not None), None)

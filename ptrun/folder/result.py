@@ -7,7 +7,6 @@ from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
-from ptrun.config import renamed
 from ptrun.errors import UserError, all_readable, readable, visible
 from ptrun.files import read_json, write_text
 from ptrun.folder import digest
@@ -135,9 +134,6 @@ def _parse(file: Path) -> RunResult:
             content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
             content["metrics"] = {"dev": {}, **content["metrics"]}
-        content["config"], content["names"] = renamed.current(
-            content.get("config", {}), content.get("names", {})
-        )
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -189,8 +189,6 @@ def _pretraining(requested: Request, settings: Mapping[str, Any], folder: Path) 
     try:
         recorded = request.read(folder)
     except UserError:
-        recorded = None
-    if recorded is None:
         return [f"{request.FILE} is missing or damaged"]
     changes = flat(recorded.config.get("pretraining") or {})
     return [

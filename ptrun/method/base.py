@@ -242,11 +242,6 @@ def check_pair(
     Raises:
         UserError: it does not; the message names the supported values.
     """
-    if hasattr(method, "families"):
-        raise UserError(
-            f"{method.__name__}.families is no longer read; write needs, with fields of "
-            "ptrun.backbone.family.Family, such as {'encoder': 'an encoder'}, or leave it out."
-        )
     missing = [own for key, own in method.needs.items() if not getattr(backbone.architecture, key)]
     if missing:
         raise UserError(

@@ -260,11 +260,6 @@ def _config(run: RunFolder, keys: Mapping[str, str]) -> dict[str, Any]:
         UserError: the run has no configuration, a value is invalid, or the hardware cannot predict.
     """
     kept = request.read(run.folder)
-    if kept is None:
-        raise UserError(
-            f"predict {run.folder}: an older version made this run, without its configuration "
-            f"({request.FILE}). Type its command again with rerun=true."
-        )
     whole = composed([one for one, key in keys.items() if key in _WHOLE]).config
     config = dict(kept.config)
     if "data_dir" in keys.values() or not config.get("data_dir"):

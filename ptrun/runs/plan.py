@@ -264,8 +264,8 @@ def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
 
 
 def _commits(folder: Path | None) -> dict[str, str]:
-    before = request_file.read(folder) if folder else None
-    return before.commits if before else {}
+    has_begun = folder is not None and (folder / request_file.FILE).is_file()
+    return request_file.read(folder).commits if folder and has_begun else {}
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:

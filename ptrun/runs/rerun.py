@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.config import renamed
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
 from ptrun.config.identity import flat
@@ -36,8 +35,6 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
     """
     recorded = request.read(old.folder)
-    if recorded is None:
-        raise UserError(_not_kept(old))
     keys = {override: override.partition("=")[0].lstrip("+") for override in typed}
     if fixed := [key for key in keys.values() if key in _FIXED]:
         raise UserError(f"rerun {fixed[0]}=...: a rerun sets {fixed[0]} itself. Leave it out.")
@@ -68,7 +65,6 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
     _resolve_runs(config, str(recorded.config["name"]))
-    config, names = renamed.current(config, names, tell=True)
     return _under_free_name(Composed(config, names, recorded.commits, [*keys.values()]))
 
 
@@ -134,14 +130,3 @@ def _under_free_name(base: Composed) -> Composed:
         number += 1
         free = replace(base, config={**base.config, "name": f"{result.RERUNS}/{number}"})
     return free
-
-
-def _not_kept(old: RunFolder) -> str:
-    names = old.result.names
-    typed = [f"{g}={names[g]}" for g in GROUPS if g in names and g != "tracking"]
-    return (
-        f"rerun {old.folder}: this run was made before ptrun recorded configurations "
-        f"({request.FILE}).\nType its command with another name, then compare: "
-        f"ptrun {' '.join(typed)} seed={old.result.seed} ... name={result.RERUNS}\n"
-        f"ptrun diff {old.folder} outputs/{result.RERUNS}/{old.result.run_id}"
-    )

@@ -207,7 +207,7 @@ def test_a_run_without_the_number_is_named(made, tmp_path, test):
     file = next(tmp_path.rglob("result.json"))
     content = json.loads(file.read_text())
     content["metrics"]["test"] = test
-    del content["digest"]  # as older versions wrote it
+    del content["digest"]  # it would tell
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match=r"run-a-paper-s1 has no test.accuracy"):
         rows(made, tmp_path)
@@ -256,7 +256,7 @@ def test_another_model_in_the_folder_of_the_papers_is_a_variant(made, tmp_path):
     file = next(tmp_path.rglob("result.json"))
     content = json.loads(file.read_text())
     content["manifest"]["backbone"] = {"parameters": 1_200_000}
-    del content["digest"]  # as older versions wrote it
+    del content["digest"]  # it would tell
     file.write_text(json.dumps(content))
     (variant,) = rows(large, tmp_path)[0].variants
     assert variant.differs == "a backbone of 1,200,000 parameters"

@@ -254,7 +254,7 @@ def test_a_run_that_labels_pairs_is_refused(composed, trained, tmp_path):
     result = json.loads((folder / "result.json").read_text())
     result["config"]["task"]["fields"] = ["sentence", "other"]
     result["names"]["task"] = "cb"
-    del result["digest"]  # as older versions wrote it
+    del result["digest"]  # it would tell
     (folder / "result.json").write_text(json.dumps(result))
     with pytest.raises(UserError, match=r"its task, cb, does not label one text"):
         plan(composed(f"task.source.labeller=run:{folder}"))
