@@ -24,24 +24,6 @@ from ptrun.errors import UserError
 from ptrun.files import read_text
 
 TARGET = "_target_"
-MOVED = {
-    "ptrun.protocol.honest.Honest": "ptrun.task.protocol.Honest",
-    "ptrun.protocol.paper.Paper": "ptrun.task.protocol.Paper",
-    "ptrun.setting.few_shot.FewShot": "ptrun.task.setting.FewShot",
-    "ptrun.setting.fewglue.FewGlue": "ptrun.task.setting.FewGlue",
-    "ptrun.setting.full.Full": "ptrun.task.setting.Full",
-    "ptrun.setting.k_shot.KShot": "ptrun.task.setting.KShot",
-    "ptrun.setting.low_resource.LowResource": "ptrun.task.setting.LowResource",
-    "ptrun.setting.sample_size.SampleSize": "ptrun.task.setting.SampleSize",
-    "ptrun.setting.zero_shot.ZeroShot": "ptrun.task.setting.ZeroShot",
-    "ptrun.task.entity_choice.EntityChoice": "ptrun.task.choice.EntityChoice",
-    "ptrun.task.grouped.Grouped": "ptrun.task.classification.Grouped",
-    "ptrun.task.multispan.MultiSpan": "ptrun.task.extraction.MultiSpan",
-    "ptrun.task.regression.Regression": "ptrun.task.classification.Regression",
-    "ptrun.task.span_check.SpanCheck": "ptrun.task.classification.SpanCheck",
-}
-"""Classes that had another place. Older files name them so, and ids of runs are made of that."""
-_FIRST = {new: old for old, new in MOVED.items()}
 _NAMED = re.compile(rf"""{TARGET}["']?: *["']?([\w.]+)""")
 _ALLOW_BIN = "PTRUN_ALLOW_BIN"  # the ranks of a run inherit it
 
@@ -52,7 +34,6 @@ def component(group: str, path: Any) -> Any:
     Raises:
         UserError: no file that counts names it for the group, or it cannot be imported.
     """
-    path = today(path)
     if not isinstance(path, str):
         raise UserError(f"{group}.{TARGET} is {path!r}. Give the dotted path of a component.")
     if path not in shipped(group):
@@ -62,23 +43,6 @@ def component(group: str, path: Any) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{group}.{TARGET}={path!r} cannot be imported: {error}.") from error
-
-
-def today(path: Any) -> Any:
-    """Return the `_target_` of a class as it is today."""
-    return MOVED.get(path, path) if isinstance(path, str) else path
-
-
-def first_named(node: Any) -> Any:
-    """Return a node in which each `_target_` is the first name of its class."""
-    if isinstance(node, Mapping):
-        return {
-            key: _FIRST.get(value, value)
-            if key == TARGET and isinstance(value, str)
-            else first_named(value)
-            for key, value in node.items()
-        }
-    return [first_named(one) for one in node] if isinstance(node, list) else node
 
 
 @cache
@@ -103,9 +67,9 @@ def own_code(nodes: Mapping[str, Any]) -> dict[str, str]:
 
     The hash covers the whole package of a class, so an edit of a helper module counts too.
     """
-    found = {str(today(path)) for group in nodes for path in targets(nodes[group])}
-    own = sorted(found - {path for group in nodes for path in shipped(group)})
-    return {path: _source_hash(path.rpartition(".")[0]) for path in own}
+    paths = {str(path) for group in nodes for path in targets(nodes[group])}
+    paths -= {path for group in nodes for path in shipped(group)}
+    return {path: _source_hash(path.rpartition(".")[0]) for path in sorted(paths)}
 
 
 def _source_hash(module: str) -> str:

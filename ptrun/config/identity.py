@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ptrun.config.components import first_named
-
 NOT_OF_A_RUN = ("tracking", "rerun", "keep", "sweep", "cluster", "expected")
 """What a configuration says about its command and its files."""
 _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
@@ -81,8 +79,7 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     method = {key: _content(value) for key, value in kept["method"].items()}
     parts = {"backbone": {**backbone, "weights": weights}, "method": method}
     parts |= {"readout": read} if read else {}
-    content: dict[str, Any] = first_named({**kept, **parts, "task": task, "data": data})
-    return content
+    return {**kept, **parts, "task": task, "data": data}
 
 
 def quantized(hardware: Mapping[str, Any]) -> dict[str, Any]:
