@@ -99,7 +99,7 @@ def dry_run(folder: Path, sizes: list[int]) -> Iterator[Cost]:
 
 def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
     """A finished sweep whose command is typed again."""
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.folder import recognition
     from ptrun.runs.plan import plan
 
@@ -108,7 +108,7 @@ def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
         outputs = folder / str(size)
         rates = [f"{1e-3 + n * 1e-6:.6f}" for n in range(size)]
         for rate in rates:
-            run = composed([f"outputs={outputs}", f"train.lr={rate}"]).in_sweep()
+            run = compose_run([f"outputs={outputs}", f"train.lr={rate}"]).in_sweep()
             planned, key = plan(run), recognition.key_of(run)
             planned.folder.mkdir(parents=True)
             own = {**content, "run_id": planned.run_id, "group": planned.group}

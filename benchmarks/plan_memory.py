@@ -112,7 +112,7 @@ import json, sys, time
 from ptrun.hardware.environment import prepare
 prepare()
 import torch, transformers
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.planning.overview import StepClock
 from ptrun.readout.base import Features, TokenRow
 from ptrun.runs.plan import plan
@@ -122,7 +122,7 @@ def held(what):
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 
-length, own = int(sys.argv[1]), composed(sys.argv[3:])
+length, own = int(sys.argv[1]), compose_run(sys.argv[3:])
 planned = plan(own)
 planned.backbone.model
 if planned.hardware.divides:
@@ -154,9 +154,9 @@ print(json.dumps(found))
 PREDICT = """
 import json, sys
 from ptrun.planning.costs import Texts, costs, planned_on
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.planning.memory import layout_of, per_member
-length, count, own = int(sys.argv[1]), int(sys.argv[2]), composed(sys.argv[3:])
+length, count, own = int(sys.argv[1]), int(sys.argv[2]), compose_run(sys.argv[3:])
 layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
 made = costs(planned_on(own, layout), Texts(length, "", length, None))
 found, more = made.memory(layout), (count - 1) * per_member(made.counts)

@@ -192,12 +192,12 @@ def run(*overrides: str, **values: Any) -> Run:
         RunFailed: training failed; the folder has the reason.
     """
     from ptrun.config.components import permission, without_permission
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.folder.recognition import finished
 
     line = typed(overrides, values)
     with quiet():
-        one = composed(without_permission(line))
+        one = compose_run(without_permission(line))
         done = finished(one)
         if done is None:  # only now import torch
             from ptrun.runs.launch import launch

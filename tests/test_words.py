@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.cli import _no_command
 from ptrun.config.build import check
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 
 OVERRIDES = {
@@ -93,13 +93,13 @@ WORDS = {
 @pytest.mark.parametrize("typed", OVERRIDES)
 def test_a_root_key_or_an_option(typed):
     with pytest.raises(UserError) as raised:
-        composed([typed])
+        compose_run([typed])
     assert OVERRIDES[typed] in str(raised.value)
 
 
 @pytest.mark.parametrize("typed", PARTS)
 def test_a_key_of_a_part(typed):
-    config = composed([typed]).config
+    config = compose_run([typed]).config
     with pytest.raises(UserError) as raised:
         check({group: config[group] for group in ("method", "hardware")})
     assert PARTS[typed] in str(raised.value)

@@ -31,10 +31,10 @@ def main(arguments: Sequence[str]) -> None:
     overrides = parser().parse(arguments).overrides
     from rich.console import Console
 
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.exporting.stock_form import afterwards
     from ptrun.planning.preview import preview
     from ptrun.runs.plan import plan
 
-    shown = preview(plan(composed(overrides)), afterwards)
+    shown = preview(plan(compose_run(overrides)), afterwards)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

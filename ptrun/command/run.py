@@ -96,9 +96,9 @@ def _check_own(overrides: Sequence[str]) -> None:
 
 def _one(overrides: Sequence[str]) -> None:
     """Do one run."""
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
 
-    _do(composed(overrides), overrides)
+    _do(compose_run(overrides), overrides)
 
 
 def _do(composed: "Composed", overrides: Sequence[str]) -> None:

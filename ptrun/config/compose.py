@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -22,9 +21,11 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import plain_yaml, schema
 from ptrun.config.build import Component, check, plain
+from ptrun.config.explain import ERRORS, KINDS, PACKED, explain
 from ptrun.config.identity import flat
 from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
 from ptrun.config.trust import tell_untrusted
@@ -32,9 +33,6 @@ from ptrun.errors import UserError, unknown, visible
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 6  # changed keys that are named
-_KINDS, _PACKED = r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)", r"\.(gz|bz2|xz|zst|zip)"
-TABLE = re.compile(f"{_KINDS}({_PACKED})?$", re.IGNORECASE)
-"""The end of the name of a table, packed or not."""
 _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
@@ -309,7 +307,7 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
 
 def _own_name(option: str, given: str) -> str:
     """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
-    stem = re.sub(f"({_KINDS})?({_PACKED})?$", "", Path(given).name, flags=re.IGNORECASE)
+    stem = re.sub(f"({KINDS})?({PACKED})?$", "", Path(given).name, flags=re.IGNORECASE)
     return f"{option}_{_safe(stem)}"
 
 
@@ -335,19 +333,28 @@ def compose_run(
     given: Mapping[str, Any] | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Composed:
-    """Compose one run from Python.
+    """Return the configuration of one run.
 
-    `given` replaces composed groups, and `changed` is merged over everything.
+    Args:
+        overrides: what is typed.
+        given: groups that replace the composed ones.
+        changed: keys that are merged over everything.
+
+    Raises:
+        UserError: it cannot be composed.
     """
     tell_untrusted()
-    picked = _composed(overrides)
-    content = picked.content()
-    if given or changed:
-        root = deepcopy(picked.root)
-        with open_dict(root):
-            root.update(given or {})
-            root.merge_with(changed or {})
-        content = plain(root)
+    try:
+        picked = _composed(overrides)
+        content = picked.content()
+        if given or changed:
+            root = deepcopy(picked.root)
+            with open_dict(root):
+                root.update(given or {})
+                root.merge_with(changed or {})
+            content = plain(root)
+    except ERRORS as error:
+        raise explain(error, overrides) from error
     _tell_replaced(picked.choices)
     typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
     return _resolved(content, picked.choices, typed)
@@ -443,7 +450,13 @@ def _composed(overrides: Sequence[str]) -> _Picked:
     lines = {one.input_line for one in values}
     picks = tuple(own for own in loose if own not in lines)
     picked = _copied(picks, keys, sources())
-    ConfigLoaderImpl._apply_overrides_to_config(values, picked.root)
+    try:
+        for one in values:
+            add = one.is_force_add()
+            OmegaConf.update(picked.root, one.key_or_group, one.value(), force_add=add)
+    except OmegaConfBaseException:
+        _picked(tuple(loose), sources())  # Hydra's own error says more
+        raise
     return picked
 
 

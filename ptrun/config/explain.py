@@ -10,7 +10,6 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ptrun.config.compose import TABLE, Composed, compose_run
 from ptrun.config.paths import options
 from ptrun.config.schema import (
     LISTED,
@@ -22,6 +21,11 @@ from ptrun.config.schema import (
 )
 from ptrun.errors import UserError, explained, unknown
 
+ERRORS = (HydraException, OmegaConfBaseException, YAMLError, UnicodeError)
+"""What composing raises."""
+KINDS, PACKED = r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)", r"\.(gz|bz2|xz|zst|zip)"
+TABLE = re.compile(f"{KINDS}({PACKED})?$", re.IGNORECASE)
+"""The end of the name of a table, packed or not."""
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _ROOTS = [field.name for field in fields(RunConfig)]
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
@@ -29,22 +33,10 @@ _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 _BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
 
 
-def composed(overrides: Sequence[str]) -> Composed:
-    """Return the configuration of one run.
-
-    Raises:
-        UserError: it cannot be composed.
-    """
-    try:
-        return compose_run(overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from error
-    except (YAMLError, UnicodeError) as error:
-        raise explained(error) or error from error
-
-
-def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
-    """Return a composition error as a `UserError`."""
+def explain(error: Exception, overrides: Sequence[str]) -> UserError:
+    """Return an error of `ERRORS` as a `UserError`."""
+    if isinstance(error, YAMLError | UnicodeError):
+        return explained(error) or UserError(str(error))
     text = "\n".join(str(part) for part in _chain(error))
     for describe in (_several, _grammar, _option, _key, _value, _group, _merge):
         message = describe(error, text, overrides)

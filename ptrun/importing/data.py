@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.paths import leads_out
 from ptrun.errors import UserError, names, shown
 from ptrun.hub.staging import check_new, progress, staging
@@ -185,7 +185,7 @@ def task_fields(task: str) -> TaggingFields:
     Raises:
         UserError: there is no such task, it tags nothing, or a name in it leads out of the folder.
     """
-    node = composed([f"task={task}"]).task
+    node = compose_run([f"task={task}"]).task
     if not {"tokens", "tags", "splits"} <= node.keys():
         raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
     folder = str((node.get("source") or {}).get("folder", node["name"]))

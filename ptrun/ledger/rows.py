@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.config import identity, schema
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.identity import flat
 from ptrun.config.paths import conf_dir, package_dirs, user_dirs
 from ptrun.errors import UserError
@@ -74,7 +74,7 @@ def compose(overrides: list[str]) -> Request:
     from ptrun.runs.plan import with_readout  # imports torch
     from ptrun.start.spec import recorded
 
-    composition = with_readout(composed(tuple(overrides)))
+    composition = with_readout(compose_run(tuple(overrides)))
     config = composition.config
     typed = config["hardware"]
     hardware = {key: typed[key] for key in ("precision", "fp16_scaling") if typed.get(key)}

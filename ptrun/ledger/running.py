@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
+from ptrun.config.compose import Composed, compose_run
 from ptrun.errors import UserError, folded
 from ptrun.ledger.experiment import Experiment, Options, TableJob, jobs, load, parse
 from ptrun.ledger.rows import Requests
@@ -128,7 +127,7 @@ def _composed(job: TableJob, *keys: str) -> Composed:
 
 @cache
 def _of(typed: tuple[str, ...]) -> Composed:
-    return composed(typed)
+    return compose_run(typed)
 
 
 def _next_step(experiment: Experiment, options: Options) -> str:
@@ -151,7 +150,7 @@ def _cost(experiment: Experiment, options: Options) -> str:
 
 def _keep_requests(experiment: Experiment, todo: Sequence[TableJob]) -> None:
     """Compose what the cells request, so that the report need not."""
-    requests, keys = Requests(composed(todo[0].overrides).outputs), {job.key for job in todo}
+    requests, keys = Requests(compose_run(todo[0].overrides).outputs), {job.key for job in todo}
     for cell in experiment.cells:
         if cell.key in keys:
             requests.of(experiment, cell)
@@ -166,7 +165,7 @@ def _check(todo: Sequence[TableJob]) -> None:
     wrong = {}
     for key, job in first_jobs.items():
         try:
-            plan(composed(job.overrides))
+            plan(compose_run(job.overrides))
         except UserError as error:
             wrong[key] = str(error)
     for key, reason in wrong.items():

@@ -13,8 +13,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
+from ptrun.config.compose import Composed, compose_run
 from ptrun.config.overriding import expanded
 from ptrun.config.paths import options
 from ptrun.errors import RunFailed, UserError
@@ -202,7 +201,7 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
 
 def job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
     """Return a job and its state."""
-    run = composed(overrides)
+    run = compose_run(overrides)
     try:
         planned = planned_on(run, engine_layout(run, asked))
         state = str(state_of(planned.folder))
@@ -224,7 +223,7 @@ def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
     for option in options("hardware"):
         if option != job.composed.names["hardware"]:
             typed = [o for o in job.overrides if not o.startswith("hardware=")]
-            yield engine_layout(composed([*typed, f"hardware={option}"]), asked)
+            yield engine_layout(compose_run([*typed, f"hardware={option}"]), asked)
 
 
 def _needs(planned: Plan) -> str:
@@ -336,7 +335,7 @@ def table_overview(
     title: str, jobs: Mapping[str, Sequence[Overrides]], asked: PlanOptions
 ) -> Group:
     """Return what `ptrun plan experiment=...` prints; `jobs` has the runs of each cell."""
-    outputs = composed(next(iter(jobs.values()))[0]).outputs
+    outputs = compose_run(next(iter(jobs.values()))[0]).outputs
     states = _states(outputs)
     cells = [_cell(key, of_cell, states, asked) for key, of_cell in jobs.items()]
     on = f"at {asked.tflops:g} TFLOP/s" if asked.tflops else "on this device"
@@ -355,7 +354,7 @@ def _cell(
     key: str, jobs: Sequence[Overrides], states: Mapping[Path, Counter[str]], asked: PlanOptions
 ) -> PlannedCell:
     try:
-        run = composed(jobs[0])
+        run = compose_run(jobs[0])
         cell = PlannedCell(key, len(jobs), states.get(run.outputs / run.name, Counter()))
         _measure(cell, run.in_sweep(), asked)
     except (UserError, RunFailed) as error:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build, identity
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.overriding import gone, parsed, put
 from ptrun.errors import UserError
 from ptrun.folder import request
@@ -260,7 +260,7 @@ def _config(run: RunFolder, keys: Mapping[str, str]) -> dict[str, Any]:
         UserError: the run has no configuration, a value is invalid, or the hardware cannot predict.
     """
     kept = request.read(run.folder)
-    whole = composed([one for one, key in keys.items() if key in _WHOLE]).config
+    whole = compose_run([one for one, key in keys.items() if key in _WHOLE]).config
     config = dict(kept.config)
     if "data_dir" in keys.values() or not config.get("data_dir"):
         config["data_dir"] = whole["data_dir"]

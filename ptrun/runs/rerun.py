@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
+from ptrun.config.compose import Composed, compose_run
 from ptrun.config.identity import flat
 from ptrun.config.overriding import at, gone, parsed, put
 from ptrun.config.paths import options
@@ -44,7 +43,7 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         if key.split(".")[0] in _COMPONENTS and "." in key
     ]
     outside = [override for override in typed if override not in inside]
-    base = composed(outside)
+    base = compose_run(outside)
     groups = {keys[override] for override in outside} & set(GROUPS)
     inside_outputs = old.folder.resolve().is_relative_to(recorded.outputs.resolve())
     config = {
@@ -86,7 +85,7 @@ def command(run: Composed) -> str:
         names.pop("backbone")
     typed = [*(f"{group}={name}" for group, name in names.items())]
     typed += [f"backbone.path={path}"] if path else []
-    base, now = flat(composed(typed).config), flat(run.config)
+    base, now = flat(compose_run(typed).config), flat(run.config)
     changed = {
         key: value
         for key, value in now.items()

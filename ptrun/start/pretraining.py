@@ -11,11 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from ptrun.config.compose import Composed, compose_run
-from ptrun.config.explain import explain
 from ptrun.config.paths import options
 from ptrun.errors import UserError, unknown
 from ptrun.folder import result
@@ -77,8 +73,8 @@ def composed_for(composed: Composed, task: str) -> Composed:
             given={group: config[group] for group in _SHARED},
             changed=_changed(config),
         )
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(f"pretraining: {explain(error, [])}") from error
+    except UserError as error:
+        raise UserError(f"pretraining: {error}") from error
     if str(base.config["start"]).startswith("pretrained"):
         raise UserError(
             "A pre-training cannot use start=pretrained. Type pretraining.start=random."

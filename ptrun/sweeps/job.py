@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
+from ptrun.config.compose import Composed, compose_run
 from ptrun.hardware import processes
 
 Stage = Literal["waiting", "running", "elsewhere", "finished", "failed", "refused", "left"]
@@ -58,7 +57,7 @@ class Job:
         Raises:
             UserError: an override is wrong.
         """
-        return composed(self.overrides).in_sweep()
+        return compose_run(self.overrides).in_sweep()
 
     @cached_property
     def configuration(self) -> str:

@@ -24,8 +24,8 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from ptrun.config.compose import loosen
-from ptrun.config.explain import composed, explain
+from ptrun.config.compose import compose_run, loosen
+from ptrun.config.explain import explain
 from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError, visible
 from ptrun.files import below, read_json
@@ -322,7 +322,7 @@ def search(asked: SearchOptions) -> dict[str, Any]:
         UserError: a range or an option is wrong, or no trial has a result.
     """
     searched = space(asked.overrides)
-    base = composed(searched.fixed)
+    base = compose_run(searched.fixed)
     _check(base.sweep)
     folder = below(base.outputs, base.name)
     sampler, total = asked.sampler, asked.trials

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import TypeVar
 
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded
 from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError
@@ -43,7 +43,7 @@ def options_of(overrides: Sequence[str]) -> SweepConfig:
     Raises:
         UserError: a key or value is wrong.
     """
-    return composed([o for o in overrides if o.lstrip("+").startswith("sweep.")]).sweep
+    return compose_run([o for o in overrides if o.lstrip("+").startswith("sweep.")]).sweep
 
 
 def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> bool:

@@ -54,11 +54,11 @@ def test_a_run_is_refused_before_its_first_step(model, tmp_path, monkeypatch, ke
 
 
 def test_check_finds_it(model, tmp_path):
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.exporting.stock_form import afterwards
     from ptrun.planning.preview import preview
     from ptrun.runs.plan import plan
 
     typed = options(model, rows(tmp_path, "we met [ORG] there"))
     with pytest.raises(UserError, match="2800"):
-        preview(plan(composed([f"{key}={value}" for key, value in typed.items()])), afterwards)
+        preview(plan(compose_run([f"{key}={value}" for key, value in typed.items()])), afterwards)

@@ -6,7 +6,7 @@ import pytest
 
 from ptrun.cli import main
 from ptrun.command import plan
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 from ptrun.planning.costs import costs, planned_on, texts
@@ -142,14 +142,14 @@ def test_a_verdict_is_of_free_memory_or_of_all():
 
 
 def test_steps_follow_from_the_data_where_they_are():
-    own = composed([*POCKET, "train.epochs=2", "train.batch_size=10"])
+    own = compose_run([*POCKET, "train.epochs=2", "train.batch_size=10"])
     layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
     planned = planned_on(own, layout)
     found = texts(planned, None)
     assert found.train and costs(planned, found).steps() == 2 * -(-found.train // 10)
     with pytest.raises(UserError, match="length is 5000"):
         texts(planned, 5000)
-    unknown = composed(["backbone=bert_base_cased", "task=rte", "method=prompt_tuning"])
+    unknown = compose_run(["backbone=bert_base_cased", "task=rte", "method=prompt_tuning"])
     planned = planned_on(unknown, layout)
     found = texts(planned, None)
     assert found.train is None and costs(planned, found).steps() is None

@@ -6,7 +6,6 @@ import pytest
 
 from ptrun.config import compose
 from ptrun.config.compose import compose_run
-from ptrun.config.explain import composed
 from ptrun.errors import UserError
 
 LINES = [
@@ -74,7 +73,7 @@ def alone(overrides):
     compose._copied.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compose, "_plain_value", lambda override: None)
-        made = composed(overrides)
+        made = compose_run(overrides)
     return made
 
 
@@ -91,7 +90,7 @@ def test_a_run_is_what_hydra_composes_alone(own, seed):
     lines = LINES * 2
     random.Random(seed).shuffle(lines)
     for line in lines:
-        assert outcome(line.split(), composed) == own[line], line
+        assert outcome(line.split(), compose_run) == own[line], line
 
 
 def test_what_is_given_or_changed_is_gone_in_the_next_run():

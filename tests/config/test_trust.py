@@ -9,7 +9,7 @@ from ptrun.command import new
 from ptrun.command.trust import main
 from ptrun.config import compose, trust
 from ptrun.config.components import component
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 
@@ -44,7 +44,7 @@ def test_options_count_once_their_folder_or_one_above_is_trusted(project, caplog
     project("setting/few_shot_32.yaml", MINE)
     project("method/mine.yaml", "_target_: mine.Mine\n")
     for _ in range(2):
-        assert composed(LINE).config["outputs"] == "outputs"
+        assert compose_run(LINE).config["outputs"] == "outputs"
     (line,) = told(caplog, "is not read")
     assert "ptrun_conf" in line and line.endswith("type: ptrun trust")
     assert os.environ[trust.TRUST] == "0"  # for its workers and ranks
@@ -52,7 +52,7 @@ def test_options_count_once_their_folder_or_one_above_is_trusted(project, caplog
         component("method", "mine.Mine")
     assert "mine" not in options("method")
     main([".."])
-    assert composed(LINE).config["outputs"] == "elsewhere" and "mine" in options("method")
+    assert compose_run(LINE).config["outputs"] == "elsewhere" and "mine" in options("method")
 
 
 def test_a_trusted_folder_counts_for_the_classes_that_it_names(project):
@@ -88,7 +88,7 @@ def test_a_damaged_list_is_named(project):
     main([])
     (trust.home() / "trusted.json").write_text("[1")
     with pytest.raises(UserError, match=r"trusted.json: damaged .* type ptrun trust"):
-        composed(LINE)
+        compose_run(LINE)
 
 
 def test_a_variable_trusts_every_folder_and_another_folder_of_options(project, monkeypatch):
@@ -97,12 +97,12 @@ def test_a_variable_trusts_every_folder_and_another_folder_of_options(project, m
     monkeypatch.setenv("PTRUN_CONFIG_DIR", "conf")
     assert "other" not in options("setting")
     monkeypatch.setenv(trust.TRUST, "1")
-    assert composed(LINE).config["outputs"] == "elsewhere" and "other" in options("setting")
+    assert compose_run(LINE).config["outputs"] == "elsewhere" and "other" in options("setting")
 
 
 def test_the_user_s_own_configuration_counts(project):
     project("setting/few_shot_32.yaml", MINE, root="../../home/ptrun/conf")
-    assert composed(LINE).config["outputs"] == "elsewhere"
+    assert compose_run(LINE).config["outputs"] == "elsewhere"
 
 
 def test_what_ptrun_writes_is_trusted_unless_others_were_there(project, capsys):
@@ -119,7 +119,7 @@ def test_what_a_file_replaces_is_said_once(project, caplog):
     project("protocol/honest.yaml", "_target_: ptrun.task.protocol.Honest\nmine: 3\n")
     main([])
     for _ in range(2):
-        composed(())
+        compose_run(())
     (line,) = told(caplog, "replaces")
     assert "ptrun_conf/protocol/honest.yaml replaces ptrun's own" in line
     assert "mine=3 (was None)" in line
@@ -130,7 +130,7 @@ def test_a_file_that_is_no_yaml_is_named(project, text):
     project("setting/few_shot_32.yaml", "").write_text(text, encoding="latin-1")
     main([])
     with pytest.raises(UserError, match=r"(few_shot_32.yaml.*not YAML|not UTF-8)"):
-        composed(LINE)
+        compose_run(LINE)
 
 
 def test_a_name_with_control_characters_is_no_option(project, caplog):

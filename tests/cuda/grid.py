@@ -96,12 +96,12 @@ def tried(cell: Any, folder: Path) -> dict[str, Any]:
 def _done(line: list[str]) -> dict[str, Any]:
     """Do a run in two processes' worth of steps, then predict; return what was counted."""
     from ptrun.api import load
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.runs.launch import launch
     from ptrun.training import stopping
     from tests.cuda.events import EVENTS, LIBRARY, ORDER, UPLOAD, WAIT
 
-    one = composed(line)
+    one = compose_run(line)
     with session.on_device():
         try:
             with patch.object(stopping, "received", lambda: signal.SIGTERM):

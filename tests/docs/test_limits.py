@@ -11,7 +11,7 @@ import pytest
 import ptrun
 from ptrun.backbone.files import locate, read_config
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.predicting.requests import ChatRequest, InvalidRequest, parsed
 from ptrun.readout.chat import Chat
@@ -77,7 +77,7 @@ def languages(folder):
 def vision_and_quantized(folder):
     copy = model(folder, model_type="gemma3", vision_config={"hidden_size": 8})
     with pytest.raises(UserError, match="vision_config"):
-        plan(composed(["task=pocket_sentiment", f"backbone.path={copy}"]))
+        plan(compose_run(["task=pocket_sentiment", f"backbone.path={copy}"]))
     with pytest.raises(UserError, match="quantization_config"):
         read_config(model(folder, quantization_config={"quant_method": "mxfp4"}))
 
@@ -92,13 +92,13 @@ def images(folder):
 
 def more_steps(folder):
     line = ["task=pocket_sentiment", f"outputs={folder}"]
-    ids = {plan(composed([*line, f"train.max_steps={n}"])).run_id for n in (2, 3)}
+    ids = {plan(compose_run([*line, f"train.max_steps={n}"])).run_id for n in (2, 3)}
     assert len(ids) == 2
 
 
 def devices(folder):
     with pytest.raises(UserError, match=r"hardware\.device.*(cpu|cuda)"):
-        plan(composed(["task=pocket_sentiment", "hardware.device=mps"]))
+        plan(compose_run(["task=pocket_sentiment", "hardware.device=mps"]))
 
 
 def remote_code(folder):

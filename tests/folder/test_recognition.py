@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ptrun
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir
 from ptrun.folder import recognition
 from ptrun.folder.recognition import finished
@@ -28,7 +28,7 @@ def trained(tmp_path_factory):
     (folder / "rows.csv").write_text(ROWS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        done = launching.launch(composed(ARGUMENTS))
+        done = launching.launch(compose_run(ARGUMENTS))
     return folder, done
 
 
@@ -40,25 +40,25 @@ def here(trained, monkeypatch):
 
 
 def test_the_result_is_that_of_the_run(here):
-    assert finished(composed(ARGUMENTS)) == here[1]
+    assert finished(compose_run(ARGUMENTS)) == here[1]
 
 
 @pytest.mark.parametrize("other", ["seed=2", "rerun=true", "train.lr=0.5", "task.pattern=null"])
 def test_another_configuration_is_planned(here, other):
     if other == "task.pattern=null":  # typed in full, the same configuration
-        assert finished(composed((*ARGUMENTS, other))) == here[1]
+        assert finished(compose_run((*ARGUMENTS, other))) == here[1]
     else:
-        assert finished(composed((*ARGUMENTS, other))) is None
+        assert finished(compose_run((*ARGUMENTS, other))) is None
 
 
 def test_changed_data_are_planned(here):
     table = here[0] / "rows.csv"
     state = table.stat()
     table.write_text(ROWS.replace("row 0", "row X"))
-    assert finished(composed(ARGUMENTS)) is None
+    assert finished(compose_run(ARGUMENTS)) is None
     table.write_text(ROWS)
     os.utime(table, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert finished(composed(ARGUMENTS)) == here[1]
+    assert finished(compose_run(ARGUMENTS)) == here[1]
 
 
 def record(folder):
@@ -69,24 +69,24 @@ def record(folder):
 def test_a_damaged_record_is_planned(here, content):
     kept = record(here[0]).read_text()
     record(here[0]).write_text(content)
-    assert finished(composed(ARGUMENTS)) is None
+    assert finished(compose_run(ARGUMENTS)) is None
     record(here[0]).write_text(kept)
 
 
 def test_a_run_without_its_result_is_planned(here):
     result = here[0] / "runs" / "runs" / record(here[0]).read_text() / "result.json"
     os.rename(result, f"{result}~")
-    assert finished(composed(ARGUMENTS)) is None
+    assert finished(compose_run(ARGUMENTS)) is None
     os.rename(f"{result}~", result)
 
 
 def test_changed_weights_are_planned(here, tmp_path, tiny_folder):
     model = tiny_folder("bert")
     typed = (*ARGUMENTS, f"backbone.path={model}", f"outputs={tmp_path}")
-    launching.launch(composed(typed))
-    assert finished(composed(typed)) is not None
+    launching.launch(compose_run(typed))
+    assert finished(compose_run(typed)) is not None
     (model / "model.safetensors").touch()
-    assert finished(composed(typed)) is None
+    assert finished(compose_run(typed)) is None
 
 
 def test_the_command_imports_no_torch(here):
@@ -168,7 +168,7 @@ def test_the_configuration_names_every_file_that_is_opened(
         f"pattern: '{{text}} It was {{mask}}.'\nwords: {words}\n"
     )
     (tmp_path / "model").symlink_to(tiny_folder("bert"))
-    run = composed((*READ[kind], "method=prompt_tuning", "train.max_steps=1"))
+    run = compose_run((*READ[kind], "method=prompt_tuning", "train.max_steps=1"))
     opened.clear()
     recognition.key_of(run)
     assert not opened

@@ -4,7 +4,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ptrun.command.completion import completed
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded, parsed
 from tests.fuzz.strategies import TEXTS, WORDS, fewer, read_or_refused
 
@@ -86,7 +86,7 @@ def indexed(values, run):
 @example(["train.betas=[[1]]"])
 @example(["trial={a:1}"])
 def test_any_line_is_composed_or_refused(overrides):
-    read_or_refused(composed, overrides)
+    read_or_refused(compose_run, overrides)
 
 
 @given(st.lists(OVERRIDES | TEXTS, min_size=1, max_size=3))

@@ -9,8 +9,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
+from ptrun.config.compose import Composed, compose_run
 from ptrun.errors import all_readable
 from ptrun.folder import digest, request, result, tensors
 from ptrun.folder.scan import state_of
@@ -187,7 +186,7 @@ def test_stored_rows_come_back_and_damage_makes_them_again(place, rows, at):
 
 @pytest.fixture(scope="module")
 def whole():
-    return composed(["task=pocket_sentiment"])
+    return compose_run(["task=pocket_sentiment"])
 
 
 @fewer(10)

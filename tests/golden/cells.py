@@ -32,10 +32,10 @@ def command_line(cell, folder):
 
 def run_id(cell, folder):
     """Return the id of a cell's run; nothing is trained."""
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.runs.plan import plan
 
-    return plan(composed(command_line(cell, folder))).run_id
+    return plan(compose_run(command_line(cell, folder))).run_id
 
 
 def prompt(cell, folder):
@@ -43,13 +43,13 @@ def prompt(cell, folder):
 
     Another processor rounds in another way: then the digest differs, and the norm agrees to 1e-3.
     """
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
     from ptrun.folder.digest import PROMPT
     from ptrun.folder.tensors import read
     from ptrun.runs.launch import launch
 
     torch.set_num_threads(1)
-    one = composed([*command_line(cell, folder), "keep=weights"])
+    one = compose_run([*command_line(cell, folder), "keep=weights"])
     done = launch(one)
     assert done.status == "finished", f"{cell}: {done.reason}"
     tensors, _ = read(one.outputs / one.name / done.run_id / PROMPT, "")

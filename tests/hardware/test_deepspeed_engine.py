@@ -105,15 +105,16 @@ def check(name, plain, other):
 STOPPED = """\
 import signal, sys
 from unittest.mock import patch
-from ptrun.config.explain import composed
+from ptrun.config.compose import compose_run
 from ptrun.runs.launch import launch
 from ptrun.training import stopping
 line, other = sys.argv[1:-1], sys.argv[-1]
 try:
     with patch.object(stopping, "received", lambda: signal.SIGTERM):
-        launch(composed(line))
+        launch(compose_run(line))
 except stopping.Stopped:
-    launch(composed([*line, "hardware=zero1", "hardware.device=cpu"] if other == "zero1" else line))
+    again = [*line, "hardware=zero1", "hardware.device=cpu"] if other == "zero1" else line
+    launch(compose_run(again))
 """
 
 

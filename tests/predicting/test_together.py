@@ -55,9 +55,9 @@ def runs(request, tmp_path_factory):
 
 def rows_of(run):
     """Return eight rows of a run's task."""
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
 
-    task = composed([f"task={run.result.names['task']}", ROWS]).components()["task"]
+    task = compose_run([f"task={run.result.names['task']}", ROWS]).components()["task"]
     return [dict(e.fields) for e in task.build(None, None).load("test")]
 
 

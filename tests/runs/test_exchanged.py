@@ -59,10 +59,10 @@ def trained(world, **more):
 
 
 def run_id(world, **more):
-    from ptrun.config.explain import composed
+    from ptrun.config.compose import compose_run
 
     return plan(
-        composed(
+        compose_run(
             [
                 f"{key}={value_text(key, str(value) if isinstance(value, Path) else value)}"
                 for key, value in options(world, **more).items()
