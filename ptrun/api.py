@@ -197,14 +197,14 @@ def run(*overrides: str, **values: Any) -> Run:
 
     line = typed(overrides, values)
     with quiet():
-        one = compose_run(without_permission(line))
-        done = finished(one)
+        composed = compose_run(without_permission(line))
+        done = finished(composed)
         if done is None:  # only now import torch
             from ptrun.runs.launch import launch
 
             with same_random():
-                done = launch(one)
-    return Run(one.outputs / one.name / done.run_id, done, permission(line))
+                done = launch(composed)
+    return Run(composed.outputs / composed.name / done.run_id, done, permission(line))
 
 
 def sweep(
@@ -236,8 +236,8 @@ def sweep(
         line = typed(overrides, values)
         common = without_permission(line)
         _check_sweep(common)
-        own = [_typed(one) for one in runs]
-        jobs = [Job(i, " ".join(one), [*common, *one]) for i, one in enumerate(own)]
+        lines = [typed([], r) if isinstance(r, Mapping) else typed(r, {}) for r in runs]
+        jobs = [Job(i, " ".join(line), [*common, *line]) for i, line in enumerate(lines)]
         Scheduler(jobs, options_of(common), View(len(jobs), quiet=True)).run()
         return _ended(jobs, permission(line))
 
@@ -273,9 +273,10 @@ def predict(
 
     with quiet(), same_random():
         line = without_permission(typed((), values))
-        names = [str(one.folder) if isinstance(one, Run) else str(one) for one in runs]
-        shared, found = together([ready(name, line) for name in names])
-        questions = asked(found, [Row(f"row {n}", own) for n, own in enumerate(rows, start=1)])
+        names = [str(run.folder) if isinstance(run, Run) else str(run) for run in runs]
+        shared, fitting = together([ready(name, line) for name in names])
+        numbered = [Row(f"row {number}", row) for number, row in enumerate(rows, start=1)]
+        questions = asked(fitting, numbered)
         every = chunks(shared, list(questions), Detail(probabilities, top))
         return [answer for chunk in every for _, answer in chunk]
 
@@ -296,9 +297,9 @@ def load(
     """
     from ptrun.folder.find import find
 
-    found = find(str(run), "load", Path(outputs))
+    place = find(str(run), "load", Path(outputs))
     options = typed([], {**values, "outputs": outputs})
-    return Run(found.folder, found.result, options)
+    return Run(place.folder, place.result, options)
 
 
 def report(
@@ -325,20 +326,15 @@ def report(
 
     if isinstance(source, str | PathLike):
         return table(Path(source), over, best=best, vote=vote, labels=labels)
-    found = {one.folder: one.result for one in source}
-    return of_runs(found, f"{len(found)} runs", over, best=best, vote=vote, labels=labels)
+    results = {run.folder: run.result for run in source}
+    return of_runs(results, f"{len(results)} runs", over, best=best, vote=vote, labels=labels)
 
 
-def _typed(one: Mapping[str, Any] | Sequence[str] | str) -> list[str]:
-    """Return what one run of a sweep has, as overrides."""
-    return typed([], one) if isinstance(one, Mapping) else typed(one, {})
-
-
-def _check_sweep(common: Sequence[str]) -> None:
-    for one in common:
-        root, _, key = one.lstrip("+").partition("=")[0].partition(".")
+def _check_sweep(overrides: Sequence[str]) -> None:
+    for override in overrides:
+        root, _, key = override.lstrip("+").partition("=")[0].partition(".")
         if root == "sweep" and key in _COMMAND_ONLY:
-            raise UserError(f"{one}: type it on the command line, ptrun -m ... {one}.")
+            raise UserError(f"{override}: type it on the command line, ptrun -m ... {override}.")
 
 
 def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
@@ -372,14 +368,14 @@ def typed(overrides: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     Raises:
         UserError: an override is not KEY=VALUE, or a value has no form on a command line.
     """
-    given = [overrides] if isinstance(overrides, str) else list(overrides)
-    for one in given:
-        if not isinstance(one, str) or not ("=" in one or one.startswith("~")):
-            raise UserError(f"{one!r}: expected 'KEY=VALUE', such as 'method=ptuning_v2'.")
-    own = [*given, *(f"{key}={value_text(key, value)}" for key, value in _flat(values))]
-    for one in own:
-        _check(one)
-    return own
+    line = [overrides] if isinstance(overrides, str) else list(overrides)
+    for override in line:
+        if not isinstance(override, str) or not ("=" in override or override.startswith("~")):
+            raise UserError(f"{override!r}: expected 'KEY=VALUE', such as 'method=ptuning_v2'.")
+    line += [f"{key}={value_text(key, value)}" for key, value in _flat(values)]
+    for override in line:
+        _check(override)
+    return line
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

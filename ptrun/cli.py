@@ -90,15 +90,16 @@ def _absolute(path: str) -> str:
 
 
 def _dispatch(arguments: Sequence[str]) -> None:
-    first = arguments[0] if arguments else ""
-    if first in commands():
-        load(first).main(arguments[1:])
-    elif first in ("-h", "--help", "help"):
-        print(folded(_help()), end="")
-    elif first == "--version":
+    command = arguments[0] if arguments else ""
+    if command in commands():
+        load(command).main(arguments[1:])
+    elif command in ("-h", "--help", "help"):
+        lines = [f"  {name:<12}{load(name).__doc__.splitlines()[0]}" for name in commands()]
+        print(folded(_HELP.format(commands="\n".join(lines))), end="")
+    elif command == "--version":
         print(f"ptrun {__version__}")
-    elif first[:1].isalpha() and "=" not in first:
-        raise UserError(_no_command(first))
+    elif command[:1].isalpha() and "=" not in command:
+        raise UserError(_no_command(command))
     else:
         load("run").main(arguments)
 
@@ -115,8 +116,3 @@ def _no_command(word: str) -> str:
     if moved := {"adapt": "adapt", "pretrain": "random_model"}.get(word):
         return f"ptrun {word} is in a checkout: type python -m workshop.{moved} --help"
     return unknown(f"ptrun {word}", word, commands())
-
-
-def _help() -> str:
-    summaries = [f"  {name:<12}{load(name).__doc__.splitlines()[0]}" for name in commands()]
-    return _HELP.format(commands="\n".join(summaries))

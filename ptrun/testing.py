@@ -34,7 +34,6 @@ from ptrun.planning import grid
 from ptrun.runs.parts import usable
 from ptrun.task.dataset import Task
 from ptrun.tracking.trackers import Trackers
-from ptrun.training.member import Member
 from ptrun.types import Prediction, RunResult, Split
 
 METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
@@ -166,9 +165,10 @@ class Trial:
     def __init__(self, name: str, composed: Composed, task: Task, split: Split):
         self.name, self.composed, self.task = name, composed, task
         self.method = self._built()
-        kept = usable(self.method, split)
-        self.method.readout.weigh(kept.train)
-        self.split = replace(kept, train=grid.some(kept.train, _FEW), dev=grid.some(kept.dev, _FEW))
+        split = usable(self.method, split)
+        self.method.readout.weigh(split.train)
+        train, dev = grid.some(split.train, _FEW), grid.some(split.dev, _FEW)
+        self.split = replace(split, train=train, dev=dev)
 
     def keeps_promises(self) -> None:
         """Train two steps and check each promise.
@@ -176,19 +176,23 @@ class Trial:
         Raises:
             AssertionError: one is broken.
         """
-        engine, member = self._engine(self.method), self._member()
+        engine = self._engine(self.method)
+        train = replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW)
+        member = grid.member_of(self.method, self.split, train)
         before = {name: tensor.detach().clone() for name, tensor in member.learned.items()}
         tuned = {id(tensor) for tensor in member.learned.values()}
         model = self.method.backbone.model
         frozen = {n: p.clone() for n, p in model.named_parameters() if id(p) not in tuned}
-        whole = checksum(model)
+        weights = checksum(model)
         engine.fit([member])
         self._promise(member.failed is None, f"it trains; it failed: {member.failed}")
         now = dict(model.named_parameters())
         still = all(torch.equal(now[name], tensor) for name, tensor in frozen.items())
-        still &= self.method.tunes_backbone or checksum(model) == whole
+        still &= self.method.tunes_backbone or checksum(model) == weights
         self._promise(still, "weights that it does not learn stay as they are")
-        moved = any(not torch.equal(own, before[name]) for name, own in member.learned.items())
+        moved = any(
+            not torch.equal(tensor, before[name]) for name, tensor in member.learned.items()
+        )
         self._promise(moved or not before, "something that it learns changes")
         self._answers_are_the_same(engine)
 
@@ -206,8 +210,8 @@ class Trial:
         fresh.load_exported(self.method.exported())
         self._promise(_same(answers, self._answers(again, fresh)), "what is saved answers the same")
 
-    def _promise(self, kept: bool, promise: str) -> None:
-        assert kept, f"{self.name} breaks a promise: {promise}"
+    def _promise(self, holds: bool, promise: str) -> None:
+        assert holds, f"{self.name} breaks a promise: {promise}"
 
     def _built(self) -> Method:
         """Return a method on a newly loaded backbone."""
@@ -229,10 +233,6 @@ class Trial:
         engine: TorchEngine = self.composed.components()["hardware"].build(method.backbone)
         engine.place([method])
         return engine
-
-    def _member(self) -> Member:
-        train = replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW)
-        return grid.member_of(self.method, self.split, train)
 
     def _answers(
         self, engine: TorchEngine, method: Method, *, backwards: bool = False

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import build
@@ -39,9 +39,7 @@ def overrides(
     return name, others
 
 
-def merged(
-    command: str, overrides: Sequence[str], defaults: DictConfig | dict[str, Any] | None = None
-) -> dict[str, Any]:
+def merged(command: str, overrides: Sequence[str], defaults: Any = None) -> dict[str, Any]:
     """Return the defaults with some overrides, as plain data.
 
     Raises:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import numpy
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers

@@ -38,19 +38,19 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
         """
-        given, rest = self.parse_known_intermixed_args(arguments)
+        parsed, rest = self.parse_known_intermixed_args(arguments)
         flags = {flag for action in self._actions for flag in action.option_strings}
         for argument in arguments:
             key, equals, value = argument.partition("=")
             flag = f"--{key.replace('_', '-')}"
             if equals and flag in flags:
                 self.error(f"{argument} is an option of the command: type {flag} {value}".rstrip())
-        for override in getattr(given, "overrides", ()):
+        for override in getattr(parsed, "overrides", ()):
             if "=" not in override and not override.startswith("~"):
                 self.error(f"expected KEY=VALUE, got {override!r}")
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return given
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UserError` that points to `--help`."""

@@ -55,49 +55,53 @@ def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
 
     `path` is the key of a node that is inside another one.
     """
-    given = {str(key): value for key, value in node.items() if key != TARGET}
-    return _problems(group, target(group, node), given, path or group)
+    values = {str(key): value for key, value in node.items() if key != TARGET}
+    return _problems(group, target(group, node), values, path or group)
 
 
 def _problems(
-    group: str, made: Callable[..., Any], given: Mapping[str, Any], path: str
+    group: str, constructor: Callable[..., Any], values: Mapping[str, Any], path: str
 ) -> list[str]:
-    allowed, hints, needed = _schema(made)
+    allowed, hints, needed = _schema(constructor)
     lines = [
         f"{path}.{key}: unknown{suggestion(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
-        for key in given.keys() - set(allowed)
+        for key in values.keys() - set(allowed)
     ]
-    for key, value in given.items():
+    for key, value in values.items():
         inner = _components(value)
-        for name, own in inner.items():
-            lines += problems(group, own, f"{path}.{key}.{name}")
+        for name, node in inner.items():
+            lines += problems(group, node, f"{path}.{key}.{name}")
         if not inner and any(True for _ in targets(value)):
             lines.append(f"{path}.{key}: a component is not allowed here. Remove its {TARGET}.")
         if key in hints and not fits(value, hints[key]):
             lines.append(f"{path}.{key}: expected {spell(hints[key])}, got {value!r}.")
-    lines += [f"{path}.{key}: missing. Type {path}.{key}=..." for key in needed if key not in given]
+    lines += [
+        f"{path}.{key}: missing. Type {path}.{key}=..." for key in needed if key not in values
+    ]
     return sorted(lines)
 
 
 @cache
-def _defaults(made: Callable[..., Any]) -> dict[str, Any]:
-    parameters = inspect.signature(made).parameters.values()
-    own = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-    return {one.name: one.default for one in own if one.default is not one.empty}
+def _defaults(constructor: Callable[..., Any]) -> dict[str, Any]:
+    return {
+        key.name: key.default
+        for key in inspect.signature(constructor).parameters.values()
+        if key.kind is key.KEYWORD_ONLY and key.default is not key.empty
+    }
 
 
 @cache
-def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
+def _schema(part: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
     """Return the YAML keys of a component, their types, and the required keys.
 
     `**common: Unpack[Fields]` stands for the keys of that TypedDict.
     """
-    constructor = made.__init__ if inspect.isclass(made) else made
+    constructor = part.__init__ if inspect.isclass(part) else part
     every = get_type_hints(constructor)
     hints: dict[str, Any] = {}
     needed: list[str] = []
-    for name, parameter in inspect.signature(made).parameters.items():
+    for name, parameter in inspect.signature(part).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY:
             hints[name] = every.get(name, Any)
             needed += [name] if parameter.default is parameter.empty else []
@@ -134,17 +138,17 @@ def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
         raise UserError("\n".join(lines))
 
 
-def settings(name: str, made: Callable[..., T], given: Mapping[str, Any]) -> T:
+def settings(name: str, constructor: Callable[..., T], values: Mapping[str, Any]) -> T:
     """Return the settings of a command from its keys; no value names a component.
 
     Raises:
         UserError: a key or value is wrong. Each problem is a line, as of `check`.
     """
-    if any(True for _ in targets(given)):
+    if any(True for _ in targets(values)):
         raise UserError(f"{name}: a component is not allowed here. Remove its {TARGET}.")
-    if lines := _problems(name, made, given, name):
+    if lines := _problems(name, constructor, values, name):
         raise UserError("\n".join(lines))
-    return made(**given)
+    return constructor(**values)
 
 
 def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:
@@ -155,7 +159,7 @@ def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:
     keys = {k: v for k, v in node.items() if k != TARGET}
     for key, value in keys.items():
         if inner := _components(value):
-            keys[key] = {name: build(group, own, *runtime) for name, own in inner.items()}
+            keys[key] = {name: build(group, part, *runtime) for name, part in inner.items()}
     return target(group, node)(*runtime, **keys)
 
 

@@ -42,7 +42,8 @@ _GONE = {
 }
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 Sources = tuple[Any, ...]
-_ROOT_KEYS = {one.name for one in fields(schema.RunConfig)} - {*schema.LISTED}
+_KEYS = {key.name for key in fields(schema.RunConfig)}
+_ROOT_KEYS = _KEYS - {*schema.LISTED}
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
@@ -120,14 +121,14 @@ class Composed:
         Raises:
             UserError: they are no numbers by step.
         """
-        given = self.config.get("trial")
-        if given is None:
+        floors = self.config.get("trial")
+        if floors is None:
             return None
         try:
-            return {int(step): float(floor) for step, floor in given.items()}
+            return {int(step): float(floor) for step, floor in floors.items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise UserError(
-                f"trial={given}: ptrun search sets it; type floors by step, such as {{20: 55.0}}."
+                f"trial={floors}: ptrun search sets it; type floors by step, such as {{20: 55.0}}."
             ) from error
 
     @property
@@ -252,20 +253,24 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
         UserError: a root key is unknown, or `name` leads out of `outputs`.
     """
     content.pop("hydra", None)
-    known = {one.name for one in fields(schema.RunConfig)}
-    for key in content.keys() - known:
-        raise UserError(unknown(key, key, known))
+    for key in content.keys() - _KEYS:
+        raise UserError(unknown(key, key, _KEYS))
     for group in ("backbone", "task"):
         if not isinstance(content[group], dict):
             raise UserError(f"{group}: expected keys with values, got {content[group]!r}.")
     _check_name(str(content["name"]))
     _check_seeds(content)
+    # Paths: shells leave `a=~/b` as it is.
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
-    content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
-    tracking = {key: own for key, own in content["tracking"].items() if key != "_target_"}
-    trackers = ",".join([*(key for key in tracking if key != "own"), *(tracking.get("own") or {})])
-    names = {group: str(choices.get(group, trackers or "none")) for group in schema.GROUPS}
+    content["data_dir"] = data_dir and os.path.expanduser(data_dir)
+    # The options by name, as results and ids have them.
+    tracking = content["tracking"]
+    trackers = [key for key in tracking if key not in ("_target_", "own")]
+    trackers += tracking.get("own") or {}
+    names = {
+        group: str(choices.get(group, ",".join(trackers) or "none")) for group in schema.GROUPS
+    }
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
@@ -277,7 +282,9 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
             task[part] = os.path.expanduser(task[part])
     source = task["hub"] if "hub" in task else task.get("train")
     if source and isinstance(source, str):
-        names["task"] = _own_name(names["task"], str(task.get("name") or source))
+        table = Path(str(task.get("name") or source)).name
+        stem = re.sub(f"({KINDS})?({PACKED})?$", "", table, flags=re.IGNORECASE)
+        names["task"] = f"{names['task']}_{_safe(stem)}"
     return Composed(content, names, typed=list(typed))
 
 
@@ -305,13 +312,8 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={value}: expected a number from 0 to {2**32 - 1}.")
 
 
-def _own_name(option: str, given: str) -> str:
-    """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
-    stem = re.sub(f"({KINDS})?({PACKED})?$", "", Path(given).name, flags=re.IGNORECASE)
-    return f"{option}_{_safe(stem)}"
-
-
 def _safe(name: str) -> str:
+    """Return a name that is safe in the name of a folder."""
     return re.sub(r"[^\w.]+", "_", name)[:40]
 
 
@@ -374,7 +376,7 @@ def _tell_replaced(choices: Mapping[str, Any]) -> None:
 
 @cache
 def _tell(file: Path, shipped: Path) -> None:
-    before, after = (flat(plain_yaml.read(one) or {}) for one in (shipped, file))
+    before, after = (flat(plain_yaml.read(option) or {}) for option in (shipped, file))
     changed = [
         f"{key}={after.get(key)!r} (was {before.get(key)!r})"
         for key in sorted(before.keys() | after.keys())
@@ -402,17 +404,17 @@ class _Picked:
             UserError: a value is missing.
         """
         values = {key: OmegaConf.select(self.root, key) for key in self.keys}
-        usual = all(isinstance(own, str | int | float | Enum) for own in values.values())
+        usual = all(isinstance(value, str | int | float | Enum) for value in values.values())
         usual = usual and not any("[" in key for key in self.keys)
         if self.base is None or not usual or self._referred:
             self.base = plain(self.root)
         content: dict[str, Any] = _copy(self.base)
-        for key, own in values.items() if usual else ():
+        for key, value in values.items() if usual else ():
             *parents, last = key.split(".")
             node = content
             for parent in parents:
                 node = node[parent]
-            node[last] = own.name if isinstance(own, Enum) else own
+            node[last] = value.name if isinstance(value, Enum) else value
         return content
 
     @cached_property
@@ -429,31 +431,30 @@ def _copy(content: Any) -> Any:
     return [*map(_copy, content)] if isinstance(content, list) else content
 
 
-def _with_hub(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with `backbone=hub` where a model of the hub is typed, and no option."""
-    keys = {o.partition("=")[0] for o in overrides}
-    own = ["backbone=hub"] if "backbone.hub" in keys and "backbone" not in keys else []
-    return [*overrides, *own]
-
-
 def _composed(overrides: Sequence[str]) -> _Picked:
     """Return the root of a run; the next call may change it.
 
     Runs that pick the same options have one root. Their other overrides set plain values in it, as
     Hydra does after it has read the files.
     """
-    loose = [loosen(o) for o in _with_hub(overrides)]
-    values = [one for own in loose if (one := _plain_value(own)) is not None]
-    keys = tuple(one.key_or_group for one in values)
+    # 1 The overrides as Hydra reads them; a model of the hub needs no option.
+    loose = [loosen(override) for override in overrides]
+    typed = {override.partition("=")[0] for override in overrides}
+    if "backbone.hub" in typed and "backbone" not in typed:
+        loose.append("backbone=hub")
+    # 2 Those that set one value, and those for which Hydra reads files.
+    values = [value for override in loose if (value := _plain_value(override)) is not None]
+    keys = tuple(value.key_or_group for value in values)
     if any(other.startswith(f"{key}.") for key in keys for other in keys):
         values, keys = [], ()  # one replaces what another is in
-    lines = {one.input_line for one in values}
-    picks = tuple(own for own in loose if own not in lines)
+    lines = {value.input_line for value in values}
+    picks = tuple(override for override in loose if override not in lines)
+    # 3 The root of these options, with the values in it.
     picked = _copied(picks, keys, sources())
     try:
-        for one in values:
-            add = one.is_force_add()
-            OmegaConf.update(picked.root, one.key_or_group, one.value(), force_add=add)
+        for value in values:
+            add = value.is_force_add()
+            OmegaConf.update(picked.root, value.key_or_group, value.value(), force_add=add)
     except OmegaConfBaseException:
         _picked(tuple(loose), sources())  # Hydra's own error says more
         raise

@@ -48,7 +48,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> UserError:
 def _chain(error: BaseException | None) -> list[BaseException]:
     """Return an error and its causes, which may go in a circle, as OmegaConf's sometimes do."""
     errors: list[BaseException] = []
-    while error is not None and all(error is not own for own in errors):
+    while error is not None and all(error is not seen for seen in errors):
         errors.append(error)
         error = error.__cause__ or error.__context__
     return errors
@@ -73,10 +73,10 @@ def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | N
     if not isinstance(error, OverrideParseException) or "=" not in error.override:
         return None
     key, _, value = error.override.lstrip("+").partition("=")
-    whole = "..." if {"'", '"'} & set(value) else value
+    quoted = "..." if {"'", '"'} & set(value) else value
     return (
         f"{key}={value}: not readable.\nA value with braces, parentheses, ~, = or quotes needs two "
-        f"pairs of quotes: '{key}=\"{whole}\"'"
+        f"pairs of quotes: '{key}=\"{quoted}\"'"
     )
 
 
@@ -98,9 +98,9 @@ def _key(_error: Exception, text: str, overrides: Sequence[str]) -> str | None:
     match = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
     if not match or match[2] not in _SCHEMAS:
         return None
-    known = [field.name for field in fields(_SCHEMAS[match[2]])]
+    keys = [field.name for field in fields(_SCHEMAS[match[2]])]
     typed = [o.split("=")[0].lstrip("+~") for o in overrides if match[1] in o.split("=")[0]]
-    return unknown(typed[0] if typed else match[1], match[1], known)
+    return unknown(typed[0] if typed else match[1], match[1], keys)
 
 
 def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
@@ -110,8 +110,8 @@ def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     key = re.search(r"full_key: ([\w.]+)", text)
     if not match:
         return None
-    wanted = _PLAIN.get(match[2], match[2])
-    return f"{key[1] if key else 'value'}: expected {wanted}, got {match[1]!r}."
+    kind = _PLAIN.get(match[2], match[2])
+    return f"{key[1] if key else 'value'}: expected {kind}, got {match[1]!r}."
 
 
 def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
@@ -120,8 +120,8 @@ def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     if not match:
         return None
     if "." in match[1] and (kind := _kind(match[1])):
-        wanted = f"a list, such as {match[1]}=[A,B]" if "list" in kind else kind
-        return f"{match[1]}={match[2]}: expected {wanted}."
+        kind = f"a list, such as {match[1]}=[A,B]" if "list" in kind else kind
+        return f"{match[1]}={match[2]}: expected {kind}."
     if match[1] not in ("train", "sweep", "cluster", "pretraining"):
         return f"{match[1]}={match[2]}: a value is needed. Type {match[1]}=VALUE."
     file = f" For a file: task=csv task.train={match[2]}" if TABLE.search(match[2]) else ""
@@ -142,5 +142,5 @@ def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     if not match:
         return None
     root, _, key = match[1].partition(".")
-    known = _BY_ROOT.get(root, RunConfig) if key else RunConfig
-    return unknown(match[1], key or root, [field.name for field in fields(known)])
+    schema = _BY_ROOT.get(root, RunConfig) if key else RunConfig
+    return unknown(match[1], key or root, [field.name for field in fields(schema)])

@@ -27,7 +27,7 @@ def canonical(content: Any) -> str:
 
 def _keyed(content: Any) -> Any:
     if isinstance(content, list | tuple):
-        return [_keyed(one) for one in content]
+        return [_keyed(value) for value in content]
     if not isinstance(content, Mapping):
         return content
     return {k if isinstance(k, str) else f"\0{k!r}": _keyed(v) for k, v in content.items()}
@@ -35,8 +35,8 @@ def _keyed(content: Any) -> Any:
 
 def _digest(content: Mapping[str, Any]) -> str:
     orders = _orders(content["task"]) if isinstance(content.get("task"), Mapping) else {}
-    whole = {**content, "orders": orders} if orders else content
-    return hashlib.sha256(canonical(whole).encode()).hexdigest()[:8]
+    ordered = {**content, "orders": orders} if orders else content
+    return hashlib.sha256(canonical(ordered).encode()).hexdigest()[:8]
 
 
 def _orders(task: Mapping[Any, Any], at: str = "") -> dict[str, list[str]]:
@@ -44,14 +44,14 @@ def _orders(task: Mapping[Any, Any], at: str = "") -> dict[str, list[str]]:
 
     Heads number the labels in this order, and the first pattern that fits is the default.
     """
-    found: dict[str, list[str]] = {}
+    orders: dict[str, list[str]] = {}
     for key, value in task.items():
         if isinstance(value, Mapping):
             keys = [*map(str, value)]
             if key in _ORDERED and keys != sorted(keys):
-                found[f"{at}{key}"] = keys
-            found |= _orders(value, f"{at}{key}.")
-    return found
+                orders[f"{at}{key}"] = keys
+            orders |= _orders(value, f"{at}{key}.")
+    return orders
 
 
 def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, Any]:
@@ -64,22 +64,24 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     rounding alone.
     """
     left_out = (*_NOT_AFFECTING, *_BY_START)
-    kept = {key: value for key, value in config.items() if key not in left_out}
-    if kept.get("start") in (None, "random"):
-        kept.pop("start", None)
-    if kept.get("trial") is None:
-        kept.pop("trial", None)
-    backbone = {k: v for k, v in kept["backbone"].items() if v is not None and k not in _DESCRIBING}
-    task = {key: value for key, value in kept["task"].items() if not _is_left_out(key, value)}
+    content = {key: value for key, value in config.items() if key not in left_out}
+    if content.get("start") in (None, "random"):
+        content.pop("start", None)
+    if content.get("trial") is None:
+        content.pop("trial", None)
+    backbone = {
+        k: v for k, v in content["backbone"].items() if v is not None and k not in _DESCRIBING
+    }
+    task = {key: value for key, value in content["task"].items() if not _is_left_out(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
         task["vocabulary"] = Path(task["vocabulary"]).name
     if "corpus" in (task.get("source") or {}):  # `data` covers the examples made from it
         task.pop("source")
-    read = {key: _content(value) for key, value in (kept.get("readout") or {}).items()}
-    method = {key: _content(value) for key, value in kept["method"].items()}
+    read = {key: _content(value) for key, value in (content.get("readout") or {}).items()}
+    method = {key: _content(value) for key, value in content["method"].items()}
     parts = {"backbone": {**backbone, "weights": weights}, "method": method}
     parts |= {"readout": read} if read else {}
-    return {**kept, **parts, "task": task, "data": data}
+    return {**content, **parts, "task": task, "data": data}
 
 
 def quantized(hardware: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,16 +118,16 @@ def essence(
         defaults: of each group. A key at its default is left out, so that a new key moves no id.
         unused: keys of each group that change nothing in this run.
     """
-    made = dict(content)
+    essential = dict(content)
     for group, usual in defaults.items():
         node, left_out = content.get(group), unused.get(group, set())
         if isinstance(node, Mapping):
-            made[group] = {
+            essential[group] = {
                 key: value
                 for key, value in node.items()
                 if key not in left_out and not (key in usual and usual[key] == value)
             }
-    return made
+    return essential
 
 
 def run_id(names: Mapping[str, str], essence: Mapping[str, Any]) -> str:

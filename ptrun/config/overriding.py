@@ -84,14 +84,14 @@ def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
     try:
         read = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
         choices = [
-            [f"{given.partition('=')[0]}={value}" for value in own.sweep_string_iterator()]
-            if own.is_sweep_override()
-            else [given]
-            for own, given in zip(read, overrides, strict=True)
+            [f"{line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
+            if override.is_sweep_override()
+            else [line]
+            for override, line in zip(read, overrides, strict=True)
         ]
     except HydraException as error:
         raise explain(error, overrides) from error
-    varied = [len(own) > 1 for own in choices]
+    varied = [len(values) > 1 for values in choices]
     return [
         (job, " ".join(o.lstrip("+") for o, varies in zip(job, varied, strict=True) if varies))
         for job in product(*choices)

@@ -69,8 +69,8 @@ def _folder(entry: EntryPoint) -> Path | None:
         spec = find_spec(top)  # a name without dots is found, not imported
     except (ImportError, ValueError):
         spec = None
-    found = [Path(root, *below) for root in (spec and spec.submodule_search_locations) or ()]
-    folder = next((place.resolve() for place in found if place.is_dir()), None)
+    places = [Path(root, *below) for root in (spec and spec.submodule_search_locations) or ()]
+    folder = next((place.resolve() for place in places if place.is_dir()), None)
     if folder is None:
         _LOG.warning(
             "A package declares options with %s = %s:%s, but has no such folder. Repair or "

@@ -5,11 +5,13 @@ is an error. `dump` writes what `load_plain` reads.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+_CALL = re.compile(r"\$\{.*:", re.DOTALL)  # as in ${oc.env:NAME}, which may hold a secret
 _DEEPEST = 100  # brackets: libyaml's recursion would end the process
 _POWER = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the faster ones
@@ -74,3 +76,12 @@ def dump(content: Any) -> str:
     """Return plain data as YAML. Keys keep their order: that of labels and patterns counts."""
     text: str = yaml.dump(content, Dumper=_Writer, allow_unicode=True, sort_keys=False, width=100)
     return text
+
+
+def call(content: Any) -> str | None:
+    """Return a text that calls a resolver of OmegaConf; None if there is none."""
+    if isinstance(content, str):
+        return content if _CALL.search(content) else None
+    parts = [*content, *content.values()] if isinstance(content, Mapping) else content
+    calls = map(call, parts if isinstance(parts, list) else ())
+    return next((text for text in calls if text is not None), None)

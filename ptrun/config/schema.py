@@ -150,7 +150,7 @@ class HardwareConfig:
 
 def is_hardware(node: Mapping[str, Any]) -> bool:
     """Return whether a plain node has all keys without a default."""
-    return all(one.name in node for one in fields(HardwareConfig) if one.default is NO_DEFAULT)
+    return all(key.name in node for key in fields(HardwareConfig) if key.default is NO_DEFAULT)
 
 
 def hardware_config(node: Mapping[str, Any]) -> HardwareConfig:

@@ -64,7 +64,7 @@ def remove(folder: Path) -> None:
     """
     place, trusted = folder.resolve(), folders()
     if place not in trusted:
-        above = next((one for one in trusted if place.is_relative_to(one)), None)
+        above = next((other for other in trusted if place.is_relative_to(other)), None)
         told = f"It is below {above}, which is trusted." if above else "See ptrun trust --list."
         raise UserError(f"{visible(str(place))} is not in the list. {told}")
     _write([other for other in trusted if other != place])

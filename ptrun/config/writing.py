@@ -31,10 +31,10 @@ def value_text(key: str, value: Any) -> str:
     if isinstance(value, str):
         return value if _is_bare(value) else _quoted(value)
     if isinstance(value, Mapping):
-        pairs = [(value_text(key, own), value_text(key, inner)) for own, inner in value.items()]
+        pairs = [(value_text(key, name), value_text(key, inner)) for name, inner in value.items()]
         return f"{{{', '.join(map(': '.join, pairs))}}}"
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return f"[{','.join(value_text(key, own) for own in value)}]"
+        return f"[{','.join(value_text(key, inner) for inner in value)}]"
     raise UserError(
         f"{key}: {value!r} is a {type(value).__name__}; expected a text, a number, True or False, "
         "None, a path, or a list or dict of these."

@@ -5,10 +5,8 @@ are labels into text.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -36,7 +34,6 @@ _DAMAGES = (
     AttributeError,
     RecursionError,
 )
-_CALL = re.compile(r"\$\{.*:", re.DOTALL)  # as in ${oc.env:NAME}, which may hold a secret
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
@@ -98,15 +95,6 @@ def _check(composed: Composed) -> None:
     for key in ("name", "outputs"):
         if not isinstance(composed.config[key], str):
             raise ValueError(f"{key} {composed.config[key]!r}")
-    if called := _call(vars(composed)):
+    if called := plain_yaml.call(vars(composed)):
         raise ValueError(f"{called}: a recorded configuration calls nothing")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)
-
-
-def _call(content: Any) -> str | None:
-    """Return a text that calls a resolver of OmegaConf; None if there is none."""
-    if isinstance(content, str):
-        return content if _CALL.search(content) else None
-    parts = [*content, *content.values()] if isinstance(content, Mapping) else content
-    calls = map(_call, parts if isinstance(parts, list) else ())
-    return next((call for call in calls if call is not None), None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from ptrun.config.build import build
 from ptrun.config.paths import options
@@ -64,8 +64,8 @@ def code(name: str, example: str) -> dict[Path, str]:
         example: `method` or `task`.
     """
     text = (HERE / f"example_{example}.py").read_text("utf-8")
-    own = text.replace(f"Example{example.capitalize()}", class_name(name))
-    return {CODE / f"{name}.py": own}
+    text = text.replace(f"Example{example.capitalize()}", class_name(name))
+    return {CODE / f"{name}.py": text}
 
 
 def class_name(name: str) -> str:
@@ -148,33 +148,27 @@ def task(
     """
     splits = _sample(kind) if data is None else {"train": _own(kind, data, columns)}
     placed = {part: split if split in splits else None for part, split in _SPLITS.items()}
-    every = [row for own in splits.values() for row in own]
+    every = [row for rows in splits.values() for row in rows]
     facts = {"splits": json.dumps(placed), **_facts(kind, every)}
-    made = option("task", name, f"task_{kind}", **facts)
+    files = option("task", name, f"task_{kind}", **facts)
     if kind == "own":
-        made |= code(name, "task")
+        files |= code(name, "task")
     else:
-        _check(next(iter(made.values())), every)
-    return made | {
-        DATA / name / f"{split}.jsonl": "".join(_line(row) for row in own)
-        for split, own in splits.items()
-    }
-
-
-def _line(row: Row) -> str:
-    return json.dumps(row.data, ensure_ascii=False) + "\n"
+        _check(next(iter(files.values())), every)
+    for split, rows in splits.items():
+        lines = [_json(row.data) for row in rows]
+        files[DATA / name / f"{split}.jsonl"] = "\n".join([*lines, ""])
+    return files
 
 
 def _sample(kind: str) -> dict[str, list[Row]]:
     """Return rows of the pocket world with the fields of the new task."""
-    own = KINDS[kind]
-    return {
-        split: [
-            _named(Row(f"{split} {i}", row), own.taken, own.fields, kind)
-            for i, row in enumerate(islice(pocket_rows(f"pocket_{own.pocket}", split), most))
-        ]
-        for split, most in _SAMPLE.items()
-    }
+    form, splits = KINDS[kind], {}
+    for split, most in _SAMPLE.items():
+        pocket = islice(pocket_rows(f"pocket_{form.pocket}", split), most)
+        rows = [Row(f"{split} {number}", row) for number, row in enumerate(pocket)]
+        splits[split] = [_named(row, form.taken, form.fields, kind) for row in rows]
+    return splits
 
 
 def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
@@ -204,17 +198,17 @@ def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
 
 def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> Row:
     """Return a row with the fields of the new task, and its id."""
-    found = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
+    values = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
     if kind in ("classification", "pair"):
-        found["label"] = _label(row.with_fields(found))
+        values["label"] = _label(row.with_fields(values))
     elif kind == "multilabel":
-        found["labels"] = labels_of(row.with_fields(found), "labels")
+        values["labels"] = labels_of(row.with_fields(values), "labels")
     elif kind == "similarity":
-        found["label"] = _number(row, found["label"])
+        values["label"] = _number(row, values["label"])
     elif kind == "own":  # 1, 2, 4 and 5 stars
-        found["stars"] = 4 * (found["stars"] == "positive") + len(found["text"]) % 2 + 1
-        found["stars"] = min(found["stars"], 5)
-    return Row(row.where, {"id": row.data["id"], **found} if "id" in row.data else found)
+        values["stars"] = 4 * (values["stars"] == "positive") + len(values["text"]) % 2 + 1
+        values["stars"] = min(values["stars"], 5)
+    return Row(row.where, {"id": row.data["id"], **values} if "id" in row.data else values)
 
 
 def _label(row: Row) -> str:
@@ -306,8 +300,6 @@ def _check(text: str, every: Sequence[Row]) -> None:
     Raises:
         UserError: one does not fit, with its line in the user's file.
     """
-    node = OmegaConf.to_container(OmegaConf.create(text))
-    assert isinstance(node, dict)
-    made = build("task", {str(key): value for key, value in node.items()}, None, None)
+    task = build("task", yaml.safe_load(text), None, None)
     for row in every:
-        made.read(row.where, row)
+        task.read(row.where, row)
