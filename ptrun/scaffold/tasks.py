@@ -156,8 +156,8 @@ def task(
     else:
         _check(next(iter(files.values())), every)
     for split, rows in splits.items():
-        lines = [_json(row.data) for row in rows]
-        files[DATA / name / f"{split}.jsonl"] = "\n".join([*lines, ""])
+        lines = "".join(_json(row.data) + "\n" for row in rows)
+        files[DATA / name / f"{split}.jsonl"] = lines
     return files
 
 

@@ -178,14 +178,6 @@ def compared(world: World, name: str) -> Damage:
     return Damage(folder / name, ["diff", str(world.finished), str(folder)])
 
 
-def cached(world: World, _: str) -> Damage:
-    """Train anew with a cache of tokens."""
-    (tokens,) = trained(world).glob(".tokens/*.arrow")
-    for name in ("runs", ".planned"):
-        shutil.rmtree(world.now / name)
-    return Damage(tokens, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
-
-
 def recognised(world: World, _: str) -> Damage:
     """Type the command of a finished run again."""
     (file,) = trained(world).glob(".planned/*")
@@ -255,7 +247,6 @@ KINDS: dict[str, tuple[Make, str]] = {
     "run.yaml, rerun": (repeated, "run.yaml"),
     "journal, diff": (compared, "metrics.jsonl"),
     "predictions, diff": (compared, "predictions.jsonl"),
-    "tokens, train": (cached, ""),
     "labels, train": (learned, ""),
     "plan, same command": (recognised, ""),
     "journal of a search, search": (searched_on, "study.json"),

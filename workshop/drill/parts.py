@@ -19,7 +19,6 @@ _SLOW = {
     "owner, resume": 5,
     "journal, resume": 2,
     "labels, train": 2,
-    "tokens, train": 4,
     "prompt, start=pretrained": 2,
     "weights, predict": 1,
 }

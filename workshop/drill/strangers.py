@@ -37,7 +37,6 @@ _READ = (
     "run.yaml, rerun",
     "journal, diff",
     "predictions, diff",
-    "tokens, train",
     "plan, same command",
     "jobs of a cluster, status",
     "kept hashes, predict",
@@ -47,7 +46,7 @@ _READ = (
     "configuration, predict",
 )
 """The files of `damage` that somebody else may have made."""
-_TYPED = tuple(name for name in _READ if name.partition(",")[0] not in ("tokens", "weights"))
+_TYPED = tuple(name for name in _READ if name != "weights, predict")
 _SPARSE = 9 * 2**30
 
 
