@@ -420,6 +420,9 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     batch = collate(features, None, method.backbone.model.device)
     inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
     lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())
+    row = batch.features[0].rows[0]
+    reads = [column + form.shift for column in row.reads]
+    index = "" if form.reader.task_type == "SEQ_CLS" else f"[:, {reads}]"
     loaded = (
         f"from transformers import {form.reader.auto}\n\n"
         f'model = {form.reader.auto}.from_pretrained(".").eval()  # the folder of this file\n'
@@ -432,13 +435,10 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     asked = (
         _written(method)
         if method.readout.writes
-        else (
-            "with torch.no_grad():\n"
-            "    logits = model(**inputs).logits\n"
-            f"print(logits{_place(batch, form)})\n"
-        )
+        else (f"with torch.no_grad():\n    logits = model(**inputs).logits\nprint(logits{index})\n")
     )
-    return f"import torch\n{loaded}inputs = {{  # {_text(method, batch)}\n{lines}}}\n{asked}"
+    text = " ".join(method.backbone.tokenizer().decode(row.ids).replace("`", "'").split())
+    return f"import torch\n{loaded}inputs = {{  # {text}\n{lines}}}\n{asked}"
 
 
 def _written(method: Method) -> str:
@@ -451,19 +451,6 @@ def _written(method: Method) -> str:
         'tokenizer = AutoTokenizer.from_pretrained(".")\n'
         "print(tokenizer.decode(written[0], skip_special_tokens=True))\n"
     )
-
-
-def _text(method: Method, batch: Batch) -> str:
-    """Return the tokens of the first row as one line of text."""
-    words = method.backbone.tokenizer().decode(batch.features[0].rows[0].ids)
-    return " ".join(words.replace("`", "'").split())
-
-
-def _place(batch: Batch, form: PeftForm) -> str:
-    """Return the index of what the read-out reads."""
-    if form.reader.task_type == "SEQ_CLS":
-        return ""
-    return f"[:, {[column + form.shift for column in batch.features[0].rows[0].reads]}]"
 
 
 def _reading(form: PeftForm, method: Method) -> str:

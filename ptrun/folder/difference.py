@@ -31,9 +31,12 @@ def difference(a: RunFolder, b: RunFolder) -> str:
     answers = compare_answers(a, b)
     tensors = differing_tensors(a, b)
     row = first_difference(a, b)
-    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b), "predictions"]
+    lines = [f"A  {a.folder}", f"B  {b.folder}"]
+    for section, group in groupby(facts, key=lambda fact: fact.section):
+        lines.append(section)
+        lines += _aligned([(fact.key, _short(fact.a), _short(fact.b)) for fact in group])
     told = _predictions(answers) if answers else [_lacks(a, b, PREDICTIONS)]
-    lines += [f"  {line}" for line in told]
+    lines += [*_metrics(a, b), "predictions", *(f"  {line}" for line in told)]
 
     # 1. What was compared, and whether it is equal.
     equal = {"metrics": a.result.metrics == b.result.metrics}
@@ -155,12 +158,6 @@ def _sections(run: RunFolder) -> dict[str, dict[str, Any]]:
     }
 
 
-def _facts(facts: Sequence[FactDifference]) -> Iterator[str]:
-    for section, group in groupby(facts, key=lambda fact: fact.section):
-        yield section
-        yield from _aligned([(fact.key, _short(fact.a), _short(fact.b)) for fact in group])
-
-
 def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
     """Yield all metrics, the test split and the selecting metric first."""
     scores = [
@@ -178,7 +175,10 @@ def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
     for name in dict.fromkeys([*scores[0], *scores[1]]):
         x, y = (of_run.get(name) for of_run in scores)
         shown = ["-" if value is None else f"{value:.2f}" for value in (x, y)]
-        gain = "" if x is None or y is None else "equal" if x == y else _signed(y - x)
+        gain = ""
+        if x is not None and y is not None:
+            gain = "equal" if x == y else f"{y - x:+.2f}"
+            gain = f"{y - x:+.1e}" if gain in ("+0.00", "-0.00") else gain
         rows.append((name, shown[0], f"{shown[1]}  {gain}"))
     if rows:
         yield "metrics"
@@ -188,10 +188,6 @@ def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
 def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     width = max((len(key) for key, _, _ in rows), default=0)
     yield from (f"  {key:<{width}}  {x} → {y}".rstrip() for key, x, y in rows)
-
-
-def _signed(gain: float) -> str:
-    return f"{gain:+.2f}" if abs(gain) >= 0.005 else f"{gain:+.1e}"
 
 
 def _short(value: Any) -> str:
