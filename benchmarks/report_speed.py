@@ -3,7 +3,7 @@
     python benchmarks/report_speed.py [--keep FOLDER] [--runs 2000] [--repeats 3]
 
 Writes 2,000 synthetic results for the papers' cells that can be run, with some cells and seeds
-missing. Then a new process writes the report. The goal is 3 seconds and a page of at most 3 MB.
+missing. Then a new process writes the report with its charts.
 Writes results/report_speed.json. --keep FOLDER keeps results and report in that folder instead.
 """
 
