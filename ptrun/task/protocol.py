@@ -60,7 +60,7 @@ def carve(
     if by_class and has_groups:
         return _carve_groups(train, share, seed, part)
     size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
-    classes = _classes(train) if by_class else [list(range(len(train)))]
+    classes = list(places_by_class(train).values()) if by_class else [list(range(len(train)))]
     if not 0 < size <= len(train) - len(classes):
         raise UserError(
             f"train has {len(train)} examples{f' of {len(classes)} labels' * by_class}, too few to "
@@ -149,12 +149,12 @@ def classes_of(examples: Sequence[Example]) -> list[str | None]:
     return [class_of(target) for target in targets_of(examples)]
 
 
-def _classes(examples: Sequence[Example]) -> list[list[int]]:
+def places_by_class(examples: Sequence[Example]) -> dict[str | None, list[int]]:
     """Return the indices of each class, in order of first appearance."""
     places: dict[str | None, list[int]] = {}
     for index, name in enumerate(classes_of(examples)):
         places.setdefault(name, []).append(index)
-    return list(places.values())
+    return places
 
 
 def _sizes(counts: Sequence[int], size: int) -> list[int]:
@@ -198,19 +198,14 @@ class Honest:
         if task.has("dev") and task.has("test"):
             origin = {"dev": "published dev", "test": "published test"}
             return Split(train, task.load("dev"), task.load("test"), origin)
-        rest, test, reported = self._reported(task, train, data_seed)
+        if task.has("test"):
+            rest, test, reported = train, task.load("test"), "published test"
+        elif task.has("dev"):
+            rest, test, reported = train, task.load("dev"), "published dev"
+        else:
+            rest, test, reported = self._carved(task, train, data_seed, "test")
         rest, dev, drawn = self._carved(task, rest, data_seed, "dev")
         return Split(rest, dev, test, {"dev": drawn, "test": reported})
-
-    def _reported(
-        self, task: Task, train: Sequence[Example], data_seed: int
-    ) -> tuple[Sequence[Example], Sequence[Example], str]:
-        """Return the rest of train, the reported examples, and their origin."""
-        if task.has("test"):
-            return train, task.load("test"), "published test"
-        if task.has("dev"):
-            return train, task.load("dev"), "published dev"
-        return self._carved(task, train, data_seed, "test")
 
     def _carved(
         self, task: Task, train: Sequence[Example], data_seed: int, part: Literal["dev", "test"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptrun.errors import UserError
 from ptrun.task.columns import part_of
-from ptrun.task.protocol import classes_of, fingerprint
+from ptrun.task.protocol import classes_of, fingerprint, places_by_class
 from ptrun.types import Example, Split
 
 
@@ -26,14 +26,6 @@ class Setting(ABC):
         """Return the examples a run may use; only `data_seed` decides a sample."""
 
 
-def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:
-    """Return the indices of each class, in order of first appearance (`classes_of`)."""
-    groups: dict[Hashable, list[int]] = {}
-    for index, name in enumerate(classes_of(examples)):
-        groups.setdefault(name, []).append(index)
-    return groups
-
-
 def apart(
     examples: Sequence[Example], train: Sequence[int], dev: Sequence[int], rng: random.Random
 ) -> list[int]:
@@ -48,7 +40,7 @@ def apart(
         return list(dev)
     taken = {*train, *dev}
     fresh: dict[Hashable, list[int]] = {}
-    for label, places in by_class(examples).items():
+    for label, places in places_by_class(examples).items():
         if unused := [i for i in places if i not in taken]:
             fresh[label] = rng.sample(unused, len(unused))
     disjoint = [i for i in dev if i not in shared]
@@ -109,7 +101,7 @@ class FewShot(Setting):
             UserError: a class has too few examples.
         """
         rng = random.Random(f"few shot:{data_seed}")
-        classes = by_class(split.train)
+        classes = places_by_class(split.train)
         train: list[int] = []
         dev: list[int] = []
         count = len(classes)
@@ -211,7 +203,7 @@ class LowResource(Setting):
         """Return the split with a share of train."""
         rng = random.Random(self.subset_seed)
         sample: list[int] = []
-        for indices in by_class(split.train).values():
+        for indices in places_by_class(split.train).values():
             rng.shuffle(indices)
             sample += indices[: int(self.share * len(indices))]
         if not sample:

@@ -138,7 +138,7 @@ class Source:
             UserError: the split cannot be read or is empty, or a line is not a JSON object.
         """
         empty = True
-        for row in islice(self._read(split), self._most(split)):
+        for row in islice(self._read(split), self.origin.get("rows", {}).get(split)):
             empty = False
             yield row
         if empty:
@@ -154,7 +154,7 @@ class Source:
         if self._is_local() and splits:
             hashed = hashlib.sha256()
             for split in splits:
-                if (most := self._most(split)) is not None:
+                if (most := self.origin.get("rows", {}).get(split)) is not None:
                     hashed.update(f"first {most} rows\n".encode())
                 with self._file(split).open("rb") as opened:
                     while block := opened.read(_BLOCK):
@@ -167,11 +167,6 @@ class Source:
             origin["package"] = reasoning.installed()
         return canonical(origin)
 
-    def _most(self, split: str) -> int | None:
-        """Return the largest number of rows to read; None for all."""
-        most: int | None = self.origin.get("rows", {}).get(split)
-        return most
-
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
             return (Row(where, data) for where, data in json_lines(self._file(split)))
@@ -183,7 +178,11 @@ class Source:
         if "corpus" in self.origin:
             return (Row(where, data) for where, data in read(self.origin).rows(split))
         if "pocket" in self.origin:
-            return _pocket(self.origin["pocket"], split)
+            from ptrun.pocket.tasks import rows
+
+            name = self.origin["pocket"]
+            numbered = enumerate(rows(name, split))
+            return (Row(f"{name}/{split} row {index}", data) for index, data in numbered)
         if "reasoning" in self.origin:
             questions = reasoning.rows(self.origin, split)
             return (Row(f"{self.name}/{split} {name}", data) for name, data in questions)
@@ -205,19 +204,16 @@ class Source:
         return not is_made or (root / self.folder).is_dir()
 
     def _local(self, split: str) -> Path | None:
-        base = self._base(split)
-        both = (base, base.with_name(f"{base.name}.gz"))
-        return next((file for file in both if file.is_file()), None)
-
-    def _base(self, split: str) -> Path:
-        return Path(self.data_dir or "") / self.folder / f"{split}.jsonl"
+        base = Path(self.data_dir or "", self.folder)
+        files = (base / f"{split}.jsonl", base / f"{split}.jsonl.gz")
+        return next((file for file in files if file.is_file()), None)
 
     def _file(self, split: str) -> Path:
         if file := self._local(split):
             return file
         raise UserError(
-            f"{self._base(split)}[.gz]: no such file. Put it there, or give another "
-            f"data_dir=...{self._how}"
+            f"{Path(self.data_dir or '', self.folder, split)}.jsonl[.gz]: no such file. Put it "
+            f"there, or give another data_dir=...{self._how}"
         )
 
     @property
@@ -314,13 +310,6 @@ def _hub_rows(place: str, data: Any) -> Iterator[Row]:
     for index, row in enumerate(data):
         decoded = {key: class_name(value, classes[key]) for key, value in row.items()}
         yield Row(f"{place} row {index}", decoded)
-
-
-def _pocket(name: str, split: str) -> Iterator[Row]:
-    from ptrun.pocket.tasks import rows
-
-    for index, data in enumerate(rows(name, split)):
-        yield Row(f"{name}/{split} row {index}", data)
 
 
 def label_names(feature: Any) -> list[str] | None:
