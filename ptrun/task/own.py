@@ -137,6 +137,7 @@ class Own:
         revision: str = "main",
         labels: list[str] | None = None,
     ):
+        # 1) keys that are missing, or exclude each other
         if hub == "":
             raise UserError(
                 "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN."
@@ -166,6 +167,7 @@ class Own:
                 f"task.messages={messages} is a whole conversation; leave task.text, task.label "
                 "and task.answer out."
             )
+        # 2) the kind of task, and its metric
         self._chats, written = messages is not None, answer if messages is None else messages
         self.kind = kind if written is None else "generation"
         self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
@@ -175,6 +177,7 @@ class Own:
                 f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
             )
         self.metric: Metric = metric or allowed[0]
+        # 3) the files, and how they are read
         self.form = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         places: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
         self._places = {part: place for part, place in places.items() if place is not None}
@@ -183,13 +186,13 @@ class Own:
         self._tables: dict[str, Table | HubTable] = {}
         file_name = re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
         self.name = name or (hub.rpartition("/")[2] if hub else file_name)
+        # 4) labels, columns and patterns
         self._labels, self._empty = labels, empty
         self._skip = {normal(value) for value in skip or []}
         self._no_label = {value.lower() for value in self._skip} & NO_LABEL
         self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()
         self._each = [str(column) for column in label] if isinstance(label, list) else []
-        column = label[0] if isinstance(label, list) and label else label
-        column = None if isinstance(column, list) else column
+        column = next(iter(label), None) if isinstance(label, list) else label
         self.reads, self._label = self._columns(
             messages if self._chats else text, column if written is None else written
         )
