@@ -44,7 +44,7 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
         launch(composed("cut"))
     monkeypatch.setattr(Member, "update", update)
     with monkeypatch.context() as patch:  # they are read, not made anew
-        patch.setattr(dataset.Dataset, "_examples", lambda *_: pytest.fail("made anew"))
+        patch.setattr(dataset.Dataset, "_rows", lambda *_: pytest.fail("made anew"))
         cut = launch(composed("cut"))
     assert cut.manifest["data"] == whole.manifest["data"]
     assert cut.metrics == whole.metrics
