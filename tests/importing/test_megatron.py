@@ -115,3 +115,12 @@ def test_the_published_model_has_its_size(final_norm, more):
     shares = [1 if target.axis is None else 8 for target in wanted]
     part = sum(count // share for count, share in zip(counts, shares, strict=True))
     assert part == 1_380_191_232 + more
+
+
+def test_settings_in_a_plain_dict_are_read_too(state, tmp_path):
+    source = write_merged(state, tmp_path / "s")
+    args = {"decoder_attention_heads": 2, "dropout": 0.0}
+    torch.save({"args": args, "model": state}, source / "model.pt")
+    import_megatron(source, tmp_path / "hf")
+    made = config_of(tmp_path / "hf")
+    assert (made["attention_heads"], made["dropout"]) == (2, 0.0)
