@@ -17,9 +17,9 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("check", __doc__, EXAMPLES)
-    made.overrides("the overrides of the run; see ptrun run --help")
-    return made
+    parser = Parser("check", __doc__, EXAMPLES)
+    parser.overrides("the overrides of the run; see ptrun run --help")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:

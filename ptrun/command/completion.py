@@ -42,28 +42,32 @@ compdef _ptrun ptrun
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("completion", __doc__, EXAMPLES)
-    made.add_argument("shell", nargs="?", choices=["bash", "zsh"], default="bash", help="the shell")
-    made.add_argument("--line", metavar="TEXT", help="print the ends of this line, for the script")
-    return made
+    parser = Parser("completion", __doc__, EXAMPLES)
+    parser.add_argument(
+        "shell", nargs="?", choices=["bash", "zsh"], default="bash", help="the shell"
+    )
+    parser.add_argument(
+        "--line", metavar="TEXT", help="print the ends of this line, for the script"
+    )
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the script, or the completions of a line."""
-    given = parser().parse(arguments)
-    if given.line is None:
-        print(_BASH if given.shell == "bash" else _ZSH, end="")
+    args = parser().parse(arguments)
+    if args.line is None:
+        print(_BASH if args.shell == "bash" else _ZSH, end="")
         return
     from ptrun.config.arguments import commands, load
 
-    words = given.line.split(" ")[1:] or [""]
+    words = args.line.split(" ")[1:] or [""]
     options = []
     if words[0] in commands():
         options = [
             flag for action in load(words[0]).parser()._actions for flag in action.option_strings
         ]
-    for found in completed(words, commands(), options):
-        print(found)
+    for word in completed(words, commands(), options):
+        print(word)
 
 
 # The possible ends of a command line, for `ptrun completion`.
@@ -84,10 +88,13 @@ def completed(words: Sequence[str], commands: Sequence[str], flags: Sequence[str
     last = words[-1]
     if "=" in last:
         return _values(last)
-    first = [] if len(words) > 1 else list(commands)
-    runs = _runs() if len(words) > 1 and words[0] in _OF_RUNS else []
-    found = [*first, *flags, *runs, *(f"{key}=" for key in keys())]
-    return sorted(word for word in found if word.startswith(last))
+    ends = [*flags, *(f"{key}=" for key in keys())]
+    if len(words) == 1:
+        ends += commands
+    elif words[0] in _OF_RUNS:
+        folders = (str(file.parent) for file in sorted(Path("outputs").glob("*/*/result.json")))
+        ends += filter(_PLAIN.fullmatch, folders)  # the shell reads other names as commands
+    return sorted(end for end in ends if end.startswith(last))
 
 
 def keys() -> dict[str, Any]:
@@ -96,29 +103,22 @@ def keys() -> dict[str, Any]:
 
 
 def _keys(kind: Any, before: str) -> dict[str, Any]:
-    hints, found = get_type_hints(kind), dict[str, Any]()
-    for one in fields(kind):
-        inside = hints[one.name]
-        own = _keys(inside, f"{before}{one.name}.") if is_dataclass(inside) else None
-        found |= own if own is not None else {f"{before}{one.name}": inside}
-    return found
+    hints, types = get_type_hints(kind), dict[str, Any]()
+    for field in fields(kind):
+        key, hint = f"{before}{field.name}", hints[field.name]
+        types |= _keys(hint, f"{key}.") if is_dataclass(hint) else {key: hint}
+    return types
 
 
 def _values(word: str) -> list[str]:
     """Return the values of a key; in a sweep each value after a comma is completed."""
     key, _, typed = word.partition("=")
     before, comma, last = typed.rpartition(",")
-    known = keys()
+    types = keys()
     if key in LISTED:
         allowed = [name for name in options(key) if _PLAIN.fullmatch(name)]
-    elif isinstance(known.get(key), type) and issubclass(known[key], StrEnum):
-        allowed = [str(value) for value in known[key]]
+    elif isinstance(types.get(key), type) and issubclass(types[key], StrEnum):
+        allowed = [str(value) for value in types[key]]
     else:
-        allowed = list(_FLAGS) if known.get(key) is bool else []
+        allowed = list(_FLAGS) if types.get(key) is bool else []
     return [f"{key}={before}{comma}{value}" for value in allowed if value.startswith(last)]
-
-
-def _runs() -> list[str]:
-    """Return run folders whose names the shell would not read as a command."""
-    found = (str(file.parent) for file in sorted(Path("outputs").glob("*/*/result.json")))
-    return [name for name in found if _PLAIN.fullmatch(name)]

@@ -18,19 +18,19 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("diff", __doc__, EXAMPLES)
+    parser = Parser("diff", __doc__, EXAMPLES)
     for name in ("A", "B"):
-        made.add_argument(
+        parser.add_argument(
             name.lower(), metavar=name, help="a run folder, a run id or the start of an id"
         )
-    made.add_argument(
+    parser.add_argument(
         "--outputs",
         type=Path,
         default=Path("outputs"),
         metavar="DIR",
         help="where ids are looked up",
     )
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -39,11 +39,11 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a run does not exist, has not ended or is damaged, or both are the same.
     """
-    given = parser().parse(arguments)
+    args = parser().parse(arguments)
     from ptrun.folder.difference import difference
     from ptrun.folder.find import find
 
-    a, b = (find(run, "diff", given.outputs) for run in (given.a, given.b))
+    a, b = (find(run, "diff", args.outputs) for run in (args.a, args.b))
     if a.folder.resolve() == b.folder.resolve():
         raise UserError(f"diff: both runs are {a.folder}. Give two different runs.")
     print(folded(readable(difference(a, b))))

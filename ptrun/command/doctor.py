@@ -24,17 +24,19 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("doctor", __doc__, EXAMPLES)
-    made.overrides("a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME")
-    return made
+    parser = Parser("doctor", __doc__, EXAMPLES)
+    parser.overrides(
+        "a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME"
+    )
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print one line for each check, with the remedy below those that found something."""
-    given = parser().parse(arguments)
+    args = parser().parse(arguments)
     from ptrun.planning.doctor import backbone_checks, checks
 
-    lines = backbone_checks(given.overrides) if given.overrides else checks()
+    lines = backbone_checks(args.overrides) if args.overrides else checks()
     show(lines)
     if any(check.state == "bad" for check in lines):
         sys.exit(1)

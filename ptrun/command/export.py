@@ -31,19 +31,19 @@ KEY=VALUE is as for ptrun predict: hardware.KEY, data_dir=DIR, outputs=DIR, back
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("export", __doc__, EXAMPLES)
-    made.epilog = f"{_MORE}\n{made.epilog}"
-    made.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
-    made.overrides("see below")
-    made.add_argument(
+    parser = Parser("export", __doc__, EXAMPLES)
+    parser.epilog = f"{_MORE}\n{parser.epilog}"
+    parser.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
+    parser.overrides("see below")
+    parser.add_argument(
         "--to",
         nargs=2,
         required=True,
         metavar=("KIND", "WHERE"),
         help="peft DIR, transformers DIR, vllm DIR, or hub REPO",
     )
-    made.add_argument("--push", action="store_true", help="upload to the hub")
-    return made
+    parser.add_argument("--push", action="store_true", help="upload to the hub")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -52,22 +52,22 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, or the run cannot be exported.
     """
-    made = parser()
-    given = made.parse(arguments)
-    kind, where = given.to
+    options = parser()
+    args = options.parse(arguments)
+    kind, where = args.to
     if kind not in ("peft", "transformers", "vllm", "hub"):
         kinds = "--to peft DIR, --to transformers DIR, --to vllm DIR or --to hub REPO"
-        made.error(f"--to {kind}: use {kinds}")
-    if given.push and kind != "hub":
-        made.error("--push is for --to hub")
+        options.error(f"--to {kind}: use {kinds}")
+    if args.push and kind != "hub":
+        options.error("--push is for --to hub")
     from ptrun.exporting.export import export, to_hub
     from ptrun.predicting.answering import ready
 
     dense = ["hardware.precision=fp32", "hardware.quantization=none"]
-    run = ready(given.run, [*dense, *given.overrides], "export")
+    run = ready(args.run, [*dense, *args.overrides], "export")
     if kind == "hub":
-        print(to_hub(run, given.overrides, where, push=given.push))
+        print(to_hub(run, args.overrides, where, push=args.push))
         return
     out = Path(where).expanduser()
-    done = export(run, given.overrides, out, kind=kind)
+    done = export(run, args.overrides, out, kind=kind)
     print(f"{out}: {done.line()}")

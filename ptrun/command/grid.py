@@ -17,9 +17,9 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("grid", __doc__, EXAMPLES)
-    made.add_argument("--steps", type=int, default=0, metavar="N", help="train N steps of each")
-    return made
+    parser = Parser("grid", __doc__, EXAMPLES)
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="train N steps of each")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: the number of steps is below 0.
     """
-    made = parser()
-    steps = made.parse(arguments).steps
+    options = parser()
+    steps = options.parse(arguments).steps
     if steps < 0:
-        made.error(f"--steps is {steps}: use 0 or more")
+        options.error(f"--steps is {steps}: use 0 or more")
     from rich.console import Console
 
     from ptrun.planning.grid import table

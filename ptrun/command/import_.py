@@ -7,7 +7,9 @@ written as safetensors. Use the folder with backbone=NAME backbone.path=DIR. For
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,6 @@ from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
-    from ptrun.hub.convert import Imported
     from ptrun.importing.data import MadeFile
 
 EXAMPLES = """\
@@ -70,12 +71,26 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
 
 conll, spans, label_studio: a folder has files of names with train, dev, test. One file is divided
 into 8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
-_DOCUMENTS = ["longhealth", "qasper", "squad_articles"]
-_TAGGED = ["conll", "spans", "label_studio"]
-_MARKED = ["spans", "label_studio"]
-_ONLY = {"text": _MARKED, **{key: ["conll"] for key in ("words", "tags", "roles")}}
-_ONLY |= {key: _TAGGED for key in ("task", "train", "dev", "test")}
-"""The kinds that an option is for."""
+_OPTIONS = {
+    "unscale": ("cpm2",),
+    "tokenizer": ("cpm2", "glm", "megatron"),
+    "revision": ("hf",),
+}
+"""The kinds of checkpoints that an option is for. `ptrun.importing.KIND` has `import_KIND`."""
+_SOURCES = {
+    **dict.fromkeys(("lama", "glue", "superglue", "fewglue"), "folder"),
+    "squad": "file or folder",
+    **dict.fromkeys(("longhealth", "qasper", "squad_articles"), "file"),
+    **dict.fromkeys(("conll", "spans", "label_studio"), "file or folder"),
+}
+"""The kinds of data sets, and what their source is."""
+_TAGGED, _MARKED = ("conll", "spans", "label_studio"), ("spans", "label_studio")
+_DATA_OPTIONS = {
+    "text": _MARKED,
+    **dict.fromkeys(("words", "tags", "roles"), ("conll",)),
+    **dict.fromkeys(("task", "train", "dev", "test"), _TAGGED),
+}
+"""The kinds of data sets that an option is for."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -86,162 +101,136 @@ def main(arguments: Sequence[str]) -> None:
     """
     if list(arguments[:1]) == ["data"]:
         return _data(arguments[1:])
-    made = parser()
-    given = made.parse(arguments)
-    if given.unscale and given.kind != "cpm2":
-        made.error("--unscale is for cpm2 alone")
-    if given.tokenizer and given.kind == "hf":
-        made.error("--tokenizer is not for hf: the source holds its tokenizer")
-    if given.revision and given.kind != "hf":
-        made.error("--revision is for hf alone")
-    print(_import(given).line())
+    options = parser()
+    args = options.parse(arguments)
+    _check_options(options, args, _OPTIONS)
+    module = import_module(f"ptrun.importing.{args.kind}")  # torch starts here, not with --help
+    taken = {
+        option: value
+        for option, kinds in _OPTIONS.items()
+        if args.kind in kinds and (value := getattr(args, option))
+    }
+    convert = getattr(module, f"import_{args.kind}")
+    print(convert(args.source, args.out, dtype=args.dtype, **taken).line())
 
 
-def _import(given: argparse.Namespace) -> "Imported":
-    """Import what was typed; torch starts here, not with --help."""
-    if given.kind == "cpm2":
-        from ptrun.importing.cpm2 import import_cpm2
-
-        return import_cpm2(
-            given.source,
-            given.out,
-            unscale=given.unscale,
-            dtype=given.dtype,
-            tokenizer=given.tokenizer,
-        )
-    if given.kind == "glm":
-        from ptrun.importing.glm import import_glm
-
-        return import_glm(given.source, given.out, dtype=given.dtype, tokenizer=given.tokenizer)
-    if given.kind == "hf":
-        from ptrun.importing.hf import import_hf
-
-        source, revision = str(given.source), given.revision or "main"
-        return import_hf(source, given.out, dtype=given.dtype, revision=revision)
-    from ptrun.importing.megatron import import_megatron
-
-    return import_megatron(given.source, given.out, dtype=given.dtype, tokenizer=given.tokenizer)
+def _check_options(
+    options: Parser, args: argparse.Namespace, kinds_of: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse an option that is not for the kind."""
+    for option, kinds in kinds_of.items():
+        if getattr(args, option) not in (None, False) and args.kind not in kinds:
+            options.error(f"--{option} is for {', '.join(kinds)} alone")
 
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("import", __doc__, EXAMPLES)
-    made.epilog = f"{_KINDS}\n\n{made.epilog}"
-    made.add_argument("kind", choices=["cpm2", "glm", "hf", "megatron"], help="what SOURCE is")
-    made.add_argument("source", type=Path, help="the checkpoint")
-    made.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    made.add_argument("--revision", metavar="NAME", help="hf: branch, tag or commit; default main")
-    made.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
-    made.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
-    made.add_argument(
+    parser = Parser("import", __doc__, EXAMPLES)
+    parser.epilog = f"{_KINDS}\n\n{parser.epilog}"
+    parser.add_argument("kind", choices=["cpm2", "glm", "hf", "megatron"], help="what SOURCE is")
+    parser.add_argument("source", type=Path, help="the checkpoint")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument(
+        "--revision", metavar="NAME", help="hf: branch, tag or commit; default main"
+    )
+    parser.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
+    parser.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
+    parser.add_argument(
         "--tokenizer",
         type=Path,
         metavar="FROM",
         help="cpm2: its vocab.txt; glm: folder with GPT-2's tokenizer.json (or vocab.json and "
         "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
     )
-    return made
+    return parser
 
 
 def _data(arguments: Sequence[str]) -> None:
     """Import a data set and print one line about each file."""
-    made = data_parser()
-    given = made.parse(arguments)
-    for key, kinds in _ONLY.items():
-        if getattr(given, key) is not None and given.kind not in kinds:
-            made.error(f"--{key} is for {', '.join(kinds)} alone")
-    if given.kind in _TAGGED and given.task is None:
-        made.error(f"{given.kind} needs --task NAME, such as --task conll03")
-    is_file, is_folder = given.source.is_file(), given.source.is_dir()
-    alone = given.kind in _DOCUMENTS  # of which one file has all
-    either = given.kind in (*_TAGGED, "squad")
-    if not (is_file and (either or alone)) and not (is_folder and not alone):
-        wanted = "file" if alone else "file or folder" if either else "folder"
-        raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
+    options = data_parser()
+    args = options.parse(arguments)
+    _check_options(options, args, _DATA_OPTIONS)
+    if args.kind in _TAGGED and args.task is None:
+        options.error(f"{args.kind} needs --task NAME, such as --task conll03")
+    expected, source = _SOURCES[args.kind], args.source
+    kind_of_source = "file" if source.is_file() else "folder" if source.is_dir() else "nothing"
+    if kind_of_source not in expected:
+        raise UserError(f"{source}: no such {expected}; unpack an archive first.")
     from ptrun.config.trust import OPTIONS, tell_trust
     from ptrun.importing.data import write
 
-    made_task = given.kind == "conll" and (given.source.is_file() or _is_new(given.task))
-    marked = given.kind in _MARKED or made_task
-    files, option, content = _marks(given) if marked else (_files(given), None, "")
     new = not OPTIONS.exists()
-    for line in write(given.out, files, {} if option is None else {option: content}):
+    if args.kind in _MARKED or _is_conll_of_a_new_task(args):
+        files, task_file, content = _marks(args)
+    else:
+        files, task_file, content = _files(args), None, ""
+    for line in write(args.out, files, {task_file: content} if task_file else {}):
         print(line)
-    if option is not None:
-        print(f"{option}: options of task={given.task}")
+    if task_file:
+        print(f"{task_file}: options of task={args.task}")
         tell_trust(new=new)
 
 
-def _is_new(task: str) -> bool:
+def _is_conll_of_a_new_task(args: argparse.Namespace) -> bool:
     from ptrun.config.paths import options
 
-    return task not in options("task")
+    is_new = args.source.is_file() or args.task not in options("task")
+    return args.kind == "conll" and is_new
 
 
-def _marks(given: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
+def _marks(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
     """Return the files to write for marked spans, and the file and text of a new task."""
-    from functools import partial
-
     from ptrun.importing.conll import Columns, one_file
     from ptrun.importing.spans import json_spans, label_studio, marks, of_spans
 
-    marked = json_spans if given.kind == "spans" else label_studio
-    read = of_spans(partial(marked, text=given.text or "text"))
-    if given.kind == "conll":
-        read = one_file(Columns(given.words or 1, given.tags or -1, given.roles))
-    parts = {"train": given.train, "dev": given.dev, "test": given.test}
-    found = marks(given.source, given.task, read, parts)
-    return found.files, found.file, found.content
+    marked = json_spans if args.kind == "spans" else label_studio
+    read = of_spans(partial(marked, text=args.text or "text"))
+    if args.kind == "conll":
+        read = one_file(Columns(args.words or 1, args.tags or -1, args.roles))
+    parts = {"train": args.train, "dev": args.dev, "test": args.test}
+    marked_files = marks(args.source, args.task, read, parts)
+    return marked_files.files, marked_files.file, marked_files.content
 
 
-def _files(given: argparse.Namespace) -> "list[MadeFile]":
+def _files(args: argparse.Namespace) -> "list[MadeFile]":
     """Return the files to write."""
-    if given.kind == "lama":
-        from ptrun.importing.published import lama
-
-        return lama(given.source)
-    if given.kind == "conll":
+    if args.kind == "conll":
         from ptrun.importing.conll import Columns, conll
 
-        columns = Columns(given.words or 1, given.tags or -1, given.roles)
-        parts = {"train": given.train, "dev": given.dev, "test": given.test}
-        return conll(given.source, given.task, columns, parts)
-    if given.kind in _DOCUMENTS:
+        columns = Columns(args.words or 1, args.tags or -1, args.roles)
+        parts = {"train": args.train, "dev": args.dev, "test": args.test}
+        return conll(args.source, args.task, columns, parts)
+    if _SOURCES[args.kind] == "file":
         from ptrun.importing.documents import documents
 
-        return documents(given.kind, given.source)
-    if given.kind == "squad":
-        from ptrun.importing.published import squad
+        return documents(args.kind, args.source)
+    from ptrun.importing import published
 
-        return squad(given.source)
-    from ptrun.importing.published import fewglue, glue, superglue
-
-    readers = {"glue": glue, "superglue": superglue, "fewglue": fewglue}
-    return readers[given.kind](given.source)
+    files: list[MadeFile] = getattr(published, args.kind)(args.source)
+    return files
 
 
 def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
-    made = Parser("import data", _DATA, DATA_EXAMPLES)
-    made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "glue", "superglue", "fewglue", "squad", *_DOCUMENTS, *_TAGGED]
-    made.add_argument("kind", choices=kinds, help="whose files they are")
-    made.add_argument("source", type=Path, help="folder of the files, or a file")
-    made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")
-    tags = made.add_argument_group("conll, spans and label_studio")
+    parser = Parser("import data", _DATA, DATA_EXAMPLES)
+    parser.epilog = f"{_DATA_KINDS}\n\n{parser.epilog}"
+    parser.add_argument("kind", choices=list(_SOURCES), help="whose files they are")
+    parser.add_argument("source", type=Path, help="folder of the files, or a file")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")
+    tags = parser.add_argument_group("conll, spans and label_studio")
     tags.add_argument("--task", metavar="NAME", help="the tagging task to write")
     for part in ("train", "dev", "test"):
         tags.add_argument(
             f"--{part}", type=Path, metavar="FILE", help="its file; conll: or a folder of *conll"
         )
     tags.add_argument("--text", metavar="KEY", help="not conll: field of the text; default text")
-    conll = made.add_argument_group("conll", "columns count from 1, or from -1 at the end")
+    conll = parser.add_argument_group("conll", "columns count from 1, or from -1 at the end")
     conll.add_argument("--words", type=_column, metavar="N", help="column of words; default 1")
     conll.add_argument("--tags", type=_column, metavar="N", help="column of tags; default -1")
     conll.add_argument(
         "--roles", type=_columns, metavar="N:N", help="first and last column of roles in brackets"
     )
-    return made
+    return parser
 
 
 def _column(text: str) -> int:

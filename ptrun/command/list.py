@@ -20,9 +20,9 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("list", __doc__, EXAMPLES)
-    made.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(LISTED)}")
-    return made
+    parser = Parser("list", __doc__, EXAMPLES)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(LISTED)}")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:

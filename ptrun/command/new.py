@@ -37,17 +37,17 @@ _TRY = "task=pocket_sentiment"
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("new", __doc__, EXAMPLES)
-    made.epilog = f"{_KINDS}\n\n{made.epilog}"
-    made.add_argument("what", choices=["task", "method", "backbone", "cluster"], help="its group")
-    made.add_argument("name", metavar="NAME", help="small letters, digits and _")
-    task = made.add_argument_group("task")
+    parser = Parser("new", __doc__, EXAMPLES)
+    parser.epilog = f"{_KINDS}\n\n{parser.epilog}"
+    parser.add_argument("what", choices=["task", "method", "backbone", "cluster"], help="its group")
+    parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    task = parser.add_argument_group("task")
     task.add_argument(
         "--kind", choices=_KIND_NAMES, metavar="KIND", help="see below; default classification"
     )
     task.add_argument("--data", type=Path, metavar="FILE", help="your rows instead of a sample")
     task.add_argument("--columns", metavar="A,B", help="its columns, in the order of the fields")
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,45 +56,45 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: the name is taken, a file exists, or the data do not fit.
     """
-    made = parser()
-    given = made.parse(arguments)
+    options = parser()
+    args = options.parse(arguments)
     for key in ("kind", "data", "columns"):
-        if getattr(given, key) is not None and given.what != "task":
-            made.error(f"--{key} is for a task")
-    if given.columns is not None and given.data is None:
-        made.error("--columns names those of --data FILE")
+        if getattr(args, key) is not None and args.what != "task":
+            options.error(f"--{key} is for a task")
+    if args.columns is not None and args.data is None:
+        options.error("--columns names those of --data FILE")
     from ptrun.config.trust import OPTIONS, tell_trust
     from ptrun.importing.data import write_new
     from ptrun.scaffold.tasks import check_name
 
-    check_name(given.what, given.name)
-    files, new = _files(given), not OPTIONS.exists()
+    check_name(args.what, args.name)
+    files, new = _files(args), not OPTIONS.exists()
     write_new(files)
     for file in files:
         print(f"wrote {file}")
     tell_trust(new=new)
-    print("next:", *_next(given), sep="\n  ")
+    print("next:", *_next(args), sep="\n  ")
 
 
-def _files(given: argparse.Namespace) -> Mapping[Path, str]:
+def _files(args: argparse.Namespace) -> Mapping[Path, str]:
     """Return the files to write."""
     from ptrun.scaffold import tasks
 
-    if given.what == "task":
+    if args.what == "task":
         from ptrun.scaffold.tasks import task
 
-        columns = given.columns.split(",") if given.columns else None
-        return task(given.name, given.kind or "classification", given.data, columns)
-    made = {"method": tasks.method, "backbone": tasks.backbone, "cluster": tasks.cluster}
-    return made[given.what](given.name)
+        columns = args.columns.split(",") if args.columns else None
+        return task(args.name, args.kind or "classification", args.data, columns)
+    writers = {"method": tasks.method, "backbone": tasks.backbone, "cluster": tasks.cluster}
+    return writers[args.what](args.name)
 
 
-def _next(given: argparse.Namespace) -> tuple[str, str]:
+def _next(args: argparse.Namespace) -> tuple[str, str]:
     """Return the two commands to type."""
-    chosen = f"{given.what}={given.name}"
-    if given.what == "cluster":
+    chosen = f"{args.what}={args.name}"
+    if args.what == "cluster":
         return f"ptrun plan -m seed=1,2,3 {chosen}", f"ptrun -m seed=1,2,3 sweep.on=slurm {chosen}"
-    other = "data_dir=data" if given.what == "task" else _TRY
-    other += f" {_CAUSAL}" if given.kind == "generation" else ""
+    other = "data_dir=data" if args.what == "task" else _TRY
+    other += f" {_CAUSAL}" if args.kind == "generation" else ""
     line = f"{chosen} {other}"
     return f"ptrun check {line}", f"ptrun {line} train.max_steps=20"

@@ -26,14 +26,14 @@ _LEAST = {"length": 1, "probe": 2, "device_gib": 1, "tflops": 0.001}
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("plan", __doc__, EXAMPLES)
-    made.overrides("overrides of the runs (KEY=A,B makes several), or experiment=PAPER/TABLE")
-    made.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
-    made.add_argument("--length", type=int, metavar="N", help="tokens of a text")
-    made.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
-    made.add_argument("--tflops", type=float, metavar="N", help="TFLOP/s that a device sustains")
-    made.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
-    return made
+    parser = Parser("plan", __doc__, EXAMPLES)
+    parser.overrides("overrides of the runs (KEY=A,B makes several), or experiment=PAPER/TABLE")
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
+    parser.add_argument("--length", type=int, metavar="N", help="tokens of a text")
+    parser.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
+    parser.add_argument("--tflops", type=float, metavar="N", help="TFLOP/s that a device sustains")
+    parser.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -42,21 +42,21 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a key or value is wrong, or the only run is rejected.
     """
-    made = parser()
-    given = made.parse(arguments)
+    options = parser()
+    args = options.parse(arguments)
     for key, least in _LEAST.items():
-        value = getattr(given, key)
+        value = getattr(args, key)
         if value is not None and not value >= least:
-            made.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
+            options.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
     from rich.console import Console
 
     from ptrun.planning.overview import PlanOptions, overview
 
-    asked = PlanOptions(given.length, given.probe, given.device_gib, given.tflops)
-    if any(one.startswith("experiment=") for one in given.overrides):
-        shown = _table(given.overrides, asked)
+    asked = PlanOptions(args.length, args.probe, args.device_gib, args.tflops)
+    if any(override.startswith("experiment=") for override in args.overrides):
+        shown = _table(args.overrides, asked)
     else:
-        shown = overview(given.overrides, asked)
+        shown = overview(args.overrides, asked)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 

@@ -53,41 +53,41 @@ KEY=VALUE sets the hardware and the place of files that moved:
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("predict", __doc__, EXAMPLES)
-    made.epilog = f"{_MORE}\n{made.epilog}"
-    made.add_argument(
+    parser = Parser("predict", __doc__, EXAMPLES)
+    parser.epilog = f"{_MORE}\n{parser.epilog}"
+    parser.add_argument(
         "runs", nargs="+", metavar="RUN",
         help="finished runs: folder, id, start of an id or its 8 digits; and KEY=VALUE, see below",
     )  # fmt: skip
-    made.add_argument(
+    parser.add_argument(
         "--input", type=Path, required=True, metavar="FILE",
         help="rows to predict; - reads JSON lines from standard input",
     )  # fmt: skip
-    out = made.add_mutually_exclusive_group()
+    out = parser.add_mutually_exclusive_group()
     out.add_argument(
         "--output", type=Path, metavar="FILE", help="a new file; default: standard output"
     )
     out.add_argument(
         "--submission", type=Path, metavar="DIR", help="write the file of a leaderboard there"
     )
-    made.add_argument(
+    parser.add_argument(
         "--probabilities", action="store_true", help="also the probability of every label"
     )
-    made.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
-    made.add_argument(
+    parser.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
+    parser.add_argument(
         "--max-new-tokens", type=int, metavar="N", help="the most tokens of a written text"
     )
-    made.add_argument(
+    parser.add_argument(
         "--raw", action="store_true",
         help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
     )  # fmt: skip
-    made.add_argument(
+    parser.add_argument(
         "--quoting", choices=["none", "cells"], help="none: quotes in a CSV or TSV are plain text"
     )
-    made.add_argument("--separator", metavar="CHARACTER", help="of a CSV: one character, or tab")
-    made.add_argument("--columns", metavar="A,B", help="of a CSV without a header")
-    made.add_argument("--encoding", metavar="NAME", help="of a CSV or of JSON, if not UTF-8")
-    return made
+    parser.add_argument("--separator", metavar="CHARACTER", help="of a CSV: one character, or tab")
+    parser.add_argument("--columns", metavar="A,B", help="of a CSV without a header")
+    parser.add_argument("--encoding", metavar="NAME", help="of a CSV or of JSON, if not UTF-8")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -96,23 +96,23 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: the run, the file or an option is wrong.
     """
-    given = parser().parse(arguments)
+    args = parser().parse(arguments)
     from ptrun.predicting.answering import Detail, predict  # imports torch
     from ptrun.task.table import Given
 
-    typed = [one for one in given.runs if "=" in one]
-    runs = [one for one in given.runs if "=" not in one]
+    typed = [word for word in args.runs if "=" in word]
+    runs = [word for word in args.runs if "=" not in word]
     if not runs:
         raise UserError("predict: no run. Type ptrun predict RUN --input FILE.")
-    if len(runs) > 1 and given.submission:
+    if len(runs) > 1 and args.submission:
         raise UserError("predict --submission is for one run; leave the others out.")
-    detail = Detail(given.probabilities, given.top, given.raw, given.max_new_tokens)
-    named = given.columns.split(",") if given.columns else None
-    table = Given(given.separator, given.quoting, named, given.encoding)
+    detail = Detail(args.probabilities, args.top, args.raw, args.max_new_tokens)
+    named = args.columns.split(",") if args.columns else None
+    table = Given(args.separator, args.quoting, named, args.encoding)
     if len(runs) > 1:
         from ptrun.predicting.together import predict_together
 
-        predict_together(runs, typed, given.input, given.output, detail=detail, form=table)
+        predict_together(runs, typed, args.input, args.output, detail=detail, form=table)
         return
-    where = {"submission": given.submission, "table": table}
-    predict(runs[0], typed, given.input, given.output, detail=detail, **where)
+    where = {"submission": args.submission, "table": table}
+    predict(runs[0], typed, args.input, args.output, detail=detail, **where)

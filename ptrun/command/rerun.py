@@ -24,10 +24,10 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("rerun", __doc__, EXAMPLES)
-    made.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
-    made.overrides("changes to the run; outputs=DIR is also where RUN is looked up")
-    return made
+    parser = Parser("rerun", __doc__, EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
+    parser.overrides("changes to the run; outputs=DIR is also where RUN is looked up")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -37,16 +37,16 @@ def main(arguments: Sequence[str]) -> None:
         UserError: the run does not exist, has no recorded configuration, or is rejected.
         RunFailed: training failed.
     """
-    given = parser().parse(arguments)
+    args = parser().parse(arguments)
     from ptrun.folder.find import find
     from ptrun.folder.result import summary
     from ptrun.runs.launch import launch
     from ptrun.runs.plan import plan
     from ptrun.runs.rerun import again
 
-    outputs = [one.partition("=")[2] for one in given.overrides if one.startswith("outputs=")]
-    old = find(given.run, "rerun", Path(*outputs[-1:] or ["outputs"]))
-    composed = again(old, given.overrides)
+    outputs = [o.partition("=")[2] for o in args.overrides if o.startswith("outputs=")]
+    old = find(args.run, "rerun", Path(*outputs[-1:] or ["outputs"]))
+    composed = again(old, args.overrides)
     folder = plan(composed).folder
     try:
         done = launch(composed)

@@ -32,23 +32,23 @@ often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, trai
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("run", __doc__, EXAMPLES)
-    made.epilog = OFTEN + str(made.epilog)
-    made.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
-    made.add_argument(
+    parser = Parser("run", __doc__, EXAMPLES)
+    parser.epilog = OFTEN + str(parser.epilog)
+    parser.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
+    parser.add_argument(
         "--as-variant",
         action="store_true",
         help="with experiment=: another backbone; the report lists these runs, not compared",
     )
-    made.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
-    made.add_argument(
+    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
+    parser.add_argument(
         "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
     )
-    made.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
-    made.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
-    made.add_argument("--info", metavar="WHAT", help="print how the configuration is composed")
-    made.add_argument("--config-dir", metavar="DIR", help="another folder of configuration files")
-    return made
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
+    parser.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
+    parser.add_argument("--info", metavar="WHAT", help="print how the configuration is composed")
+    parser.add_argument("--config-dir", metavar="DIR", help="another folder of configuration files")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -58,26 +58,31 @@ def main(arguments: Sequence[str]) -> None:
         UserError: the configuration is wrong, or some runs of a table failed.
         RunFailed: training failed.
     """
-    given = parser().parse(arguments)
-    if given.multirun and (given.cfg or given.info):
+    args = parser().parse(arguments)
+    if args.multirun and (args.cfg or args.info):
         raise UserError("run: -m has no --cfg and no --info; leave out -m to see one run.")
-    if given.cfg and given.info:
-        raise UserError(f"run: --cfg {given.cfg} and --info {given.info} exclude each other.")
-    if given.config_dir:
-        os.environ["PTRUN_CONFIG_DIR"] = given.config_dir
-    if any(override.startswith("experiment=") for override in given.overrides):
+    if args.cfg and args.info:
+        raise UserError(f"run: --cfg {args.cfg} and --info {args.info} exclude each other.")
+    if args.config_dir:
+        os.environ["PTRUN_CONFIG_DIR"] = args.config_dir
+    if any(override.startswith("experiment=") for override in args.overrides):
         from ptrun.ledger.running import main as run_table
 
         if flags := [a for a in arguments if a.startswith("-") and a != "--as-variant"]:
             raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
-        run_table(given.overrides, as_variant=given.as_variant)
-    elif given.as_variant:
+        run_table(args.overrides, as_variant=args.as_variant)
+    elif args.as_variant:
         raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
-    elif given.cfg or given.info:
+    elif args.cfg or args.info:
         _print(arguments)
     else:
-        _check_own(given.overrides)
-        (_sweep if given.multirun else _one)(given.overrides)
+        _check_own(args.overrides)
+        if args.multirun:
+            _sweep(args.overrides)
+        else:
+            from ptrun.config.compose import compose_run
+
+            _do(compose_run(args.overrides), args.overrides)
 
 
 def _check_own(overrides: Sequence[str]) -> None:
@@ -92,13 +97,6 @@ def _check_own(overrides: Sequence[str]) -> None:
                 f"{override}: Hydra's own settings have no effect. Leave it out; outputs=DIR and "
                 "name=NAME say where runs go, sweep.devices=N does several at a time."
             )
-
-
-def _one(overrides: Sequence[str]) -> None:
-    """Do one run."""
-    from ptrun.config.compose import compose_run
-
-    _do(compose_run(overrides), overrides)
 
 
 def _do(composed: "Composed", overrides: Sequence[str]) -> None:
@@ -147,10 +145,6 @@ def _show_table(jobs: Sequence["Job"]) -> None:
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))
 
 
-def _unused(_: object) -> None:
-    """Do nothing: Hydra prints and does not call it."""
-
-
 def _print(arguments: Sequence[str]) -> None:
     """Print the configuration, or how it is composed, by Hydra's `--cfg` and `--info`."""
     import hydra
@@ -167,6 +161,6 @@ def _print(arguments: Sequence[str]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
     print_it = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")
     try:
-        print_it(_unused)()
+        print_it(lambda _: None)()  # Hydra prints and does not call it
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, arguments) from error

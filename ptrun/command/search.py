@@ -19,13 +19,19 @@ _SAMPLERS = ("tpe", "random", "grid")
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("search", __doc__, EXAMPLES)
-    made.overrides("overrides of all trials; KEY=A,B, range(), interval() and tag(log,...) search")
-    made.add_argument("--trials", type=int, default=24, metavar="N", help="trials (default 24)")
-    made.add_argument("--together", type=int, default=8, metavar="N", help="of a round (default 8)")
-    made.add_argument("--seeds", type=int, default=5, metavar="N", help="of the winner (default 5)")
-    made.add_argument("--sampler", choices=_SAMPLERS, default="tpe", help="default tpe")
-    return made
+    parser = Parser("search", __doc__, EXAMPLES)
+    parser.overrides(
+        "overrides of all trials; KEY=A,B, range(), interval() and tag(log,...) search"
+    )
+    parser.add_argument("--trials", type=int, default=24, metavar="N", help="trials (default 24)")
+    parser.add_argument(
+        "--together", type=int, default=8, metavar="N", help="of a round (default 8)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, metavar="N", help="of the winner (default 5)"
+    )
+    parser.add_argument("--sampler", choices=_SAMPLERS, default="tpe", help="default tpe")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -34,18 +40,18 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a key or value is wrong, Optuna is not installed, or runs are not finished.
     """
-    made = parser()
-    given = made.parse(arguments)
+    options = parser()
+    args = options.parse(arguments)
     for name in ("trials", "together", "seeds"):
-        if getattr(given, name) < 1:
-            made.error(f"--{name} is {getattr(given, name)}: use 1 or more")
+        if getattr(args, name) < 1:
+            options.error(f"--{name} is {getattr(args, name)}: use 1 or more")
     try:
         from ptrun.sweeps.search import SearchOptions, search
     except ImportError as error:
         if error.name != "optuna":
             raise
         raise UserError("search needs Optuna. Type: pip install 'ptrun[search]'") from error
-    asked = (tuple(given.overrides), given.trials, given.together, given.seeds, given.sampler)
+    asked = (tuple(args.overrides), args.trials, args.together, args.seeds, args.sampler)
     print(_told(search(SearchOptions(*asked))))
 
 

@@ -31,43 +31,45 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("serve", __doc__, EXAMPLES)
-    made.epilog = f"{_MORE}\n{made.epilog}"
-    made.add_argument(
+    parser = Parser("serve", __doc__, EXAMPLES)
+    parser.epilog = f"{_MORE}\n{parser.epilog}"
+    parser.add_argument(
         "runs", nargs="+", metavar="RUN",
         help="run folders, or a folder with runs below it; and KEY=VALUE, as of ptrun predict",
     )  # fmt: skip
-    made.add_argument("--watch", action="store_true", help="offer new runs, and drop removed ones")
-    made.add_argument(
+    parser.add_argument(
+        "--watch", action="store_true", help="offer new runs, and drop removed ones"
+    )
+    parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen at; default: this machine"
     )
-    made.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
-    made.add_argument(
+    parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
+    parser.add_argument(
         "--name", action="append", default=[], metavar="HOST",
         help="another name by which clients call the server",
     )  # fmt: skip
-    made.add_argument(
+    parser.add_argument(
         "--key-file", type=Path, metavar="FILE", help="one bearer key a line; asked for everywhere"
     )
-    made.add_argument(
+    parser.add_argument(
         "--memory", type=int, default=1000, metavar="MB", help="of loaded prompts; default 1000"
     )
-    made.add_argument(
+    parser.add_argument(
         "--batch-tokens", type=int, default=4096, metavar="N", help="of a batch; default 4096"
     )
-    made.add_argument(
+    parser.add_argument(
         "--wait", type=float, default=5, metavar="MS", help="a row waits for others; default 5 ms"
     )
-    made.add_argument(
+    parser.add_argument(
         "--queue", type=int, default=1000, metavar="N", help="rows that may wait; default 1000"
     )
-    made.add_argument(
+    parser.add_argument(
         "--max-tokens", type=int, default=1024, metavar="N", help="of a text; default 1024"
     )
-    made.add_argument(
+    parser.add_argument(
         "--timeout", type=float, default=120, metavar="S", help="of a request; default 120 s"
     )
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -76,11 +78,11 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a run, a key or an option is wrong, or the extra is not installed.
     """
-    given = parser().parse(arguments)
-    keys = _keys(given.key_file)
-    if given.host not in _LOOPBACK and not keys:
+    args = parser().parse(arguments)
+    keys = _keys(args.key_file)
+    if args.host not in _LOOPBACK and not keys:
         logging.getLogger(__name__).warning(
-            "serve: --host %s without --key-file: everyone who reaches it may ask.", given.host
+            "serve: --host %s without --key-file: everyone who reaches it may ask.", args.host
         )
     try:
         import uvicorn
@@ -92,25 +94,25 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.predicting.batches import Batches
     from ptrun.predicting.prompts import Prompts
 
-    typed = [one for one in given.runs if "=" in one]
-    places = [Path(one).expanduser() for one in given.runs if "=" not in one]
+    typed = [word for word in args.runs if "=" in word]
+    places = [Path(word).expanduser() for word in args.runs if "=" not in word]
     if gone := [place for place in places if not place.is_dir()]:
         raise UserError(f"serve {gone[0]}: no such folder.")
-    prompts = Prompts(places, typed, most_bytes=given.memory * 10**6, watch=given.watch)
-    options = {"budget": given.batch_tokens, "wait": given.wait / 1000}
-    batches = Batches(prompts, **options, most=given.queue, longest=given.max_tokens)
-    hosts = [name.lower() for name in (*_LOOPBACK, given.host, *given.name)]
-    limits = serving.Limits(seconds=given.timeout)
-    made = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
+    prompts = Prompts(places, typed, most_bytes=args.memory * 10**6, watch=args.watch)
+    options = {"budget": args.batch_tokens, "wait": args.wait / 1000}
+    batches = Batches(prompts, **options, most=args.queue, longest=args.max_tokens)
+    hosts = [name.lower() for name in (*_LOOPBACK, args.host, *args.name)]
+    limits = serving.Limits(seconds=args.timeout)
+    app = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
     config = uvicorn.Config(
-        made, http=TimedProtocol, ws="none", host=given.host, port=given.port,
+        app, http=TimedProtocol, ws="none", host=args.host, port=args.port,
         log_level="warning", access_log=False,
-        timeout_graceful_shutdown=round(given.timeout), server_header=False,
+        timeout_graceful_shutdown=round(args.timeout), server_header=False,
     )  # fmt: skip
-    listening = _listening(given.host, given.port)
+    listening = _listening(args.host, args.port)
     port, name = listening.getsockname()[1], prompts.shared.backbone.name
     count = len(prompts.folders)
-    print(f"{count} run{'s' * (count != 1)} on {name}: http://{given.host}:{port}", flush=True)
+    print(f"{count} run{'s' * (count != 1)} on {name}: http://{args.host}:{port}", flush=True)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a terminal that was closed
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
@@ -127,14 +129,14 @@ def _listening(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host.strip("[]"), port), family=family)
+        listening = socket.create_server((host.strip("[]"), port), family=family)
     except (OSError, OverflowError) as error:
         raise UserError(
             f"serve: cannot listen at {host}:{port} ({error}). Type another --port, or --port 0."
         ) from error
     # connections inherit it; without it, the body of each answer waits 40 ms for the header's ACK
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _keys(file: Path | None) -> list[str]:
@@ -149,7 +151,7 @@ def _keys(file: Path | None) -> list[str]:
         lines = read_text(file, links=True).removeprefix("\ufeff").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--key-file {file}: cannot be read ({type(error).__name__}).") from error
-    found = [line.strip() for line in lines if line.strip()]
-    if not found or any(len(key) < 16 for key in found):
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys or any(len(key) < 16 for key in keys):
         raise UserError(f"--key-file {file}: expected one key a line, of 16 letters or more.")
-    return found
+    return keys

@@ -14,7 +14,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.environment import imported
 
 if TYPE_CHECKING:
-    from ptrun.folder.scan import Known
+    pass
 
 EXAMPLES = """\
   ptrun status                                  all runs below outputs
@@ -26,13 +26,13 @@ _EVERY = 2.0  # seconds
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("status", __doc__, EXAMPLES)
-    made.add_argument(
-        "given", nargs="*", metavar="DIR|KEY=VALUE", help="a folder of runs, or experiment=..."
+    parser = Parser("status", __doc__, EXAMPLES)
+    parser.add_argument(
+        "args", nargs="*", metavar="DIR|KEY=VALUE", help="a folder of runs, or experiment=..."
     )
-    made.add_argument("--json", action="store_true", help="print a JSON list of runs")
-    made.add_argument("--watch", action="store_true", help="print again every two seconds")
-    return made
+    parser.add_argument("--json", action="store_true", help="print a JSON list of runs")
+    parser.add_argument("--watch", action="store_true", help="print again every two seconds")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a folder or an experiment does not exist.
     """
-    given = parser().parse(arguments)
-    root, expected = _asked(given.given)
+    args = parser().parse(arguments)
+    root, expected = _asked(args.args)
     from rich.console import Console
 
     from ptrun.folder.scan import runs
@@ -52,35 +52,38 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
     console = Console()
     while True:
-        known = _of(with_queue(root, runs(root)), root, expected)
-        if given.json:
-            print(as_json(known))
+        states = with_queue(root, runs(root))
+        if expected:
+            folders = {root / name for name in expected}
+            states = [state for state in states if state.folder.parent in folders]
+        if args.json:
+            print(as_json(states))
         else:
-            if given.watch:
+            if args.watch:
                 console.clear()
-            console.print(shown(root, known, expected))
-        if not given.watch:
+            console.print(shown(root, states, expected))
+        if not args.watch:
             return
         imported()
         time.sleep(_EVERY)
 
 
-def _asked(given: Sequence[str]) -> tuple[Path, dict[str, int]]:
+def _asked(args: Sequence[str]) -> tuple[Path, dict[str, int]]:
     """Return the folder of runs, and how many each folder of an experiment will have.
 
     Raises:
         UserError: the arguments are neither a folder nor an experiment.
     """
-    if not any("=" in one for one in given):
-        if len(given) > 1:
-            raise UserError(f"status takes one folder; leave out {' '.join(given[1:])}.")
-        return Path(*given or ["outputs"]), {}
-    values = {one.partition("=")[0]: one.partition("=")[2] for one in given}
+    if not any("=" in arg for arg in args):
+        if len(args) > 1:
+            raise UserError(f"status takes one folder; leave out {' '.join(args[1:])}.")
+        return Path(*args or ["outputs"]), {}
+    values = {arg.partition("=")[0]: arg.partition("=")[2] for arg in args}
     if "experiment" not in values:
-        raise UserError(f"status {given[0]}: type a folder, or experiment=PAPER/TABLE.")
+        raise UserError(f"status {args[0]}: type a folder, or experiment=PAPER/TABLE.")
     from ptrun.ledger.experiment import jobs, load, parse
 
-    options = parse(given)
+    options = parse(args)
     experiment = load(options.experiment)
     counts = Counter(_name(job.overrides) for job in jobs(experiment, options))
     return Path(values.get("outputs", "outputs")), counts
@@ -88,9 +91,3 @@ def _asked(given: Sequence[str]) -> tuple[Path, dict[str, int]]:
 
 def _name(overrides: Sequence[str]) -> str:
     return next(o for o in reversed(overrides) if o.startswith("name=")).removeprefix("name=")
-
-
-def _of(known: list["Known"], root: Path, expected: dict[str, int]) -> list["Known"]:
-    """Return the runs below the folders of an experiment, or all."""
-    folders = {root / name for name in expected}
-    return [own for own in known if own.folder.parent in folders] if expected else known

@@ -19,12 +19,12 @@ EXAMPLES = """\
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    made = Parser("trust", __doc__, EXAMPLES)
-    made.add_argument("folder", nargs="?", type=Path, default=Path(), help="another folder")
-    what = made.add_mutually_exclusive_group()
+    parser = Parser("trust", __doc__, EXAMPLES)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="another folder")
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="print the trusted folders")
     what.add_argument("--remove", action="store_true", help="take the trust back")
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -36,16 +36,16 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.config import trust
     from ptrun.errors import UserError, visible
 
-    given = parser().parse(arguments)
-    if given.list:
+    args = parser().parse(arguments)
+    if args.list:
         for folder in trust.folders():
             print(visible(str(folder)))
         return
-    if given.remove:
-        trust.remove(given.folder)
-    elif not given.folder.is_dir():
-        raise UserError(f"trust {given.folder}: no such folder.")
+    if args.remove:
+        trust.remove(args.folder)
+    elif not args.folder.is_dir():
+        raise UserError(f"trust {args.folder}: no such folder.")
     else:
-        trust.trust(given.folder)
-    done = "no longer trusted" if given.remove else "trusted, with all folders below"
-    print(f"{visible(str(given.folder.resolve()))}: {done}")
+        trust.trust(args.folder)
+    done = "no longer trusted" if args.remove else "trusted, with all folders below"
+    print(f"{visible(str(args.folder.resolve()))}: {done}")

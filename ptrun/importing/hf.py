@@ -26,7 +26,7 @@ class HFSizes:
 
 
 def import_hf(
-    source: str,
+    source: str | Path,
     out: Path,
     *,
     dtype: Dtype | None = None,
@@ -50,7 +50,7 @@ def import_hf(
     folder = Path(source)
     if not folder.is_dir():
         share = _HALF.get(dtype or "", 1.0)
-        folder, _ = download.snapshot(_named(source, revision), out=out, share=share)
+        folder, _ = download.snapshot(_named(str(source), revision), out=out, share=share)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
     config = read_config(folder)
