@@ -98,12 +98,12 @@ def tags(sentence: Sentence, number: int) -> list[str]:
                 f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
                 f"BIOES, BILOU, BMES) or brackets such as (TYPE*).\n{_other_scheme(column)}"
             )
-    found, before = [], "O"
+    iob2, before = [], "O"
     for tag in column:
         begins = tag[0] in "BSU" or before[0] in "OSUEL" or before[2:] != tag[2:]
-        found.append(tag if tag == "O" else f"{'B' if begins else 'I'}{tag[1:]}")
+        iob2.append(tag if tag == "O" else f"{'B' if begins else 'I'}{tag[1:]}")
         before = tag
-    return found
+    return iob2
 
 
 def _other_scheme(column: Sequence[str]) -> str:
@@ -128,29 +128,29 @@ def _other_scheme(column: Sequence[str]) -> str:
     return "Choose another column with --tags."
 
 
-def roles(sentence: Sentence, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
+def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the place of each predicate, from 0, and its roles as IOB2 tags.
 
     Args:
         sentence: a sentence with one column for each of its predicates.
-        first: the first of these columns, as in `Sentence.column`.
-        last: the last of them.
+        left: the first of these columns, as in `Sentence.column`.
+        right: the last of them.
 
     Raises:
         UserError: a column has no brackets, or no (V*) at its predicate.
     """
     width = len(sentence.lines[0])
-    stop = last if last > 0 else width + 1 + last
-    for number in range(first if first > 0 else width + 1 + first, stop + 1):
-        found = _spans(sentence, sentence.column(number))
-        if "B-V" not in found:
+    stop = right if right > 0 else width + 1 + right
+    for number in range(left if left > 0 else width + 1 + left, stop + 1):
+        tagged = _spans(sentence, sentence.column(number))
+        if "B-V" not in tagged:
             raise UserError(f"{sentence.where[0]}: column {number} of the sentence has no (V*).")
-        yield found.index("B-V"), found
+        yield tagged.index("B-V"), tagged
 
 
 def _spans(sentence: Sentence, column: Sequence[str]) -> list[str]:
     """Return bracketed spans as IOB2 tags: `(A0*`, `*`, `*)`, or `*A0)` of CoNLL-2004."""
-    found, inside = [], ""
+    tagged, inside = [], ""
     for where, cell in zip(sentence.where, column, strict=True):
         brackets = _BRACKETS.fullmatch(_ALONE.sub(r"(\1*)", cell))
         begins, ends = brackets.groups() if brackets else (None, None)
@@ -160,11 +160,11 @@ def _spans(sentence: Sentence, column: Sequence[str]) -> list[str]:
                 "(TYPE*)."
             )
         inside = begins or inside
-        found.append(f"{'B' if begins else 'I'}-{inside}" if inside else "O")
+        tagged.append(f"{'B' if begins else 'I'}-{inside}" if inside else "O")
         inside = "" if ends else inside
     if inside:
         raise UserError(f"{sentence.where[-1]}: span ({inside}* has no end in its sentence.")
-    return found
+    return tagged
 
 
 _DIGITS = 10  # no sentence has so many words; Python refuses to read thousands of digits
@@ -194,14 +194,14 @@ def conll(
         UserError: the task tags nothing, or a part has no file or several.
     """
     fields = task_fields(task)
-    made = []
+    outputs = []
     for part, split in fields.splits.items():
         if split is not None:
             files = _files(chosen.get(part) or found(source, part))
-            made.append(
+            outputs.append(
                 MadeFile(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns))
             )
-    return made
+    return outputs
 
 
 def one_file(columns: Columns) -> Callable[[Path, TaggingFields], Iterator[tuple[str, Record]]]:
@@ -229,8 +229,8 @@ def _rows(files: Sequence[Path], fields: TaggingFields, columns: Columns) -> Ite
 
 def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
     for sentence in sentences(file):
-        found = tags(sentence, columns.tags)
-        for where, tag in zip(sentence.where, found, strict=True):
+        tagged = tags(sentence, columns.tags)
+        for where, tag in zip(sentence.where, tagged, strict=True):
             if fields.entities and tag != "O" and tag[2:] not in fields.entities:
                 raise UserError(
                     f"{where}: {shown(tag)} is of no type of the task: {names(fields.entities)}. "
@@ -239,20 +239,20 @@ def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[R
         words = sentence.column(columns.words)
         if "" in words:
             raise UserError(f"{sentence.where[words.index('')]}: a tag without a word.")
-        yield {fields.tokens: words, fields.tags: found}
+        yield {fields.tokens: words, fields.tags: tagged}
 
 
 def _predicates(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
-    found = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
-    for words, place, tagged in found:
+    rows = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
+    for words, place, tagged in rows:
         yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}
 
 
 def _roles(
-    file: Path, columns: Columns, first: int, last: int
+    file: Path, columns: Columns, left: int, right: int
 ) -> Iterator[tuple[list[str], int, list[str]]]:
     for sentence in sentences(file):
-        for place, tagged in roles(sentence, first, last):
+        for place, tagged in roles(sentence, left, right):
             yield sentence.column(columns.words), place, tagged
 
 

@@ -165,8 +165,8 @@ def import_cpm2(
     shards = Shards(RankFiles(source))
     sizes = read_sizes(shards.shapes, shards.count)
     special = _special(sizes, tokenizer, unscale=unscale)
-    wanted = targets(sizes)
-    _check(shards, sizes, wanted)
+    tensors = targets(sizes)
+    _check(shards, sizes, tensors)
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
@@ -176,17 +176,17 @@ def import_cpm2(
         write_config(folder, model_config(sizes, special, kind))
 
     times = factor if unscale else lambda name: 1.0
-    size = convert(shards, wanted, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
     return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 
-def _check(shards: Shards, sizes: CPM2Sizes, wanted: list[Target]) -> None:
+def _check(shards: Shards, sizes: CPM2Sizes, tensors: list[Target]) -> None:
     if sizes.inner % sizes.heads:
         raise UserError(
             f"attention has {sizes.inner} columns; expected a multiple of its {sizes.heads} heads."
         )
     aliases = dict.fromkeys(ALIASES, EMBEDDINGS)
-    shards.check(wanted, model="T5", aliases=aliases, spare=[PROMPT])
+    shards.check(tensors, model="T5", aliases=aliases, spare=[PROMPT])
     if PROMPT in shards.shapes:
         shards.check_equal(PROMPT)
 

@@ -46,33 +46,35 @@ def write(out: Path, files: Sequence[MadeFile], texts: Mapping[Path, str]) -> It
         UserError: a folder exists and is not empty, a source is invalid, a file has no rows, or a
             text file exists with other content.
     """
-    folders = list(dict.fromkeys(made.folder for made in files))
+    folders = list(dict.fromkeys(output.folder for output in files))
     for folder in folders:
         check_new(out / folder)
-    nbytes = sum(file.stat().st_size for made in files for file in made.sources)
+    nbytes = sum(file.stat().st_size for output in files for file in output.sources)
     with progress(nbytes) as advance, ExitStack() as stack:
         places = {f: stack.enter_context(staging(out / f, nbytes)) for f in folders}
-        counts = [_written(made, places[made.folder] / made.name, advance) for made in files]
-        write_new({file: text for file, text in texts.items() if not _is(file, text)})
-    for made, count in zip(files, counts, strict=True):
-        yield f"{out / made.folder / made.name}: {count} row{'s' * (count != 1)}"
+        counts = [_written(file, places[file.folder] / file.name, advance) for file in files]
+        write_new(
+            {
+                place: text
+                for place, text in texts.items()
+                if not (place.is_file() and place.read_bytes() == text.encode())
+            }
+        )
+    for file, count in zip(files, counts, strict=True):
+        yield f"{out / file.folder / file.name}: {count} row{'s' * (count != 1)}"
 
 
-def _is(file: Path, text: str) -> bool:
-    return file.is_file() and file.read_bytes() == text.encode()
-
-
-def _written(made: MadeFile, file: Path, advance: Callable[[int], None]) -> int:
+def _written(output: MadeFile, file: Path, advance: Callable[[int], None]) -> int:
     """Write one file and return the number of its rows."""
     count = 0
     with file.open("w", encoding="utf-8") as lines:
-        for row in made.rows:
+        for row in output.rows:
             text = row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) + "\n"
             lines.write(text)
             count += 1
     if not count:
-        raise UserError(f"{made.sources[0]}: no examples in it.")
-    advance(sum(source.stat().st_size for source in made.sources))
+        raise UserError(f"{output.sources[0]}: no examples in it.")
+    advance(sum(source.stat().st_size for source in output.sources))
     return count
 
 
@@ -193,8 +195,8 @@ def task_fields(task: str) -> TaggingFields:
     for name in (folder, *filter(None, splits.values())):
         if leads_out(name):
             raise UserError(f"--task {task}: {shown(name)} in its file leads out of --out.")
-    given = (node["tokens"], node["tags"], node.get("predicate"), node.get("entities"))
-    return TaggingFields(folder, splits, *given)
+    fields = (node["tokens"], node["tags"], node.get("predicate"), node.get("entities"))
+    return TaggingFields(folder, splits, *fields)
 
 
 def candidates(source: Path, part: str) -> list[Path]:

@@ -27,24 +27,24 @@ def documents(kind: str, source: Path) -> list[MadeFile]:
     Raises:
         UserError: the file is another one, or a field is missing.
     """
-    found = list(_READERS[kind](Row(str(source), json_file(source))))
-    if not found:
+    texts = list(_READERS[kind](Row(str(source), json_file(source))))
+    if not texts:
         raise UserError(f"{source}: no documents in it.")
-    made = []
-    for number, (text, questions) in enumerate(found, start=1):
+    files = []
+    for number, (text, questions) in enumerate(texts, start=1):
         folder = f"{kind}/{number:04}"
-        made.append(MadeFile(folder, "document.txt", [source], [text + "\n"]))
-        made.append(MadeFile(folder, "questions.jsonl", [source], questions))
-    return made
+        files.append(MadeFile(folder, "document.txt", [source], [text + "\n"]))
+        files.append(MadeFile(folder, "questions.jsonl", [source], questions))
+    return files
 
 
-def _longhealth(whole: Row) -> Iterator[Document]:
+def _longhealth(patients: Row) -> Iterator[Document]:
     """Yield the patients of LongHealth (Adams et al. 2024): their letters, and 20 questions."""
-    for name in whole.data:
-        patient = inner(whole, name)
+    for name in patients.data:
+        patient = inner(patients, name)
         letters = inner(patient, "texts")
         text = "\n\n".join(letters.text(key) for key in sorted(letters.data, key=_number))
-        yield text, [_choice(one) for one in each(patient, "questions")]
+        yield text, [_choice(question) for question in each(patient, "questions")]
 
 
 def _number(key: str) -> int:
@@ -65,30 +65,31 @@ def _choice(row: Row) -> Record:
     }
 
 
-def _qasper(whole: Row) -> Iterator[Document]:
+def _qasper(papers: Row) -> Iterator[Document]:
     """Yield the papers of QASPER (Dasigi et al. 2021) that have an answered question."""
-    for name in whole.data:
-        paper = inner(whole, name)
+    for name in papers.data:
+        paper = inner(papers, name)
         parts = [paper.text("title"), paper.text("abstract")]
         for section in each(paper, "full_text"):
             parts += [str(section.data.get("section_name") or ""), *_paragraphs(section)]
-        if questions := [own for one in each(paper, "qas") if (own := _asked(one))["answer"]]:
+        asked = (_asked(question) for question in each(paper, "qas"))
+        if questions := [question for question in asked if question["answer"]]:
             yield "\n\n".join(part for part in parts if part.strip()), questions
 
 
 def _paragraphs(section: Row) -> list[str]:
-    found = section.value("paragraphs")
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise UserError(f"{section.where}: paragraphs is {shown(found)}; expected texts.")
-    return found
+    paragraphs = section.value("paragraphs")
+    if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
+        raise UserError(f"{section.where}: paragraphs is {shown(paragraphs)}; expected texts.")
+    return paragraphs
 
 
 def _asked(row: Row) -> dict[str, Any]:
-    answers = [_references(inner(one, "answer").data) for one in each(row, "answers")]
+    answers = [_references(inner(answer, "answer").data) for answer in each(row, "answers")]
     return {
         "id": str(row.value("question_id")),
         "question": row.text("question"),
-        "answer": list(dict.fromkeys(one for one in answers if one)),
+        "answer": list(dict.fromkeys(answer for answer in answers if answer)),
     }
 
 
@@ -102,22 +103,22 @@ def _references(answer: Mapping[str, Any]) -> str:
     return ", ".join(map(str, spans)) or str(answer.get("free_form_answer") or "")
 
 
-def _squad_articles(whole: Row) -> Iterator[Document]:
+def _squad_articles(file: Row) -> Iterator[Document]:
     """Yield the articles of SQuAD, with the questions that have an answer."""
-    for article in each(whole, "data"):
+    for article in each(file, "data"):
         paragraphs = each(article, "paragraphs")
         questions = [
             {
-                "id": str(own.value("id")),
-                "question": own.text("question"),
-                "answer": list(dict.fromkeys(one.text("text") for one in each(own, "answers"))),
+                "id": str(question.value("id")),
+                "question": question.text("question"),
+                "answer": list(dict.fromkeys(a.text("text") for a in each(question, "answers"))),
             }
             for paragraph in paragraphs
-            for own in each(paragraph, "qas")
-            if not own.data.get("is_impossible")
+            for question in each(paragraph, "qas")
+            if not question.data.get("is_impossible")
         ]
         if questions:
-            yield "\n\n".join(one.text("context") for one in paragraphs), questions
+            yield "\n\n".join(paragraph.text("context") for paragraph in paragraphs), questions
 
 
 _READERS = {"longhealth": _longhealth, "qasper": _qasper, "squad_articles": _squad_articles}

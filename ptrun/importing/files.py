@@ -183,14 +183,14 @@ def read_byte_pairs(folder: Path) -> BytePairs:
     Raises:
         UserError: the files are missing, cannot be read, or hold another kind of tokenizer.
     """
-    whole, halves = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
-    if not whole.is_file() and not all(file.is_file() for file in halves):
+    single, halves = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
+    if not single.is_file() and not all(file.is_file() for file in halves):
         raise UserError(
             f"--tokenizer {folder}: expected a folder with tokenizer.json, or with vocab.json and "
             "merges.txt."
         )
     try:
-        pairs = _from_whole(whole) if whole.is_file() else _from_halves(*halves)
+        pairs = _from_whole(single) if single.is_file() else _from_halves(*halves)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"--tokenizer {folder}: its files do not hold a BPE; expected GPT-2's or RoBERTa's."

@@ -14,7 +14,6 @@ from ptrun.errors import UserError
 from ptrun.hub.convert import (
     FILE_BYTES,
     Dtype,
-    Files,
     Imported,
     Shards,
     Target,
@@ -75,12 +74,16 @@ def import_glm(
             then.
     """
     check_new(out)
-    shards = Shards(_files(source))
+    if is_snapshot(source):
+        shards = Shards(HubFiles(source, "glm."))
+    else:
+        other = ",\nor a snapshot of the hub with pytorch_model*.bin or *.safetensors"
+        shards = Shards(RankFiles(source, other))
     sizes = _sizes(shards)
     words = _tokenizer(tokenizer, sizes.vocab)
     stray = sorted(name for name in shards.shapes if name.startswith(_STRAY))
-    wanted = targets(sizes)
-    shards.check(wanted, model="GLM", spare=stray)
+    tensors = targets(sizes)
+    shards.check(tensors, model="GLM", spare=stray)
 
     def finish(folder: Path, kind: str) -> None:
         ids = GPT2_END, GPT2_START
@@ -89,7 +92,7 @@ def import_glm(
             ids = words.token_to_id(END), words.token_to_id(START_OF_PIECE)
         write_config(folder, model_config(sizes, kind, *ids))
 
-    size = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
     return Imported(out, sizes, *size, notes=tuple(_notes(stray, has_tokenizer=bool(words))))
 
 
@@ -146,11 +149,6 @@ def _pair(
     yield Target(*names, shape, axis, pieces, transposed=transposed)
     split = axis if axis == 0 else None
     yield Target(f"{ours}.bias", f"{theirs}.bias", shape[:1], split, pieces)
-
-
-def _files(source: Path) -> Files:
-    other = ",\nor a snapshot of the hub with pytorch_model*.bin or *.safetensors"
-    return HubFiles(source, "glm.") if is_snapshot(source) else RankFiles(source, other)
 
 
 def _sizes(shards: Shards) -> GLMSizes:

@@ -70,16 +70,16 @@ def import_megatron(
     sizes = _sizes(shards)
     saved = _settings(files, sizes)
     pairs = read_tokenizer(tokenizer, source, sizes.vocab) if tokenizer else None
-    wanted = targets(sizes)
+    tensors = targets(sizes)
     tied = {_OUTPUT: _WORDS} if _OUTPUT in shards.shapes else {}
-    shards.check(wanted, model="Megatron-11B", aliases=tied, spare=_SPARE)
+    shards.check(tensors, model="Megatron-11B", aliases=tied, spare=_SPARE)
 
     def finish(folder: Path, kind: str) -> None:
         if pairs is not None:
             write_tokenizer(pairs, folder)
         write_config(folder, model_config(sizes, kind, saved))
 
-    size = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
     return Imported(out, sizes, *size, notes=tuple(_notes(sizes, has_tokenizer=bool(pairs))))
 
 
@@ -153,12 +153,12 @@ def _sizes(shards: Shards) -> MegatronSizes:
 
 def _settings(files: PartFiles, sizes: MegatronSizes) -> dict[str, Any]:
     """Return the settings of the parts' args, which must be equal."""
-    first, *others = (settings(args, sizes.width) for args in files.args)
-    if any(other != first for other in others):
+    saved = [settings(args, sizes.width) for args in files.args]
+    if any(other != saved[0] for other in saved):
         raise UserError("the parts hold different args; copy the parts of one model.")
     expected = {"embed_dim": sizes.width, "ffn_embed_dim": sizes.inner, "layers": sizes.layers}
     check_sizes(files.args[0], {f"decoder_{name}": size for name, size in expected.items()})
-    return first
+    return saved[0]
 
 
 def _notes(sizes: MegatronSizes, *, has_tokenizer: bool) -> Iterator[str]:
@@ -207,7 +207,11 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
     return {
         "attention_heads": _heads(args, width),
         "activation_function": _activation(args),
-        "max_position_embeddings": _positions(args),
+        "max_position_embeddings": int(
+            _number(args, "max_target_positions", 0)
+            or _number(args, "tokens_per_sample", 0)
+            or 1024
+        ),
         "scale_embedding": not args.get("no_scale_embedding", False),
         "dropout": _number(args, "dropout", 0.1),
         "attention_dropout": _number(args, "attention_dropout", 0.1),
@@ -216,9 +220,9 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
     }
 
 
-def check_sizes(args: Mapping[str, Any], found: Mapping[str, int]) -> None:
+def check_sizes(args: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Raise a UserError if a size of the tensors differs from the setting of the same name."""
-    for name, size in found.items():
+    for name, size in sizes.items():
         if args.get(name, size) != size:
             raise UserError(f"the tensors have {name} {size}, but args.{name} is {args[name]}.")
 
@@ -241,11 +245,6 @@ def _activation(args: Mapping[str, Any]) -> str:
     if name not in _ACTIVATIONS:
         raise UserError(f"args.activation_fn is {name!r}; allowed: {', '.join(_ACTIVATIONS)}.")
     return _ACTIVATIONS[name]
-
-
-def _positions(args: Mapping[str, Any]) -> int:
-    names = ("max_target_positions", "tokens_per_sample")
-    return int(next((n for name in names if (n := _number(args, name, 0))), 1024))
 
 
 def _number(args: Mapping[str, Any], name: str, default: float) -> float:

@@ -65,25 +65,25 @@ def fewglue(source: Path) -> list[MadeFile]:
 
 def _tasks(source: Path) -> list[Path]:
     """Return the folders of the tasks."""
-    if found := [source / name for name in READERS if (source / name).is_dir()]:
-        return found
+    if folders := [source / name for name in READERS if (source / name).is_dir()]:
+        return folders
     raise UserError(f"{source}: none of the folders {', '.join(READERS)} is there.")
 
 
 def _made(
     source: Path, kind: str, splits: Mapping[str, str], needed: Sequence[str]
 ) -> list[MadeFile]:
-    made = []
+    files = []
     for folder in _tasks(source):
         for theirs, ours in splits.items():
             file = folder / f"{theirs}.jsonl"
             if file.is_file():
                 place = f"{kind}/{folder.name.lower()}"
                 rows_of = _read(folder.name, file, hidden=kind == "superglue" and theirs == "test")
-                made.append(MadeFile(place, f"{ours}.jsonl", [file], rows_of))
+                files.append(MadeFile(place, f"{ours}.jsonl", [file], rows_of))
             elif theirs in needed:
                 raise UserError(f"{file}: no such file; {folder.name} needs it.")
-    return made
+    return files
 
 
 def _read(task: str, file: Path, *, hidden: bool) -> Iterator[Record]:
@@ -291,34 +291,34 @@ def glue(source: Path) -> list[MadeFile]:
     Raises:
         UserError: it has none, or one lacks train.
     """
-    found = [name for name in GLUE if (source / name).is_dir()]
-    if not found:
+    tasks = [name for name in GLUE if (source / name).is_dir()]
+    if not tasks:
         raise UserError(f"{source}: none of the folders {', '.join(GLUE)} is there.")
-    made = []
-    for name in found:
-        own = GLUE[name]
-        for theirs, ours in own.splits.items():
+    files = []
+    for name in tasks:
+        task = GLUE[name]
+        for theirs, ours in task.splits.items():
             file = source / name / f"{theirs}.tsv"
             if file.is_file():
-                rows_of = _glue_rows(file, own, hidden=theirs.startswith("test"))
-                made.append(MadeFile(own.folder, f"{ours}.jsonl", [file], rows_of))
+                rows_of = _glue_rows(file, task, hidden=theirs.startswith("test"))
+                files.append(MadeFile(task.folder, f"{ours}.jsonl", [file], rows_of))
             elif theirs == "train":
                 raise UserError(f"{file}: no such file; {name} needs it.")
-    return made
+    return files
 
 
-def _glue_rows(file: Path, own: Glue, *, hidden: bool) -> Iterator[Record]:
+def _glue_rows(file: Path, task: Glue, *, hidden: bool) -> Iterator[Record]:
     cells = ((where, text.rstrip("\r\n").split("\t")) for where, text in text_lines(file))
-    where, first = next(cells, (str(file), [""]))
-    wanted = [*own.texts, *([] if hidden else [own.label])]
-    known = own.columns.split(",")
-    if not {*wanted} <= {*first} and len(first) != len(known):
+    where, header = next(cells, (str(file), [""]))
+    needed = [*task.texts, *([] if hidden else [task.label])]
+    columns = task.columns.split(",")
+    if not {*needed} <= {*header} and len(header) != len(columns):
         raise UserError(
-            f"{where}: expected the columns {names(wanted)}, or without a header the "
-            f"{len(known)} columns {names(known)}; found {names(first)}"
+            f"{where}: expected the columns {names(needed)}, or without a header the "
+            f"{len(columns)} columns {names(columns)}; found {names(header)}"
         )
-    named = first if {*wanted} <= {*first} else known
-    every = cells if named is first else chain([(where, first)], cells)
+    named = header if {*needed} <= {*header} else columns
+    every = cells if named is header else chain([(where, header)], cells)
     account = Account()
     for number, (place, line) in enumerate(every):
         account.read += 1
@@ -326,22 +326,22 @@ def _glue_rows(file: Path, own: Glue, *, hidden: bool) -> Iterator[Record]:
             account.leave_out(f"not {len(named)} cells")
             continue
         row = Row(place, dict(zip(named, line, strict=True)))
-        fields: dict[str, Any] = {ours: row.text(theirs) for theirs, ours in own.texts.items()}
+        fields: dict[str, Any] = {ours: row.text(theirs) for theirs, ours in task.texts.items()}
         idx = row.data.get("index", str(number))
         fields["idx"] = int(idx) if idx.isdecimal() else idx
-        yield fields if hidden else {**fields, "label": _glue_label(row, own)}
+        yield fields if hidden else {**fields, "label": _glue_label(row, task)}
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
 
 
-def _glue_label(row: Row, own: Glue) -> int | float:
-    raw = row.text(own.label)
-    if own.labels is not None:
-        return label(row.with_fields({"label": raw}), own.labels)
+def _glue_label(row: Row, task: Glue) -> int | float:
+    raw = row.text(task.label)
+    if task.labels is not None:
+        return label(row.with_fields({"label": raw}), task.labels)
     try:
         return float(raw)
     except ValueError as error:
-        raise UserError(f"{row.where}: {own.label} is {shown(raw)}; expected a number.") from error
+        raise UserError(f"{row.where}: {task.label} is {shown(raw)}; expected a number.") from error
 
 
 # LAMA's T-REx facts as P-tuning releases them (zenodo 5578210, `P-tune_LAMA.tar.gz`).
@@ -368,21 +368,21 @@ def lama(source: Path) -> list[MadeFile]:
     templates = _templates(source / "relations.jsonl")
     relations = _relations(source)
     common = _common(source / COMMON)
-    made = []
+    outputs = []
     for theirs, ours in _SPLITS.items():
         files = [folder / f"{theirs}.jsonl" for folder in relations]
         if absent := next((file for file in files if not file.is_file()), None):
             raise UserError(f"{absent}: no such file; each relation needs {', '.join(_SPLITS)}.")
-        made.append(MadeFile(FOLDER, f"{ours}.jsonl", files, _facts(files, templates, common)))
-    return [*made, *_searched(source), *_lists(source)]
+        outputs.append(MadeFile(FOLDER, f"{ours}.jsonl", files, _facts(files, templates, common)))
+    return [*outputs, *_searched(source), *_lists(source)]
 
 
 def _relations(source: Path) -> list[Path]:
     """Return the folders of the relations, by number."""
     for place in _FACTS:
-        found = [f for f in (source / place).glob("P*") if re.fullmatch(r"P\d+", f.name)]
-        if found:
-            return sorted(found, key=lambda folder: int(folder.name[1:]))
+        folders = [f for f in (source / place).glob("P*") if re.fullmatch(r"P\d+", f.name)]
+        if folders:
+            return sorted(folders, key=lambda folder: int(folder.name[1:]))
     raise UserError(f"{source}: no folders P17, P19, ... there or in {', '.join(_FACTS[:-1])}.")
 
 
@@ -431,11 +431,11 @@ def _searched(source: Path) -> list[MadeFile]:
     here = {kind: file for kind, file in files.items() if file.is_file()}
     if not here:
         return []
-    found: dict[str, dict[str, str]] = {}
+    templates: dict[str, dict[str, str]] = {}
     for kind, file in here.items():
         for relation, text in _templates(file).items():
-            found.setdefault(relation, {"predicate_id": relation})[kind] = text
-    return [MadeFile(FOLDER, "templates.jsonl", list(here.values()), found.values())]
+            templates.setdefault(relation, {"predicate_id": relation})[kind] = text
+    return [MadeFile(FOLDER, "templates.jsonl", list(here.values()), templates.values())]
 
 
 def _lists(source: Path) -> list[MadeFile]:
@@ -458,19 +458,20 @@ def squad(source: Path) -> list[MadeFile]:
         UserError: there is no such file, or it is not SQuAD's.
     """
     files = [source] if source.is_file() else sorted(source.glob("*.json*"))
-    found = {
-        split: own
+    words = {file: re.split(r"[\W_]+", file.name.lower()) for file in files}
+    splits = {
+        split: [file for file in files if part in words[file]]
         for part, split in _SQUAD_SPLITS.items()
-        if (own := [file for file in files if part in re.split(r"[\W_]+", file.name.lower())])
+        if any(part in words[file] for file in files)
     }
-    if not found:
+    if not splits:
         raise UserError(
             f"{source}: no file of SQuAD among {names(f.name for f in files) or 'no files'}; their "
             "names have train or dev, as train-v1.1.json."
         )
-    chosen = [one for own in found.values() for one in own]
-    versions = {_is_second(one) for one in chosen}
-    if len(versions) > 1 or len(chosen) > len(found):
+    chosen = [file for part in splits.values() for file in part]
+    versions = {_is_second(file) for file in chosen}
+    if len(versions) > 1 or len(chosen) > len(splits):
         raise UserError(
             f"{source}: several versions or files for one part: {names(f.name for f in chosen)}; "
             "put those to read into a folder of their own."
@@ -480,7 +481,7 @@ def squad(source: Path) -> list[MadeFile]:
     folder = "squad_v2" if versions.pop() else "squad"
     return [
         MadeFile(folder, f"{split}.jsonl", [file], _question_rows(file))
-        for split, (file,) in found.items()
+        for split, (file,) in splits.items()
     ]
 
 
@@ -506,8 +507,8 @@ def _question_rows(file: Path) -> Iterator[Record]:
 
 
 def _squad_answers(question: Row) -> dict[str, list[object]]:
-    given = [] if question.data.get("is_impossible") else each(question, "answers")
+    answers = [] if question.data.get("is_impossible") else each(question, "answers")
     return {
-        "text": [one.text("text") for one in given],
-        "answer_start": [whole_number(one, "answer_start") for one in given],
+        "text": [answer.text("text") for answer in answers],
+        "answer_start": [whole_number(answer, "answer_start") for answer in answers],
     }

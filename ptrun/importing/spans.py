@@ -121,12 +121,12 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
     touched = [i for i, (start, end) in enumerate(places) if start < span.end and end > span.start]
     if not touched:
         raise UserError(f"{where}: span {span} has no word, only spaces. Remove it.")
-    first, last = places[touched[0]], places[touched[-1]]
-    for start, end in (first, last):
+    left, right = places[touched[0]], places[touched[-1]]
+    for start, end in (left, right):
         if start < span.start or end > span.end:
             raise UserError(
                 f"{where}: span {span}, {shown(marked)}, cuts the word "
-                f"{shown(text[start:end])}. Mark whole words: {first[0]}-{last[1]}."
+                f"{shown(text[start:end])}. Mark whole words: {left[0]}-{right[1]}."
             )
     return touched
 
@@ -186,7 +186,7 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
         yield Marked(
-            row.where, _text(row, text), [_span(one) for one in each(_lists(row, key), key)]
+            row.where, _text(row, text), [_span(span) for span in each(_lists(row, key), key)]
         )
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
@@ -203,22 +203,24 @@ def _text(row: Row, key: str) -> str:
 
 def _lists(row: Row, key: str) -> Row:
     """Return the row with spans written as lists turned into objects."""
-    given = row.value(key)
-    if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
+    spans = row.value(key)
+    if isinstance(spans, list) and spans and all(isinstance(span, str) for span in spans):
         raise UserError(
-            f"{row.where}: field {key!r} is {shown(given)}, labels of the whole text.\n"
+            f"{row.where}: field {key!r} is {shown(spans)}, labels of the whole text.\n"
             f"For labels of texts type task=csv task.train=FILE task.label={key}."
         )
-    if not isinstance(given, list):
+    if not isinstance(spans, list):
         return row
-    return row.with_fields({key: [_named(one) for one in given]})
+    return row.with_fields({key: [_named(span) for span in spans]})
 
 
-def _named(one: Any) -> Any:
+def _named(span: Any) -> Any:
     """Return a list of three as an object, anything else as it is."""
-    if isinstance(one, list) and len(one) == len(_PARTS):
-        return dict(zip(_PARTS, one, strict=True))
-    return {_DOCCANO.get(key, key): v for key, v in one.items()} if isinstance(one, dict) else one
+    if isinstance(span, list) and len(span) == len(_PARTS):
+        return dict(zip(_PARTS, span, strict=True))
+    if isinstance(span, dict):
+        return {_DOCCANO.get(key, key): value for key, value in span.items()}
+    return span
 
 
 def label_studio(file: Path, text: str) -> Iterator[Marked]:
@@ -247,19 +249,19 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
             account.leave_out("no annotation, or a cancelled one")
             continue
         results = each(annotation, "result")
-        regions = [one for one in results if _is_region(one, alone=len(results) == 1)]
-        own = _text(inner(task, "data"), text)
-        if any(one.data["type"] == "hypertextlabels" for one in regions):
-            own = _visible(own)
-        yield Marked(task.where, own, [_region(one) for one in regions])
+        regions = [region for region in results if _is_region(region, alone=len(results) == 1)]
+        shown_text = _text(inner(task, "data"), text)
+        if any(region.data["type"] == "hypertextlabels" for region in regions):
+            shown_text = _visible(shown_text)
+        yield Marked(task.where, shown_text, [_region(region) for region in regions])
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
 
 
 def _annotation(task: Row) -> Row | None:
     """Return the annotation of a task, or None; of several, the one marked as ground truth."""
-    every = [one for one in each(task, "annotations") if not one.data.get("was_cancelled")]
-    true = [one for one in every if one.data.get("ground_truth")]
+    every = [a for a in each(task, "annotations") if not a.data.get("was_cancelled")]
+    true = [annotation for annotation in every if annotation.data.get("ground_truth")]
     chosen = true if len(every) > 1 else every
     if every and len(chosen) != 1:
         raise UserError(
@@ -376,17 +378,18 @@ def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
     new = task not in options("task")
     fields = _new(task) if new else task_fields(task)
     parts = {
-        part: (place, [row for _, row in own])
-        for part, (place, own) in _parts(source, fields, read, chosen, new=new).items()
+        part: (file, [row for _, row in texts])
+        for part, (file, texts) in _parts(source, fields, read, chosen, new=new).items()
     }
-    made = [
-        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", [place], own)
-        for part, (place, own) in parts.items()
+    files = [
+        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", [file], rows)
+        for part, (file, rows) in parts.items()
     ]
     if not new:
-        return Marks(made)
-    every = [row for _, own in parts.values() for row in own]
-    return Marks(made, _file(task), _yaml(task, list(parts), every))
+        return Marks(files)
+    every = [row for _, rows in parts.values() for row in rows]
+    file = Path("ptrun_conf") / "task" / f"{task}.yaml"
+    return Marks(files, file, _yaml(task, list(parts), every))
 
 
 def _new(task: str) -> TaggingFields:
@@ -402,10 +405,6 @@ def _new(task: str) -> TaggingFields:
             f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
         )
     return TaggingFields(task, _NEW, "tokens", "ner_tags")
-
-
-def _file(task: str) -> Path:
-    return Path("ptrun_conf") / "task" / f"{task}.yaml"
 
 
 def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
@@ -426,12 +425,12 @@ def _parts(
     source: Path, fields: TaggingFields, read: Read, chosen: Mapping[str, Path | None], *, new: bool
 ) -> dict[str, tuple[Path, list[Text]]]:
     """Return the file and the texts of each part; a new task may lack dev and test."""
-    wanted = [part for part, split in fields.splits.items() if split is not None]
+    names = [part for part, split in fields.splits.items() if split is not None]
     if source.is_file() and not any(chosen.values()):
-        divided = _divided(source, list(read(source, fields)), wanted)
+        divided = _divided(source, list(read(source, fields)), names)
         return {part: (source, texts) for part, texts in divided.items()}
     files = {}
-    for part in wanted:
+    for part in names:
         if not new or part == "train" or chosen.get(part) or candidates(source, part):
             files[part] = chosen.get(part) or found(source, part)
     for file in files.values():
@@ -440,26 +439,26 @@ def _parts(
     return {part: (file, list(read(file, fields))) for part, file in files.items()}
 
 
-def _divided(source: Path, texts: Sequence[Text], wanted: Sequence[str]) -> dict[str, list[Text]]:
+def _divided(source: Path, texts: Sequence[Text], parts: Sequence[str]) -> dict[str, list[Text]]:
     """Divide texts by their hash, so that equal texts stay together and order does not matter."""
     keys = {text: hashlib.sha256(text.encode()).hexdigest() for text, _ in texts}
     order = sorted(keys, key=lambda text: keys[text])
-    if len(order) < len(wanted):
+    if len(order) < len(parts):
         raise UserError(
-            f"{source}: {len(order)} different texts; expected at least {len(wanted)}, for "
-            f"{', '.join(wanted)}."
+            f"{source}: {len(order)} different texts; expected at least {len(parts)}, for "
+            f"{', '.join(parts)}."
         )
     size = max(1, len(order) // _SHARE)
-    others = [part for part in wanted if part != "train"]
+    others = [part for part in parts if part != "train"]
     part_of = {text: others[i // size] for i, text in enumerate(order[: size * len(others)])}
-    return {part: [t for t in texts if part_of.get(t[0], "train") == part] for part in wanted}
+    return {part: [t for t in texts if part_of.get(t[0], "train") == part] for part in parts}
 
 
 def of_spans(read: Callable[[Path], Iterator[Marked]]) -> Read:
     """Return a reader of texts with marked spans as rows of words and tags."""
 
     def texts(file: Path, fields: TaggingFields) -> Iterator[Text]:
-        return ((one.text, _row(one, fields)) for one in read(file))
+        return ((marked.text, _row(marked, fields)) for marked in read(file))
 
     return texts
 

@@ -18,29 +18,29 @@ def opened(run: Tracked, uri: str | None) -> OneTracker:
 
     client = MlflowClient(uri or f"sqlite:///{run.folder.parent.absolute() / 'mlflow.db'}")
     experiment = _experiment(client, run.group)
-    known = client.search_runs([experiment], f"tags.`{_ID}` = '{run.run_id}'", max_results=1)
-    if known:
-        client.update_run(known[0].info.run_id, status="RUNNING")
-        return _Mlflow(client, known[0].info.run_id)
-    made = client.create_run(experiment, run_name=run.run_id, tags={_ID: run.run_id})
+    earlier = client.search_runs([experiment], f"tags.`{_ID}` = '{run.run_id}'", max_results=1)
+    if earlier:
+        client.update_run(earlier[0].info.run_id, status="RUNNING")
+        return _Mlflow(client, earlier[0].info.run_id)
+    created = client.create_run(experiment, run_name=run.run_id, tags={_ID: run.run_id})
     for key, value in _flat(run.config):
-        client.log_param(made.info.run_id, key, str(value)[:_LONGEST])
-    return _Mlflow(client, made.info.run_id)
+        client.log_param(created.info.run_id, key, str(value)[:_LONGEST])
+    return _Mlflow(client, created.info.run_id)
 
 
 def _experiment(client: Any, name: str) -> str:
     """Return the id of an experiment; runs that start together may all try to create it."""
     from mlflow.exceptions import MlflowException
 
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         try:
             return str(client.create_experiment(name))
         except MlflowException:
-            found = client.get_experiment_by_name(name)
-            if found is None:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 class _Mlflow:
@@ -63,8 +63,8 @@ class _Mlflow:
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Return the values of a configuration by dotted keys."""
-    found: list[tuple[str, Any]] = []
+    values: list[tuple[str, Any]] = []
     for key, value in config.items():
-        own = f"{prefix}{key}"
-        found += _flat(value, f"{own}.") if isinstance(value, Mapping) else [(own, value)]
-    return found
+        path = f"{prefix}{key}"
+        values += _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
+    return values

@@ -74,11 +74,10 @@ def _opened(tracker: OwnTracker) -> OneTracker:
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a row, prefixed with its event and part."""
     prefix = "/".join(str(row[key]) for key in ("part", "event") if row.get(key))
-    kept = {key: value for key, value in row.items() if key != "step"}
     return {
         f"{prefix}/{key}": float(value)
-        for key, value in kept.items()
-        if isinstance(value, int | float)
+        for key, value in row.items()
+        if key != "step" and isinstance(value, int | float)
     }
 
 
@@ -207,10 +206,10 @@ class Trackers:
         trackio: Mapping[str, Any] | None = None,
         own: Mapping[str, Any] | None = None,
     ):
-        given = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
+        stock = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
         run = Tracked(folder, run_id, config)
         self.guards = [
-            _guard(name, run, options) for name, options in given.items() if options is not None
+            _guard(name, run, options) for name, options in stock.items() if options is not None
         ]
         for name, tracker in (own or {}).items():
             self.guards.append(TrackerGuard(name, __name__, partial(_opened, tracker)))
@@ -236,6 +235,6 @@ def _guard(name: str, run: Tracked, options: Mapping[str, Any]) -> TrackerGuard:
         raise UserError(f"tracking={name} needs {name}. Type: pip install 'ptrun[{name}]'")
     module: Any = import_module(f"ptrun.tracking.{name}")
     if unknown := set(options) - set(module.OPTIONS):
-        known = ", ".join(module.OPTIONS) or "none"
-        raise UserError(f"tracking.{name}.{min(unknown)}: unknown. Options of {name}: {known}.")
+        allowed = ", ".join(module.OPTIONS) or "none"
+        raise UserError(f"tracking.{name}.{min(unknown)}: unknown. Options of {name}: {allowed}.")
     return TrackerGuard(name, _PACKAGES[name], lambda: module.opened(run, **options))

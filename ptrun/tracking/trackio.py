@@ -13,7 +13,7 @@ def opened(run: Tracked, project: str) -> OneTracker:
     """Return a trackio run with the id of the ptrun run."""
     import trackio
 
-    own = trackio.init(
+    opened_run = trackio.init(
         project=project,
         name=run.run_id,
         group=run.group,
@@ -23,7 +23,7 @@ def opened(run: Tracked, project: str) -> OneTracker:
         auto_log_gpu=False,
         auto_log_cpu=False,
     )
-    return _Trackio(own)
+    return _Trackio(opened_run)
 
 
 class _Trackio:
