@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
@@ -170,7 +168,10 @@ def import_cpm2(
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
-            _write_prompt(folder, shards.read(PROMPT)[0], unscale=unscale)
+            prompt = shards.read(PROMPT)[0]
+            entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
+            scale = UNIT if unscale else 1.0  # a prompt is scaled like the embeddings
+            write_file(folder / PROMPT_FILE, [entry], lambda _: converted(prompt, entry, scale))
         if tokenizer is not None:
             write_tokenizer(tokenizer, folder)
         write_config(folder, model_config(sizes, special, kind))
@@ -208,12 +209,6 @@ def _special(sizes: CPM2Sizes, tokenizer: Path | None, *, unscale: bool) -> Spec
     return SpecialIds(pad=ids["<pad>"], eos=ids["<eod>"], start=ids["<s>"])
 
 
-def _write_prompt(folder: Path, prompt: Tensor, *, unscale: bool) -> None:
-    entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
-    times = UNIT if unscale else 1.0  # a prompt is scaled like the embeddings
-    write_file(folder / PROMPT_FILE, [entry], lambda _: converted(prompt, entry, times))
-
-
 # The place of each tensor of a transformers T5 in CPM-2's Megatron shards.
 
 _ATTENTION = {  # theirs: ours, and the projections that each of their matrices fuses
@@ -248,7 +243,9 @@ def _attention(
     module, fused = _ATTENTION[kind]
     inner, outer = f"{source}.{kind}.{kind}", f"{name}.{module}"
     for matrix, letters in fused.items():
-        yield from _pieces(f"{inner}.{matrix}.weight", outer, letters, s)
+        for piece, letter in enumerate(letters):
+            names = f"{outer}.{letter}.weight", f"{inner}.{matrix}.weight"
+            yield Target(*names, (s.inner, s.d_model), 0, piece=piece, pieces=len(letters))
     yield Target(f"{outer}.o.weight", f"{inner}.dense.weight", (s.d_model, s.inner), 1)
     if has_bias:  # the first layer's biases serve all layers of its stack
         bias = "relative_attention_bias.weight"
@@ -262,13 +259,6 @@ def _feed_forward(source: str, name: str, s: CPM2Sizes) -> Iterator[Target]:
         yield Target(f"{outer}.{part}.weight", f"{inner}.{part}.weight", (s.d_ff, s.d_model), 0)
     yield Target(f"{outer}.wo.weight", f"{inner}.wo.weight", (s.d_model, s.d_ff), 1)
     yield _norm(f"{source}.layer_norm", f"{name}.layer_norm", s)
-
-
-def _pieces(source: str, name: str, letters: str, s: CPM2Sizes) -> Iterator[Target]:
-    """Yield the projections that one tensor fuses, in their order."""
-    for i, letter in enumerate(letters):
-        target = f"{name}.{letter}.weight"
-        yield Target(target, source, (s.inner, s.d_model), 0, piece=i, pieces=len(letters))
 
 
 def _norm(source: str, name: str, s: CPM2Sizes) -> Target:

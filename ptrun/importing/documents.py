@@ -43,12 +43,11 @@ def _longhealth(patients: Row) -> Iterator[Document]:
     for name in patients.data:
         patient = inner(patients, name)
         letters = inner(patient, "texts")
-        text = "\n\n".join(letters.text(key) for key in sorted(letters.data, key=_number))
+        by_number = sorted(
+            letters.data, key=lambda key: int("".join(filter(str.isdigit, key)) or 0)
+        )
+        text = "\n\n".join(letters.text(key) for key in by_number)
         yield text, [_choice(question) for question in each(patient, "questions")]
-
-
-def _number(key: str) -> int:
-    return int("".join(c for c in key if c.isdigit()) or 0)
 
 
 def _choice(row: Row) -> Record:

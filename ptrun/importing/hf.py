@@ -49,8 +49,10 @@ def import_hf(
     check_new(out)
     folder = Path(source)
     if not folder.is_dir():
-        share = _HALF.get(dtype or "", 1.0)
-        folder, _ = download.snapshot(_named(str(source), revision), out=out, share=share)
+        name, share = str(source), _HALF.get(dtype or "", 1.0)
+        if name.count("/") != 1 or name.startswith((".", "/", "~")):
+            raise UserError(f"{name}: no such folder, and no hub id such as google/t5-v1_1-base.")
+        folder, _ = download.snapshot(repository.model(name, revision), out=out, share=share)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
     config = read_config(folder)
@@ -60,14 +62,3 @@ def import_hf(
         raise UserError(f"{folder / 'config.json'}: its sizes are no numbers; download it again.")
     sizes = HFSizes(layers, vocabulary)
     return Imported(out, sizes, *convert_folder(folder, out, dtype, file_bytes))
-
-
-def _named(source: str, revision: str) -> repository.Repository:
-    """Return the repository of a hub id.
-
-    Raises:
-        UserError: it is neither a folder nor the form of an id.
-    """
-    if source.count("/") != 1 or source.startswith((".", "/", "~")):
-        raise UserError(f"{source}: no such folder, and no hub id such as google/t5-v1_1-base.")
-    return repository.model(source, revision)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +80,13 @@ def _made(
             file = folder / f"{theirs}.jsonl"
             if file.is_file():
                 place = f"{kind}/{folder.name.lower()}"
-                rows_of = _read(folder.name, file, hidden=kind == "superglue" and theirs == "test")
-                files.append(MadeFile(place, f"{ours}.jsonl", [file], rows_of))
+                hidden = kind == "superglue" and theirs == "test"
+                read = partial(READERS[folder.name], hidden=hidden)
+                records = chain.from_iterable(map(read, rows(file)))
+                files.append(MadeFile(place, f"{ours}.jsonl", [file], records))
             elif theirs in needed:
                 raise UserError(f"{file}: no such file; {folder.name} needs it.")
     return files
-
-
-def _read(task: str, file: Path, *, hidden: bool) -> Iterator[Record]:
-    return (record for row in rows(file) for record in READERS[task](row, hidden=hidden))
 
 
 # One published row of a SuperGLUE task as rows with the field names of the hub's copy.
@@ -140,7 +139,9 @@ def _record(row: Row, *, hidden: bool) -> Iterator[Record]:
     """Yield one row per query; entities and answers without repetitions, sorted."""
     passage = inner(row, "passage")
     text = passage.text("text")
-    spans = sorted((_span(entity, text) for entity in each(passage, "entities")), key=_start)
+    spans = sorted(
+        (_span(entity, text) for entity in each(passage, "entities")), key=itemgetter("start")
+    )
     for query in each(row, "qas"):
         yield {
             "passage": text,
@@ -165,10 +166,6 @@ def _span(entity: Row, text: str) -> dict[str, Any]:
             "characters."
         )
     return {"text": text[start:end], "start": start, "end": end}
-
-
-def _start(span: dict[str, Any]) -> int:
-    return int(span["start"])
 
 
 def _wsc(row: Row, *, hidden: bool) -> Iterator[Record]:
