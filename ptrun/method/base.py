@@ -201,8 +201,8 @@ class Method(nn.Module):
 
         Those of a tuned backbone are in the unit of its checkpoint.
         """
-        own = {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
-        return {**own, **self.readout.settled()}
+        tensors = {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
+        return {**tensors, **self.readout.settled()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
         """Load exported tensors.
@@ -215,10 +215,10 @@ class Method(nn.Module):
             for name, parameter in self.learned().items():
                 if name not in tensors:
                     raise UserError(f"the saved prompt has no tensor {name}.")
-                own = divided(self.backbone, name, tensors[name])
-                if own.shape != parameter.shape:
+                tensor = divided(self.backbone, name, tensors[name])
+                if tensor.shape != parameter.shape:
                     raise UserError(f"the saved prompt has {name} of another shape.")
-                parameter.copy_(own)
+                parameter.copy_(tensor)
 
 
 def check_dropout(dropout: float) -> None:
@@ -242,15 +242,16 @@ def check_pair(
     Raises:
         UserError: it does not; the message names the supported values.
     """
-    missing = [own for key, own in method.needs.items() if not getattr(backbone.architecture, key)]
+    family = backbone.architecture
+    missing = [need for key, need in method.needs.items() if not getattr(family, key)]
     if missing:
         raise UserError(
             f"{method.__name__} needs {missing[0]}, but {backbone.name} is {backbone.family}."
         )
     offered, soft = method.readouts, method.soft
-    found = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)
-    check_kept(target("readout", found[1]), method, tunes=method.tunes_backbone)
-    return found
+    chosen = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)
+    check_kept(target("readout", chosen[1]), method, tunes=method.tunes_backbone)
+    return chosen
 
 
 def check_kept(reading: type[Reading], method: type[Method], *, tunes: bool) -> None:
@@ -336,11 +337,11 @@ def _check_rows(backbone: PretrainedBackbone, features: Sequence[Features]) -> N
     Raises:
         UserError: names the example, the token and its id, and the number of rows.
     """
-    for own in features:
-        ids = {i for row in own.rows for i in (*row.ids, *(row.decoder or ()))}
+    for example in features:
+        ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
         for number in sorted(ids & backbone.rowless.keys()):
             raise UserError(
-                f"{own.id}: its text has the token {backbone.rowless[number]!r} with the id "
+                f"{example.id}: its text has the token {backbone.rowless[number]!r} with the id "
                 f"{number}, and the embedding of backbone={backbone.name} has "
                 f"{backbone.embedding_rows:,} rows. Use the tokenizer that belongs to these "
                 "weights, or leave the token out of the text."

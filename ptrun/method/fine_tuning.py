@@ -18,5 +18,5 @@ class FineTuning(Method):
         """Return the head's and the backbone's parameters; a pooler only if it is read."""
         body = self.backbone.body(decoder=self.readout.reads_decoder, head=self.reading.tunes_head)
         unread = () if self.readout.reads_pooler else ("pooler.",)
-        own = {name: p for name, p in body.items() if not name.startswith(unread)}
-        return super().learned() | {f"backbone.{name}": p for name, p in own.items()}
+        parameters = {name: p for name, p in body.items() if not name.startswith(unread)}
+        return super().learned() | {f"backbone.{name}": p for name, p in parameters.items()}

@@ -132,12 +132,13 @@ class Generators(nn.Module):
         makes = sites if sharing == "L" else by_width
         begins = by_width if sharing == "S" else sites
         self._makes, self._begins = [str(s) for s in makes], [str(s) for s in begins]
-        first = dict.fromkeys(makes) if form.kind != "none" else ()
+        makers = dict.fromkeys(makes) if form.kind != "none" else ()
         self.generators = nn.ModuleDict(
-            {str(s): Generator(inputs, length, widths[s], form) for s in first}
+            {str(s): Generator(inputs, length, widths[s], form) for s in makers}
         )
-        own = form.kind == "dense" and len(widths) == 1  # S-IDPG-DNN's is that of its last map: 0
-        bound = 0.0 if own else 0.5
+        bound = 0.5
+        if form.kind == "dense" and len(widths) == 1:  # S-IDPG-DNN's is that of its last map
+            bound = 0.0
         self.biases = nn.ParameterDict(
             {str(s): torch.empty(length, widths[s]).uniform_(-bound, bound) for s in set(begins)}
         )
@@ -160,13 +161,10 @@ class Generators(nn.Module):
         if not self.reads_instances:
             return bias.expand(len(instance), -1, -1)
         vectors: Tensor = self.generators[self._makes[site]](instance, drop)
-        return vectors + bias if site else self._finished(vectors + bias, instance)
-
-    def _finished(self, prompts: Tensor, instance: Tensor) -> Tensor:
-        """Return the input's prompts `[B, t, width]` with residual and norm, as released."""
-        if self.added_norm is not None:
+        prompts = vectors + bias
+        if site == 0 and self.added_norm is not None:  # the input's: residual and norm, as released
             prompts = instance[:, None] + self.added_norm(prompts)
-        return prompts if self.norm is None else self.norm(prompts)
+        return self.norm(prompts) if site == 0 and self.norm is not None else prompts
 
 
 # Inserts prompt vectors into rows of tokens: after [CLS], or beside the separators.
@@ -224,12 +222,12 @@ def place(position: Place, mask: Tensor, separators: Tensor) -> Tensor:
         return torch.ones_like(length)
     if position == 4:
         return length
-    first = _first(separators, length)
+    separator = _first(separators, length)
     if position == 1:
-        return first
+        return separator
     if position == 2:
         column = torch.arange(mask.shape[1], device=mask.device)
-        return _first((column >= first[:, None]) & ~separators, length)
+        return _first((column >= separator[:, None]) & ~separators, length)
     last = mask.shape[1] - 1 - separators.flip(1).long().argmax(dim=1)
     return torch.where(separators.any(dim=1), last, length)
 
@@ -345,13 +343,17 @@ class IDPG(Method):
             return text
         instance = self.instance(batch)
         put = insert(self._place(batch), batch.ids.shape[1], self.prompt_positions)
+        types = batch.types
+        if types is not None:  # a prompt has the segment of the token before it
+            before = types.gather(1, put.at[:, None] - 1)
+            types = put.weave(types, before.expand(-1, put.added))
         prompted = replace(
             text,
             ids=None,
             embeddings=put.weave(self.backbone.embed(batch.ids), self._inserted(batch, instance)),
             mask=put.weave(batch.mask, batch.mask.new_ones(len(batch), put.added)),
             lengths=[length + put.added for length in batch.lengths],
-            types=None if batch.types is None else self._types(batch.types, put),
+            types=types,
             edits=self._edits(batch, put, instance),
         )
         moved = put.moved(batch.reads.rows, batch.reads.columns)
@@ -387,8 +389,8 @@ class IDPG(Method):
         return torch.cat([ends, prompt.to(ends.dtype), ends], dim=1)
 
     def _edits(self, batch: Batch, put: Insertion, instance: Tensor) -> dict[Site, Edit]:
-        first = put.at + (self.position == 4)
-        columns = first[:, None] + torch.arange(self.length, device=first.device)
+        start = put.at + (self.position == 4)
+        columns = start[:, None] + torch.arange(self.length, device=start.device)
         return {
             ("layer", layer - 1): self._edit(batch, layer, columns, instance)
             for layer in range(1, self.layers + 1)
@@ -419,11 +421,6 @@ class IDPG(Method):
         if self.position == 0:
             return torch.ones_like(batch.ids[:, 0])
         return place(self.position, batch.mask, batch.mask & (batch.ids == self._separator))
-
-    def _types(self, types: Tensor, put: Insertion) -> Tensor:
-        """Return segment ids; a prompt has that of the token before it."""
-        before = types.gather(1, put.at[:, None] - 1)
-        return put.weave(types, before.expand(-1, put.added))
 
     @property
     def _separator(self) -> int:

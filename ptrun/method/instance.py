@@ -63,14 +63,14 @@ class FrozenPass:
     @torch.no_grad()
     def _pass(self, batch: Batch, keys: Tensor | None) -> Tensor:
         rows = torch.arange(len(batch), device=batch.ids.device)
-        first = Positions(rows, torch.zeros_like(rows))
+        starts = Positions(rows, torch.zeros_like(rows))
         bare = BackboneInput(
             ids=batch.ids,
             mask=batch.mask,
             lengths=batch.lengths,
             types=batch.types,
             keys=keys,
-            hidden_at=first,
+            hidden_at=starts,
         )
         hidden = self.backbone.forward(bare).hidden
         assert hidden is not None
@@ -134,8 +134,8 @@ def glove(file: str) -> "Glove":
             f"method.glove={file}: no such file; give a text file of `word v1 v2 ...` lines, such "
             "as glove.6B.300d.txt."
         )
-    found = path.stat()
-    return _opened(path.resolve(), found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    return _opened(path.resolve(), status.st_size, status.st_mtime_ns)
 
 
 @cache
@@ -189,8 +189,12 @@ class Glove:
     def mean(self, text: str) -> Tensor:
         """Return the average `[width]` over the words that have a vector."""
         words = [word.translate(_NO_PUNCTUATION).lower() for word in text.split()]
-        known = [vector for word in words if (vector := self.vector(word)) is not None]
-        return torch.stack(known).mean(dim=0) if known else self._drawn(text)
+        vectors = [vector for word in words if (vector := self.vector(word)) is not None]
+        if vectors:
+            return torch.stack(vectors).mean(dim=0)
+        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+        source = torch.Generator().manual_seed(int.from_bytes(hashed, "little"))
+        return torch.randn(self.width, generator=source) * _STD
 
     def vector(self, word: str) -> Tensor | None:
         """Return a word's vector `[width]`, or None.
@@ -214,8 +218,3 @@ class Glove:
         except ValueError as error:
             where = f"method.glove={self.path}: the vector of {word!r}"
             raise UserError(f"{where}: {error}.") from error
-
-    def _drawn(self, text: str) -> Tensor:
-        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7).digest()
-        source = torch.Generator().manual_seed(int.from_bytes(hashed, "little"))
-        return torch.randn(self.width, generator=source) * _STD

@@ -57,7 +57,10 @@ class LoRA(Method):
     ):
         super().__init__(backbone, task, reading)
         chosen = targets or list(backbone.architecture.attention_maps)
-        _check(rank, alpha)
+        if rank < 1:
+            raise UserError(f"method.rank is {rank}; use 1 or more.")
+        if alpha <= 0:
+            raise UserError(f"method.alpha is {alpha}; use more than 0.")
         check_dropout(dropout)
         if dropout and not backbone.architecture.position_maps.isdisjoint(chosen):
             kind = backbone.config["model_type"]
@@ -93,30 +96,28 @@ class LoRA(Method):
 
     def updates(self, rows: int) -> Updates:
         """Return the updates of the maps, for so many rows."""
-        owned = [(name, self.lora[key(names[0])]) for names in self.shared for name in names]
-        maps = {
-            name: self._update(low_rank, site)
-            for site, (name, low_rank) in enumerate(owned, start=_SITE)
-        }
+        owned: list[tuple[str, Any]] = [
+            (name, self.lora[key(names[0])]) for names in self.shared for name in names
+        ]
+        maps = {}
+        for site, (name, low_rank) in enumerate(owned, start=_SITE):
+            down, up = low_rank.down.weight, low_rank.up.weight
+            maps[name] = Update(down, up, self.alpha / len(down), self.dropout, site)
         return Updates(rows, maps)
-
-    def _update(self, low_rank: Any, site: int) -> Update:
-        scale = self.alpha / low_rank.down.out_features
-        return Update(low_rank.down.weight, low_rank.up.weight, scale, self.dropout, site)
 
     def merged(self) -> dict[str, Tensor]:
         """Return the weights of the changed maps with their updates added, by parameter.
 
         A weight that layers share has the name of the first one.
         """
-        found = {}
+        weights = {}
         for name, *_ in self.shared:
             low_rank: Any = self.lora[key(name)]
             added = low_rank.up.weight @ low_rank.down.weight
             added = added * (self.alpha / low_rank.down.out_features)
             weight = self.backbone.model.get_submodule(name).weight
-            found[f"{name}.weight"] = weight + (added.T if transposed(self.backbone) else added)
-        return found
+            weights[f"{name}.weight"] = weight + (added.T if transposed(self.backbone) else added)
+        return weights
 
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
         """Return the maps to change, grouped by weight, without those of an unused decoder."""
@@ -126,11 +127,11 @@ class LoRA(Method):
             unused = name.startswith("decoder.") and not self.readout.reads_decoder
             if name.rpartition(".")[2] in targets and not unused:
                 groups.setdefault(id(module.weight), ([], module))[0].append(name)
-        known = dict.fromkeys(name.rpartition(".")[2] for name in every)
-        if wrong := [target for target in targets if target not in known]:
+        names = dict.fromkeys(name.rpartition(".")[2] for name in every)
+        if wrong := [target for target in targets if target not in names]:
             raise UserError(
                 f"method.targets has {wrong[0]}, but {self.backbone.name} has no such linear map; "
-                f"allowed: {', '.join(known)}."
+                f"allowed: {', '.join(names)}."
             )
         return list(groups.values())
 
@@ -138,13 +139,6 @@ class LoRA(Method):
 def key(name: str) -> str:
     """Return the key of a map's low-rank maps in `LoRA.lora`."""
     return name.replace(".", "_")
-
-
-def _check(rank: int, alpha: float) -> None:
-    if rank < 1:
-        raise UserError(f"method.rank is {rank}; use 1 or more.")
-    if alpha <= 0:
-        raise UserError(f"method.alpha is {alpha}; use more than 0.")
 
 
 # The low-rank update of a linear map (Hu et al. 2022, §4.1).
@@ -186,16 +180,16 @@ class _Updated:
         self, _module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
     ) -> Tensor | None:
         """Return the output with the updates of the current pass; None if it has none."""
-        given = self.injection.given
-        members = given.updates if given else ()
-        own = [member.maps.get(self.path) for member in members]
-        if not any(own):
+        backbone_input = self.injection.given
+        members = backbone_input.updates if backbone_input else ()
+        updates = [member.maps.get(self.path) for member in members]
+        if not any(updates):
             return None
-        added = self._added(own, members, inputs[0], output.shape[-1])
+        added = self._added(updates, members, inputs[0], output.shape[-1])
         return (output + added).to(output.dtype)
 
     def _added(
-        self, updates: Sequence[Update | None], given: Sequence[Updates], x: Tensor, width: int
+        self, updates: Sequence[Update | None], members: Sequence[Updates], x: Tensor, width: int
     ) -> Tensor:
         """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`.
 
@@ -205,14 +199,14 @@ class _Updated:
         if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
             return _of_one(updates[0], x, keys, tokens, width)
         if tokens is not None:
-            members = self.injection.members(given)
-            own = zip(updates, members.split(x), members.tokens, strict=True)
-            return members.joined([_of_one(u, part, keys, where, width) for u, part, where in own])
-        rows = [own.rows for own in given]
+            packed = self.injection.members(members)
+            zipped = zip(updates, packed.split(x), packed.tokens, strict=True)
+            return packed.joined([_of_one(u, part, keys, at, width) for u, part, at in zipped])
+        rows = [member.rows for member in members]
         parts = torch.split(x, rows)
         each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
-        zipped = zip(updates, parts, each, strict=True)
-        return torch.cat([_of_one(u, part, key, None, width) for u, part, key in zipped])
+        by_rows = zip(updates, parts, each, strict=True)
+        return torch.cat([_of_one(u, part, key, None, width) for u, part, key in by_rows])
 
 
 def _of_one(

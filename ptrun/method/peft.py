@@ -79,7 +79,9 @@ class PeftMethod(Method):
         tuner = self._tuner()
         self.names = {_key(name): name for name in tuner.learned}
         self.changed = list(tuner.layers)
-        self.forward_changed = [n for n, own in tuner.layers.items() if _scales_input(own)]
+        self.forward_changed = [  # IA3 scales their input, as in a feed-forward block
+            name for name, layer in tuner.layers.items() if getattr(layer, "is_feedforward", False)
+        ]
         self.prompt = nn.ParameterDict(
             {_key(n): nn.Parameter(torch.zeros(p.shape)) for n, p in tuner.learned.items()}
         )
@@ -108,7 +110,13 @@ class PeftMethod(Method):
 
     def saved(self) -> dict[str, Tensor]:
         """Return the learned tensors under the names of PEFT's files, without a prefix."""
-        return {_saved_name(name): self.prompt[key] for key, name in self.names.items()}
+        saved: dict[str, Tensor] = {}
+        for key, name in self.names.items():
+            name = name.replace(f".{_NAME}", "")
+            if name.endswith("lora_magnitude_vector.weight"):  # of DoRA
+                name = name.removesuffix(".weight")
+            saved[name] = self.prompt[key]
+        return saved
 
     @torch.no_grad()
     def merged(self) -> dict[str, Tensor]:
@@ -116,26 +124,26 @@ class PeftMethod(Method):
 
         The backbone's own stay as they are.
         """
-        found = {}
+        weights = {}
         for path in self.changed:
             layer: Any = self.backbone.model.get_submodule(path)
-            own = dict(layer.get_base_layer().named_parameters(recurse=False))
-            before = {name: parameter.data.clone() for name, parameter in own.items()}
+            parameters = dict(layer.get_base_layer().named_parameters(recurse=False))
+            before = {name: parameter.data.clone() for name, parameter in parameters.items()}
             layer.merge()
             layer.merged_adapters.clear()
-            for name, parameter in own.items():
-                found[f"{path}.{name}"], parameter.data = parameter.data, before[name]
-        return found
+            for name, parameter in parameters.items():
+                weights[f"{path}.{name}"], parameter.data = parameter.data, before[name]
+        return weights
 
     @property
     def options(self) -> dict[str, Any]:
         """`config`, with what the model type needs: the maps' direction, and ELECTRA's for IA3."""
-        made, ia3 = dict(self.config), self.backbone.architecture.stock.ia3
-        if hasattr(peft_config(made), "fan_in_fan_out"):
-            made["fan_in_fan_out"] = transposed(self.backbone)
-        if ia3 and self.peft_type == "IA3" and not made.get("target_modules"):
-            made |= ia3
-        return made
+        options, ia3 = dict(self.config), self.backbone.architecture.stock.ia3
+        if hasattr(peft_config(options), "fan_in_fan_out"):
+            options["fan_in_fan_out"] = transposed(self.backbone)
+        if ia3 and self.peft_type == "IA3" and not options.get("target_modules"):
+            options |= ia3
+        return options
 
     def _tuner(self) -> Any:
         config = peft_config(self.options)
@@ -162,8 +170,8 @@ def _type_of(content: Mapping[str, Any]) -> Any:
     """
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
-    known = {str(kind.value): kind for kind in PEFT_TYPE_TO_CONFIG_MAPPING}
-    usable = sorted(known.keys() - _OWN.keys() - _REFUSED.keys())
+    types = {str(kind.value): kind for kind in PEFT_TYPE_TO_CONFIG_MAPPING}
+    usable = sorted(types.keys() - _OWN.keys() - _REFUSED.keys())
     name = str(content.get("peft_type", "")).upper()
     if name in _OWN:
         raise UserError(f"method.config.peft_type={name}: type {_OWN[name]} instead.")
@@ -171,11 +179,11 @@ def _type_of(content: Mapping[str, Any]) -> Any:
         raise UserError(f"method.config.peft_type={name}: it {_REFUSED[name]}; not supported.")
     if name not in usable:
         raise UserError(unknown(f"method.config.peft_type={name or 'missing'}", name, usable))
-    allowed = {f.name for f in fields(PEFT_TYPE_TO_CONFIG_MAPPING[known[name]])} - _ABOUT
+    allowed = {f.name for f in fields(PEFT_TYPE_TO_CONFIG_MAPPING[types[name]])} - _ABOUT
     for key in content.keys() - {"peft_type"}:
         if key not in allowed:
             raise UserError(unknown(f"method.config.{key}", key, allowed))
-    return known[name]
+    return types[name]
 
 
 def _check_backbone(backbone: PretrainedBackbone) -> None:
@@ -184,11 +192,6 @@ def _check_backbone(backbone: PretrainedBackbone) -> None:
             f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
             "tuner for that; use method=lora."
         )
-
-
-def _scales_input(layer: Any) -> bool:
-    """Return whether a layer of IA3 scales the input of its map, as in a feed-forward block."""
-    return bool(getattr(layer, "is_feedforward", False))
 
 
 @torch.no_grad()
@@ -200,13 +203,6 @@ def _copy(values: Mapping[str, Tensor], owned: Mapping[str, Tensor]) -> None:
 
 def _key(name: str) -> str:
     return name.replace(".default", "").replace(".", "_")
-
-
-def _saved_name(name: str) -> str:
-    """Return the name of a tensor in PEFT's files: without the name of the adapter."""
-    plain = name.replace(".default", "")
-    dora = "lora_magnitude_vector"
-    return plain.removesuffix(".weight") if plain.endswith(f"{dora}.weight") else plain
 
 
 # Puts the layers of any PEFT tuner into a backbone, with learned tensors that the method owns.
@@ -261,17 +257,17 @@ def tuned_by(
     before = {id(p): (p._version, p.data_ptr()) for p in model.parameters()}
     buffers = {id(buffer) for buffer in model.buffers()}
     device = next(model.parameters()).device
-    made: Callable[..., Any] = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
+    tuner_class: Callable[..., Any] = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
     try:
         with (
             warnings.catch_warnings(),
             torch.random.fork_rng(devices=[]),
-            _meta(device),
+            torch.device(device if device.type == "meta" else "cpu"),
             with_devices(model),
         ):
             warnings.simplefilter("ignore", UserWarning)  # PEFT's, about what it does by default
             torch.manual_seed(seed)
-            root = made(model, config, _NAME)
+            root = tuner_class(model, config, _NAME)
     except _PEFT_ERRORS as error:
         detach(model)
         raise UserError(_rejected(backbone, str(error))) from error
@@ -320,16 +316,11 @@ def _rejected(backbone: PretrainedBackbone, error: str) -> str:
     """Return the message for a configuration that PEFT rejects."""
     if "target modules" not in error.lower().replace("_", " "):
         return f"method.config: PEFT rejects it: {error.splitlines()[0] if error else 'no reason'}"
-    known = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
+    names = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
     return (
         f"method.config.target_modules: PEFT finds no such module in {backbone.name}. Name one or "
-        f"more of {', '.join(known)}."
+        f"more of {', '.join(names)}."
     )
-
-
-def _meta(device: torch.device) -> Any:
-    """Return the context in which new layers are made: on the meta device if the model is."""
-    return torch.device(device if device.type == "meta" else "cpu")
 
 
 def _keep_inside(backbone: PretrainedBackbone, decoder: bool) -> None:
@@ -353,9 +344,9 @@ def _check_untouched(backbone: PretrainedBackbone, before: Mapping[int, tuple[in
         UserError: it does; the backbone has to be loaded again.
     """
     for name, parameter in backbone.model.named_parameters():
-        known = before.get(id(parameter))
-        changed = known is not None and known != (parameter._version, parameter.data_ptr())
-        if changed or (known is not None and parameter.requires_grad):
+        version = before.get(id(parameter))
+        changed = version is not None and version != (parameter._version, parameter.data_ptr())
+        if changed or (version is not None and parameter.requires_grad):
             detach(backbone.model)
             backbone.model.requires_grad_(False)
             raise UserError(
@@ -364,12 +355,12 @@ def _check_untouched(backbone: PretrainedBackbone, before: Mapping[int, tuple[in
             )
 
 
-def _widen(root: Any, known: Collection[int]) -> None:
+def _widen(root: Any, buffers: Collection[int]) -> None:
     """Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision."""
     wide: dict[int, Tensor] = {}  # layers share them
     for module in root.modules():
         for name, buffer in module._buffers.items():
-            if buffer is not None and id(buffer) not in known and buffer.is_floating_point():
+            if buffer is not None and id(buffer) not in buffers and buffer.is_floating_point():
                 module._buffers[name] = wide.setdefault(id(buffer), buffer.float())
 
 
@@ -377,19 +368,19 @@ def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
     site = _SITE
     for parent in list(root.modules()):
         for name, child in parent.named_children():
-            own = type(child).__name__
+            kind = type(child).__name__
             if isinstance(child, nn.Dropout):
                 parent._modules[name] = KeyedDropout(child.p, site, backbone.injection)
                 site += 1
-            elif "Dropout" in own and not isinstance(child, KeyedDropout) and _rate(child):
+            elif (
+                "Dropout" in kind
+                and not isinstance(child, KeyedDropout)
+                and getattr(child, "p", None)
+            ):
                 raise UserError(
-                    f"method.config: {own} is drawn for a whole batch, and ptrun draws dropout "
+                    f"method.config: {kind} is drawn for a whole batch, and ptrun draws dropout "
                     "row by row; set it to 0."
                 )
-
-
-def _rate(module: Any) -> float:
-    return float(getattr(module, "p", 0.0) or 0.0)
 
 
 # The package PEFT, and its layers in a backbone.

@@ -81,7 +81,10 @@ class PromptTuning(Method):
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return text and prompt as embeddings `[B, P + T, E]`."""
         rows = len(batch)
-        text = self._text(batch)
+        if self.double_embedding:
+            text = self.backbone.embed_whole(super().inputs(batch))
+        else:
+            text = self.backbone.embed(batch.ids)
         seen = torch.ones(rows, self.length, dtype=torch.bool, device=text.device)
         types = batch.types
         if types is not None:
@@ -118,9 +121,3 @@ class PromptTuning(Method):
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the table that gives these vectors."""
         return {name: tensor / self.prompt.rescale for name, tensor in exported.items()}
-
-    def _text(self, batch: Batch) -> Tensor:
-        """Return the text's embeddings `[B, T, E]`."""
-        if self.double_embedding:
-            return self.backbone.embed_whole(super().inputs(batch))
-        return self.backbone.embed(batch.ids)

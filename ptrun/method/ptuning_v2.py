@@ -109,6 +109,10 @@ class PTuningV2(Folded):
         chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
         self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
         self.places = places(self.depth, layers)
+        project: Project | None = None
+        if hidden_states:  # no method of this object: a cycle would keep the backbone in memory
+            sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
+            project = partial(keys_values, backbone, sites)
         self.prompt = DeepPrefix(
             length,
             len(self.places),
@@ -116,7 +120,7 @@ class PTuningV2(Folded):
             shape.head_size,
             reparameterization,
             hidden,
-            self._project() if hidden_states else None,
+            project,
             shape.hidden_size,
             length if frozen_vectors is None else frozen_vectors,
         )
@@ -154,16 +158,16 @@ class PTuningV2(Folded):
         Raises:
             UserError: one has no prefix of these layers, or they have another length together.
         """
-        found = [own[self.finished] for own in exported if self.finished in own]
-        length, form = sum(map(len, found)), self.prompt().shape[1:]
-        if len(found) < len(exported) or any(t.shape[1:] != form for t in found):
+        prefixes = [tensors[self.finished] for tensors in exported if self.finished in tensors]
+        length, form = sum(map(len, prefixes)), self.prompt().shape[1:]
+        if len(prefixes) < len(exported) or any(t.shape[1:] != form for t in prefixes):
             raise UserError("start=joined: give runs of ptuning_v2 or cartridge with these layers.")
         if length != self.length:
             raise UserError(
                 f"start=joined: the prefixes have {length} vectors, and method.length is "
                 f"{self.length}. Type method.length={length}."
             )
-        self.prompt.begin(torch.cat(found).to(self.prompt.table))
+        self.prompt.begin(torch.cat(prefixes).to(self.prompt.table))
 
     @property
     def prompt_positions(self) -> int:
@@ -192,14 +196,6 @@ class PTuningV2(Folded):
         if document is None:
             raise UserError("method.length=null needs readout=distillation; type a number.")
         return len(document.ids)
-
-    def _project(self) -> Project:
-        """Return what turns hidden states `[P, n, H]` into keys and values `[P, 2 n, heads, d]`.
-
-        It is no method of this object: in a cycle the backbone would stay in memory after its run.
-        """
-        sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
-        return partial(keys_values, self.backbone, sites)
 
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
         """Return one prefix a layer for each stack; None outside the interval."""
@@ -259,8 +255,8 @@ def keys_values(
     slices: list[Tensor] = []
     for site, vectors in zip(sites, states.to(dtype).unbind(dim=1), strict=True):
         for tensor in _projected(attentions[site], vectors, backbone):
-            whole = backbone.division.whole(tensor, _HEADS) if backbone.division else tensor
-            slices.append(whole.to(states.dtype))
+            gathered = backbone.division.whole(tensor, _HEADS) if backbone.division else tensor
+            slices.append(gathered.to(states.dtype))
     return torch.stack(slices, dim=1)
 
 

@@ -55,12 +55,12 @@ def shorten_in_proportion(
     total, before = sum(lengths), sum(lengths[:mask])
     if not total:
         return list(lengths)
-    first = int(before / total * (room - 1)) - 1
+    opening_room = int(before / total * (room - 1)) - 1
     second = int((1 - before / total) * (room - 1)) - 1
     after = total - before - lengths[mask]
     opening = [[place for place in group if place < mask] for group in groups]
     closing = [[place for place in group if place > mask] for group in groups]
-    left = shorten(shorten(lengths, opening, before - first), closing, after - second)
+    left = shorten(shorten(lengths, opening, before - opening_room), closing, after - second)
     return shorten(left, groups, sum(left) - room)  # one side may be all literal text
 
 
@@ -127,15 +127,15 @@ class Encoder:
         around = self._frames[max((piece.segment for piece in pieces), default=0)]
         spelled = self._spell(pieces, around, masks)
         sizes = [len(ids) for ids in spelled]
-        kept = _shortened(pieces, sizes, room - around.size, rule)
-        if around.size + sum(kept) > room:
+        left = _shortened(pieces, sizes, room - around.size, rule)
+        if around.size + sum(left) > room:
             raise TooLong(
-                f"a pattern takes {around.size + sum(kept)} tokens without any field, and a row "
+                f"a pattern takes {around.size + sum(left)} tokens without any field, and a row "
                 f"has room for {room}; use fewer learned vectors, a pattern with fewer words, or a "
                 "larger task.max_tokens."
             )
-        row = [ids[:size] for ids, size in zip(spelled, kept, strict=True)]
-        return _lay_out(pieces, row, around, sum(sizes) - sum(kept))
+        row = [ids[:size] for ids, size in zip(spelled, left, strict=True)]
+        return _lay_out(pieces, row, around, sum(sizes) - sum(left))
 
     def _spell(self, pieces: Sequence[Piece], around: Frame, masks: int) -> list[list[int]]:
         """Return the ids of each piece; a mask without a token has none."""
@@ -171,19 +171,14 @@ class Encoder:
 
 def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Shorten) -> list[int]:
     """Return how many tokens each piece keeps."""
-    groups, excess = _groups(pieces), sum(sizes) - room
+    fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
+    others = [place for place in fields if not pieces[place].shortenable]
+    groups = [[place for place in fields if pieces[place].shortenable], others]
+    excess = sum(sizes) - room
     masks = [place for place, piece in enumerate(pieces) if piece.kind in _MASKS]
     if rule == "in_proportion" and masks and excess > 0:
         return shorten_in_proportion(sizes, groups, room, masks[0])
     return (shorten_last if rule == "last" else shorten)(sizes, groups, excess)
-
-
-def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
-    """Return the places of shortenable fields, and of the other fields."""
-    fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
-    return [
-        [place for place in fields if pieces[place].shortenable is own] for own in (True, False)
-    ]
 
 
 def _check_last(pieces: Sequence[Piece], masks: int) -> None:
@@ -207,13 +202,13 @@ def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, c
     for segment, special in enumerate(around.ids):
         ids += special
         types += around.types[segment] if around.types is not None else []
-        for piece, own in zip(pieces, row, strict=True):
+        for piece, tokens in zip(pieces, row, strict=True):
             if piece.segment == segment:
-                _note(places, piece, len(ids), len(own))
-                ids += own
-                types += [around.text_types[segment]] * len(own)
-    known = None if around.types is None else types
-    return Encoded(ids, known, places["mask"], places["soft"], places["item"], cut)
+                _note(places, piece, len(ids), len(tokens))
+                ids += tokens
+                types += [around.text_types[segment]] * len(tokens)
+    segments = None if around.types is None else types
+    return Encoded(ids, segments, places["mask"], places["soft"], places["item"], cut)
 
 
 def _note(places: dict[str, list[int]], piece: Piece, at: int, size: int) -> None:

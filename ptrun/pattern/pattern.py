@@ -223,8 +223,8 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
         UserError: a key is unknown or missing, or a part is invalid; the message names the PVP.
     """
     if not isinstance(node, Mapping) or "pattern" not in node or set(node) - set(_KEYS):
-        found = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
-        raise UserError(f"pvp {name}: {found}; expected pattern, and words, rule and shorten.")
+        keys = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
+        raise UserError(f"pvp {name}: {keys}; expected pattern, and words, rule and shorten.")
     words = node.get("words")
     try:
         rules = node.get("rule", "single"), node.get("shorten", "longest")
@@ -258,4 +258,4 @@ def read_pvps(node: Any, labels: Sequence[str] = ()) -> dict[str, PVP]:
     """
     if not isinstance(node, Mapping):
         raise UserError(f"pvps is {node!r}; expected name: {{pattern: ..., words: ...}}.")
-    return {str(name): read_pvp(str(name), own, labels) for name, own in node.items()}
+    return {str(name): read_pvp(str(name), pvp, labels) for name, pvp in node.items()}

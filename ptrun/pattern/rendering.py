@@ -138,15 +138,16 @@ def _value(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> 
 def _write_list(
     line: _Line, slot: Field, fields: Mapping[str, Any], words: Sequence[str], where: str
 ) -> None:
-    own, style = slot.name == "words", str(slot.ending)
-    texts = list(words) if own else _value(slot.name, fields, where)
+    is_words, style = slot.name == "words", str(slot.ending)
+    texts = list(words) if is_words else _value(slot.name, fields, where)
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        kind = "no label words" if own else f"field {slot.name!r} is {texts!r}, not a list of texts"
-        raise UserError(f"{where}: {kind}; {style} writes a list out.")
+        wrong = f"field {slot.name!r} is {texts!r}, not a list of texts"
+        wrong = "no label words" if is_words else wrong
+        raise UserError(f"{where}: {wrong}; {style} writes a list out.")
 
     def write(item: int) -> None:
         text = slot.filtered(texts[item])
-        if own:
+        if is_words:
             line.text(text, item=item)
         else:
             line.field(text, slot)

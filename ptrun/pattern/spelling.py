@@ -63,8 +63,8 @@ class Spelling:
         return list(self._tokenizer(text, **options)["input_ids"])
 
     def _find_style(self) -> Style:
-        first = self.tokens(self.encode(_PROBES[0]))[:1]
-        if first and first[0].startswith(_WORD_START):
+        tokens = self.tokens(self.encode(_PROBES[0]))[:1]
+        if tokens and tokens[0].startswith(_WORD_START):
             return "sentencepiece"
         spaced = self.tokens(self.encode(" " + _PROBES[0]))[:1]
         return "byte" if spaced and spaced[0].startswith(_SPACE) else "plain"
@@ -75,9 +75,9 @@ class Spelling:
         if alone and self.tokens(alone[:1]) == [_WORD_START]:
             return alone[1:]
         for anchor in _ANCHORS:
-            head, whole = self.encode(anchor), self.encode(anchor + text)
-            if whole[: len(head)] == head:
-                return whole[len(head) :]
+            head, joined = self.encode(anchor), self.encode(anchor + text)
+            if joined[: len(head)] == head:
+                return joined[len(head) :]
         return alone
 
 
@@ -101,9 +101,9 @@ class Frame:
 def frame(tokenizer: Any, texts: int) -> Frame:
     """Return the special tokens that a tokenizer puts around one text or two."""
     probes = _PROBES[:texts]
-    whole = tokenizer(*probes)
-    ids = list(whole["input_ids"])
-    types = whole.get("token_type_ids", [0] * len(ids))
+    row = tokenizer(*probes)
+    ids = list(row["input_ids"])
+    types = row.get("token_type_ids", [0] * len(ids))
     cuts, text_types, at = [], [], 0
     for probe in probes:
         inside = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
@@ -112,7 +112,7 @@ def frame(tokenizer: Any, texts: int) -> Frame:
         text_types.append(types[start])
         at = start + len(inside)
     cuts.append(slice(at, None))
-    special = [list(types[cut]) for cut in cuts] if "token_type_ids" in whole else None
+    special = [list(types[cut]) for cut in cuts] if "token_type_ids" in row else None
     return Frame([ids[cut] for cut in cuts], special, text_types)
 
 
@@ -141,8 +141,8 @@ def mask_ids(tokenizer: Any, count: int) -> tuple[list[int], bool]:
 def answer_end(tokenizer: Any) -> int | None:
     """Return the token that ends the text in a blank (GLM); None for other tokenizers."""
     start, end = tokenizer.convert_tokens_to_ids(list(_PIECE))
-    known = None not in (start, end) and start != end
-    return int(end) if known else None
+    has_marks = None not in (start, end) and start != end
+    return int(end) if has_marks else None
 
 
 def placeholder_id(tokenizer: Any) -> int:

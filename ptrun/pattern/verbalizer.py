@@ -100,7 +100,7 @@ class LabelTokens:
 
     def __init__(self, labels: tuple[str, ...], ids: tuple[Tokens, ...]):
         self.labels, self.ids = labels, ids
-        terms = [
+        labels_terms = [
             [
                 (p, t, 1 / (len(words) * len(tokens)))
                 for tokens in words
@@ -108,8 +108,8 @@ class LabelTokens:
             ]
             for words in ids
         ]
-        most = max(map(len, terms))
-        padded = [own + [(*own[0][:2], 0.0)] * (most - len(own)) for own in terms]
+        most = max(map(len, labels_terms))
+        padded = [terms + [(*terms[0][:2], 0.0)] * (most - len(terms)) for terms in labels_terms]
         self._terms = torch.tensor(padded, dtype=torch.float64)
         self._on: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
 
@@ -132,11 +132,11 @@ class LabelTokens:
     def _by_device(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Return `[C, M]` mask, token and weight of each term; a label with fewer has weights 0."""
         if device not in self._on:
-            places, tokens, weights = (own.contiguous() for own in self._terms.unbind(dim=-1))
+            places, tokens, weights = (tensor.contiguous() for tensor in self._terms.unbind(dim=-1))
             three = places.long(), tokens.long(), weights.float()
             if device.type == "cuda":  # the host need not wait for pinned memory
-                three = tuple(own.pin_memory() for own in three)  # type: ignore[assignment]
-            on = (own.to(device, non_blocking=True) for own in three)
+                three = tuple(tensor.pin_memory() for tensor in three)  # type: ignore[assignment]
+            on = (tensor.to(device, non_blocking=True) for tensor in three)
             self._on[device] = tuple(on)  # type: ignore[assignment]
         return self._on[device]
 
@@ -159,8 +159,8 @@ def _check_collisions(
     words: Mapping[str, Sequence[str]], ids: Mapping[str, Tokens], spelling: Spelling
 ) -> None:
     seen: dict[tuple[int, ...], tuple[str, str]] = {}
-    for label, own in ids.items():
-        for word, tokens in zip(words[label], own, strict=True):
+    for label, spelled in ids.items():
+        for word, tokens in zip(words[label], spelled, strict=True):
             if tokens in seen:
                 other, taken = seen[tokens]
                 pieces = " ".join(spelling.tokens(list(tokens)))

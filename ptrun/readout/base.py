@@ -122,6 +122,10 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
     evaluation.
     """
     rows = [row for f in features for row in f.rows]
+    if keys is not None:
+        counts = torch.tensor([len(f.rows) for f in features])
+        place = torch.cat([torch.arange(len(f.rows)) for f in features])
+        keys = keys.repeat_interleave(counts) + place * _NEXT_ROW
     ids, mask = _padded([row.ids for row in rows], device)
     types = [row.types for row in rows if row.types is not None]
     softs = [row.softs for row in rows if row.softs]
@@ -139,7 +143,7 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
             on_device([column for row in rows for column in row.reads], device),
         ),
         targets=on_device(targets, device, number),
-        keys=None if keys is None else moved(_row_keys(keys, features), device),
+        keys=None if keys is None else moved(keys, device),
         softs=on_device(softs, device) if softs else None,
         decoder=decoder,
         decoder_mask=decoder_mask,
@@ -151,12 +155,6 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Te
     padded = [row + [0] * (width - len(row)) for row in rows]
     mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
     return on_device(padded, device), on_device(mask, device, torch.bool)
-
-
-def _row_keys(keys: Tensor, features: Sequence[Features]) -> Tensor:
-    counts = torch.tensor([len(f.rows) for f in features])
-    place = torch.cat([torch.arange(len(f.rows)) for f in features])
-    return keys.repeat_interleave(counts) + place * _NEXT_ROW
 
 
 def word_logits(output: BackboneOutput) -> Tensor:

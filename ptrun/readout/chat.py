@@ -28,20 +28,20 @@ def template_of(backbone: PretrainedBackbone) -> str:
     Raises:
         UserError: it has none.
     """
-    found = getattr(backbone.tokenizer(), "chat_template", None)
-    if isinstance(found, dict):
-        if "default" not in found:
+    template = getattr(backbone.tokenizer(), "chat_template", None)
+    if isinstance(template, dict):
+        if "default" not in template:
             raise UserError(
-                f"backbone={backbone.name}: its chat templates are {', '.join(found)}; expected "
+                f"backbone={backbone.name}: its chat templates are {', '.join(template)}; expected "
                 "one that is named default."
             )
-        found = found["default"]
-    if not found:
+        template = template["default"]
+    if not template:
         raise UserError(
             f"backbone={backbone.name}: its tokenizer has no chat template, so a conversation "
             "has no form. Use an instruction-tuned model, or rows with a text and an answer."
         )
-    return str(found)
+    return str(template)
 
 
 def template_digest(backbone: PretrainedBackbone, readout: Mapping[str, Any]) -> str:
@@ -113,24 +113,24 @@ class Chat:
             UserError: the template refuses a conversation or exceeds a limit, does not say what the
                 assistant wrote, or shows nothing of it.
         """
-        texts = self._render([self._asked(*one) for one in conversations], ids)
-        prompts = [self._prompt(*one[:3]) for one in texts]
-        found = [self._spans(one) if len(one) > 3 else ("", []) for one in texts]
+        texts = self._render([self._asked(*conversation) for conversation in conversations], ids)
+        prompts = [self._prompt(*parts[:3]) for parts in texts]
+        rendered = [self._spans(parts) if len(parts) > 3 else ("", []) for parts in texts]
         if not any(cut for _, cut in prompts):  # offsets take half of the time
             tokens = self._tokenizer([text for text, _ in prompts], add_special_tokens=False)
             opened = tokens["input_ids"]
         else:
             opened = [
-                [i for i, (_, end) in zip(whole, offsets, strict=True) if not cut or end <= cut]
-                for (whole, offsets), (_, cut) in zip(
+                [i for i, (_, end) in zip(row, offsets, strict=True) if not cut or end <= cut]
+                for (row, offsets), (_, cut) in zip(
                     self._encoded([text for text, _ in prompts]), prompts, strict=True
                 )
             ]
-        encoded = self._encoded([text for text, _ in found])
+        encoded = self._encoded([text for text, _ in rendered])
         learned = [
-            self._learned(*own, spans) for own, (_, spans) in zip(encoded, found, strict=True)
+            self._learned(*row, spans) for row, (_, spans) in zip(encoded, rendered, strict=True)
         ]
-        return [(prompt, *own) for prompt, own in zip(opened, learned, strict=True)]
+        return [(prompt, *row) for prompt, row in zip(opened, learned, strict=True)]
 
     def _prompt(self, opened: Rendered, hidden: Rendered, answered: Rendered) -> tuple[str, int]:
         """Return a text that begins with the prompt, and where that ends; 0 is the text's end."""
@@ -158,9 +158,9 @@ class Chat:
         """Return the text of a conversation, and where the answers stand, each with its end."""
         (opened, _), (hidden, _), (answered, marked), *parts, (text, spans) = texts
         if self._marks:
-            added = [_added("", answered[first:last]) for first, last in marked]
+            added = [_added("", answered[start:end]) for start, end in marked]
         else:
-            each = [one for one, _ in parts] + [opened, text, hidden, answered]
+            each = [part for part, _ in parts] + [opened, text, hidden, answered]
             spans, added = [], []
             for before, after, *without in zip(*(iter(each),) * 4, strict=True):
                 if not (after.startswith(before) and text.startswith(after.rstrip())):
@@ -174,10 +174,10 @@ class Chat:
                 added.append(_added(*without))
         return text, [
             (
-                first + len(more) * text.startswith(more, first),
+                start + len(more) * text.startswith(more, start),
                 last + len(self._end) * text.startswith(self._end, last),
             )
-            for (first, last), more in zip(spans, added, strict=True)
+            for (start, last), more in zip(spans, added, strict=True)
         ]
 
     def _learned(
@@ -187,7 +187,7 @@ class Chat:
         places = [
             i
             for i, (start, end) in enumerate(offsets)
-            if any(first <= start and end <= last and start < end for first, last in spans)
+            if any(begin <= start and end <= last and start < end for begin, last in spans)
         ]
         if ids and not places:
             raise UserError(
@@ -200,8 +200,9 @@ class Chat:
         """Return the tokens of each text, and where each token stands in it."""
         if not texts:
             return []
-        found = self._tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
-        return list(zip(found["input_ids"], found["offset_mapping"], strict=True))
+        options = {"add_special_tokens": False, "return_offsets_mapping": True}
+        encoded = self._tokenizer(list(texts), **options)
+        return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
     def _render(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[list[Rendered]]:
         try:
@@ -227,5 +228,5 @@ def _added(before: str, after: str) -> str:
     White space belongs to the answer, as that between `[/INST]` and its first word.
     """
     written = after[len(before) :] if after.startswith(before) else ""
-    added, found, _ = written.partition(_ANSWER)
-    return added if found and added.strip() else ""
+    added, answer, _ = written.partition(_ANSWER)
+    return added if answer and added.strip() else ""

@@ -17,8 +17,8 @@ from ptrun.task.dataset import Task
 
 AUTO = "auto"
 READINGS: dict[str, type[Reading]] = {
-    one.name: one
-    for one in (
+    reading.name: reading
+    for reading in (
         HeadReading,
         VerbalizerReading,
         EntailmentReading,
@@ -38,7 +38,7 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
     """
     fit = _fitting(task, offered)
     if not fit:
-        other = [name for name, own in READINGS.items() if own.reads(task)]
+        other = [name for name, reading in READINGS.items() if reading.reads(task)]
         raise UserError(
             f"No read-out of this method ({', '.join(offered)}) can answer task={task.name}, which "
             f"is {task.kind}; type method=fine_tuning readout={other[0]}."
@@ -49,7 +49,7 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
 def _fitting(task: Task, offered: Sequence[str]) -> list[type[Reading]]:
     """Return the read-outs of a method that read the kind of task, in order of preference."""
     known_here = [READINGS[name] for name in offered if name in READINGS]
-    return [own for own in known_here if own.reads(task)]
+    return [reading for reading in known_here if reading.reads(task)]
 
 
 def resolved(
@@ -72,15 +72,15 @@ def resolved(
         UserError: a key or value is wrong or has no effect, or the read-out cannot answer the task.
     """
     if option == AUTO:
-        made = automatic(task, offered)
-        option, node = made.name, {TARGET: f"{made.__module__}.{made.__qualname__}", **node}
+        chosen = automatic(task, offered)
+        option, node = chosen.name, {TARGET: f"{chosen.__module__}.{chosen.__qualname__}", **node}
     _check_offered(option, offered)
     reading: type[Reading] = build.target("readout", node)
-    kept = {TARGET: node[TARGET], **known(reading, node)}
+    keys = {TARGET: node[TARGET], **known(reading, node)}
     _check_owner(option, reading, node.keys() & typed, task, offered)
-    build.check({"readout": {**kept, **{k: v for k, v in node.items() if k in typed}}})
+    build.check({"readout": {**keys, **{k: v for k, v in node.items() if k in typed}}})
     _check_kind(option, reading, task, offered)
-    asked: Reading = build.build("readout", kept)
+    asked: Reading = build.build("readout", keys)
     asked.fits(backbone, task, soft=soft)
     used = asked.used(backbone, task, soft=soft)
     asked.refuse((asked.changed.keys() & typed) - used, backbone, task)
@@ -98,9 +98,9 @@ def _check_offered(option: str, offered: Sequence[str]) -> None:
 def _check_kind(option: str, reading: type[Reading], task: Task, offered: Sequence[str]) -> None:
     if reading.reads(task):
         return
-    fit = [name for name, own in READINGS.items() if own.reads(task)]
-    own = [name for name in fit if name in offered]
-    typed = f"{'' if own else 'method=fine_tuning '}readout={(own or fit)[0]}"
+    fit = [name for name, other in READINGS.items() if other.reads(task)]
+    supported = [name for name in fit if name in offered]
+    typed = f"{'' if supported else 'method=fine_tuning '}readout={(supported or fit)[0]}"
     raise UserError(
         f"readout={option} cannot answer task={task.name}, which is {task.kind}; type {typed}."
     )
@@ -111,7 +111,7 @@ def _check_owner(
 ) -> None:
     """Name the read-out that has a typed key, if another one has it."""
     for key in sorted(typed - known(reading, dict.fromkeys(typed)).keys()):
-        owners = [own.name for own in _fitting(task, offered) if known(own, {key: None})]
+        owners = [other.name for other in _fitting(task, offered) if known(other, {key: None})]
         if owners:
             raise UserError(
                 f"readout.{key}: readout={option} has no such key; leave it out, or type "

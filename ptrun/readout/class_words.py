@@ -157,18 +157,18 @@ class ClassWords(nn.Module, Cloze):
         """
         return self._reserved("readout.marker", _MARKER, len(self.labels))
 
-    def _reserved(self, key: str, first: int, count: int) -> list[int]:
+    def _reserved(self, key: str, start: int, count: int) -> list[int]:
         tokenizer = self.backbone.tokenizer()
-        names = [f"[unused{first + i}]" for i in range(count)]
+        names = [f"[unused{start + i}]" for i in range(count)]
         ids = tokenizer.convert_tokens_to_ids(names)
-        known = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
-        if len(known) < count:
+        reserved = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
+        if len(reserved) < count:
             raise UserError(
                 f"{key}=true: the classes of task={self.task.name} need the {count} "
                 f"reserved tokens from {names[0]} on, and backbone={self.backbone.name} has "
-                f"{len(known)}; use {key}=false."
+                f"{len(reserved)}; use {key}=false."
             )
-        return known
+        return reserved
 
     @property
     def _bare(self) -> list[Piece]:

@@ -126,9 +126,9 @@ class Distillation(Writing):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the divergence from the teacher summed over the learned tokens, `[]`."""
-        found = self._divergence(output, batch)
-        assert found is not None, "the document is known in training"
-        return found.sum()
+        divergence = self._divergence(output, batch)
+        assert divergence is not None, "the document is known in training"
+        return divergence.sum()
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the losses of each answer; its text is written apart.
@@ -138,36 +138,36 @@ class Distillation(Writing):
         plain: Any = super().decode(output, batch)
         apart = self._divergence(output, batch)
         sums = [None] * len(plain) if apart is None else batch.by_example(apart.cpu())
-        return [self._scored(*own) for own in zip(plain, batch.features, sums, strict=True)]
-
-    def _scored(self, found: Prediction, features: Features, apart: Tensor | None) -> Prediction:
-        """Return a prediction with the divergence beside the loss of its answer."""
-        if apart is not None and self._span(features) is None:
-            return found
-        figures = {"answer_loss": found.figures["loss"], "tokens": found.figures["tokens"]}
-        figures |= {} if apart is None else {"loss": float(apart.sum())}
-        return replace(found, figures=figures)
+        scored = []
+        for prediction, features, divergence in zip(plain, batch.features, sums, strict=True):
+            if divergence is None or self._span(features) is not None:
+                loss, count = prediction.figures["loss"], prediction.figures["tokens"]
+                figures = {"answer_loss": loss, "tokens": count}
+                figures |= {} if divergence is None else {"loss": float(divergence.sum())}
+                prediction = replace(prediction, figures=figures)
+            scored.append(prediction)
+        return scored
 
     def _divergence(self, output: BackboneOutput, batch: Batch) -> Tensor | None:
         """Return KL(teacher || student) at each learned token, `[K]`, in nats."""
-        kept = [self.backbone.kept.get(self._key(f)) for f in batch.features]
-        if any(own is None for own in kept):
+        tables = [self.backbone.kept.get(self._key(f)) for f in batch.features]
+        if any(table is None for table in tables):
             return None
-        taught = torch.cat([own for own in kept if own is not None], dim=1)
+        taught = torch.cat([table for table in tables if table is not None], dim=1)
         taught = moved(taught, batch.targets.device)
         logs, shares = taught[1], taught[1].exp()
-        own = word_logits(output).log_softmax(dim=-1).gather(1, taught[0].long())
+        student = word_logits(output).log_softmax(dim=-1).gather(1, taught[0].long())
         others = (1 - shares.sum(1)).clamp(min=0)
-        left = (1 - own.exp().sum(1)).clamp(min=torch.finfo(own.dtype).eps)
-        within = torch.where(shares > 0, shares * (logs - own), 0.0).sum(1)
+        left = (1 - student.exp().sum(1)).clamp(min=torch.finfo(student.dtype).eps)
+        within = torch.where(shares > 0, shares * (logs - student), 0.0).sum(1)
         return within + torch.xlogy(others, others) - torch.xlogy(others, left)
 
     # The teacher.
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> list[Features]:
         """Return the examples whose teacher is not known, once those in files are read."""
-        wanted = [f for f in features if f.targets] if self.document else []
-        missing = [f for f in wanted if self._key(f) not in self.backbone.kept]
+        learned = [f for f in features if f.targets] if self.document else []
+        missing = [f for f in learned if self._key(f) not in self.backbone.kept]
         file = self._file(missing)
         if missing and file is not None and file.is_file():
             self._recall(file, missing)
@@ -179,7 +179,7 @@ class Distillation(Writing):
         """Compute the teacher's log-probabilities of a batch."""
         spans = [self._span(f) for f in batch.features]
         for span in dict.fromkeys(spans):
-            some = [f for f, own in zip(batch.features, spans, strict=True) if own == span]
+            some = [f for f, view in zip(batch.features, spans, strict=True) if view == span]
             if span is None:
                 self._teach_labels(some)
             else:
@@ -191,8 +191,8 @@ class Distillation(Writing):
         if not features or file is None:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
-        write_bound(file, kept, bound_to(self.backbone))
+        tables = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
+        write_bound(file, tables, bound_to(self.backbone))
 
     def stored(self, train: int, others: int, answer: int) -> int:
         """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
@@ -202,13 +202,13 @@ class Distillation(Writing):
     def _teach(self, span: Span, batch: Batch) -> None:
         assert self.document is not None
         rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
-        given = self.request(self.document.before(span, rows), batch.reads)
-        logits = word_logits(self.backbone.forward(given))
+        inputs = self.request(self.document.before(span, rows), batch.reads)
+        logits = word_logits(self.backbone.forward(inputs))
         best = logits.log_softmax(dim=-1).topk(min(self.asked.kept_tokens, logits.shape[1]))
-        whole = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
+        table = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
         sizes = [len(f.targets) for f in batch.features]
-        for f, own in zip(batch.features, torch.split(whole, sizes, dim=1), strict=True):
-            self.backbone.kept[self._key(f)] = own.clone()
+        for f, part in zip(batch.features, torch.split(table, sizes, dim=1), strict=True):
+            self.backbone.kept[self._key(f)] = part.clone()
 
     def _teach_labels(self, features: Sequence[Features]) -> None:
         """Learn rows without a teacher from their answers: all probability is on the label."""
@@ -230,8 +230,8 @@ class Distillation(Writing):
         A document that does not fit with a row has a teacher in self-study alone, for its parts.
         """
         assert self.document is not None
-        given = features.facts.get(_SPAN)
-        start, end = given or self.document.whole
+        part = features.facts.get(_SPAN)
+        start, end = part or self.document.whole
         most = min(self.room, self.backbone.config.get("sliding_window") or self.room)
         return (start, end) if end - start + features.tokens <= most else None
 
@@ -266,9 +266,9 @@ class Distillation(Writing):
             _LOG.warning("%s; it is made again", error)
             return
         for f in features:
-            found = tensors.get(self._key(f).hex())
-            if found is not None and found.shape[:2] == (2, len(f.targets)):
-                self.backbone.kept[self._key(f)] = found
+            table = tensors.get(self._key(f).hex())
+            if table is not None and table.shape[:2] == (2, len(f.targets)):
+                self.backbone.kept[self._key(f)] = table
 
     # Self-study.
 
@@ -283,13 +283,13 @@ class Distillation(Writing):
             UserError: none is left.
         """
         file = self._study_file()
-        if file is not None and file.is_file() and (kept := _kept(file)):
-            return kept
-        found = self._studied()
+        if file is not None and file.is_file() and (stored := _kept(file)):
+            return stored
+        examples = self._studied()
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, "".join(json.dumps(asdict(e)) + "\n" for e in found))
-        return found
+            write_text(file, "".join(json.dumps(asdict(e)) + "\n" for e in examples))
+        return examples
 
     def _study_file(self) -> Path | None:
         """Return the file of the questions: its name is a hash of all that they depend on."""
@@ -303,41 +303,40 @@ class Distillation(Writing):
     def _studied(self) -> list[Example]:
         assert self.document is not None
         size = min(self.asked.chunk, self.room // 2)  # the rest is for questions and answers
-        wanted = document.turns(self.document, self.asked.self_study, size)
-        asked = self._asked(wanted)
-        first = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
-        examples = [self._question(i, asked[i], *wanted[i]) for i in first]
+        turns = document.turns(self.document, self.asked.self_study, size)
+        asked = self._asked(turns)
+        distinct = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
+        examples = [self._question(i, asked[i], *turns[i]) for i in distinct]
         features = self.encode(examples, self.room)
-        answers = self._texts([wanted[i][1] for i in first], features)
+        answers = self._texts([turns[i][1] for i in distinct], features)
         pairs = zip(examples, answers, strict=True)
-        found = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
+        answered = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
         _LOG.info(
             "self-study: %d questions with answers; left out: %d questions that are empty or "
             "repeated, and %d without an answer",
-            *(len(found), len(wanted) - len(first), len(first) - len(found)),
+            *(len(answered), len(turns) - len(distinct), len(distinct) - len(answered)),
         )
-        if not found:
+        if not answered:
             raise UserError(
                 f"readout.self_study: backbone={self.backbone.name} wrote no questions with "
                 "answers about the document. Use a larger model, or rows of your own."
             )
-        return found
+        return answered
 
     @property
     def room(self) -> int:
         """The most tokens of a row."""
         return self.backbone.shape.positions
 
-    def _asked(self, wanted: Sequence[tuple[str, Span]]) -> list[str]:
+    def _asked(self, turns: Sequence[tuple[str, Span]]) -> list[str]:
         """Return the question that the backbone writes for each seed."""
         assert self.document is not None
-        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in wanted]
+        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in turns]
         decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95, ends=self._line_ends)
-        seeds = [_seed(f"{self.asked.draw}:{i}") for i in range(len(rows))]
-        tokens = document.written(
-            self.document, [span for _, span in wanted], rows, decoding, seeds
-        )
-        return [self._line(own) for own in tokens]
+        names = [f"{self.asked.draw}:{i}".encode() for i in range(len(rows))]
+        seeds = [int.from_bytes(hashlib.blake2b(n, digest_size=8).digest()) for n in names]
+        tokens = document.written(self.document, [span for _, span in turns], rows, decoding, seeds)
+        return [self._line(ids) for ids in tokens]
 
     def _instructed(self, text: str) -> list[int]:
         """Return the tokens after which the backbone follows an instruction."""
@@ -348,15 +347,12 @@ class Distillation(Writing):
         return ids
 
     def _question(self, number: int, text: str, kind: str, span: Span) -> Example:
-        field = self.task.fields[0]
-        own: Any = [{"role": "user", "content": text}] if self._chats else text
-        view = None if self._holds_whole() else list(span)
-        return Example(f"study-{number}", {field: own, "kind": kind, _SPAN: view}, [])
-
-    def _holds_whole(self) -> bool:
-        """Whether the teacher can read the whole document before a question and its answer."""
         assert self.document is not None
-        return len(self.document.ids) + _QUESTION + 2 * self.longest <= self.room
+        field = self.task.fields[0]
+        question: Any = [{"role": "user", "content": text}] if self._chats else text
+        longest = len(self.document.ids) + _QUESTION + 2 * self.longest
+        view = None if longest <= self.room else list(span)  # the whole document, if it can be read
+        return Example(f"study-{number}", {field: question, "kind": kind, _SPAN: view}, [])
 
     def _texts(self, spans: Sequence[Span], features: Sequence[Features]) -> list[str]:
         """Return the answers that the backbone writes with the document in view."""
@@ -364,15 +360,15 @@ class Distillation(Writing):
         rows = [self.prompt(f).rows[0].ids for f in features]
         decoding = replace(self.decoding, ends=self._line_ends)
         tokens = document.written(self.document, spans, rows, decoding, self.seeds(features))
-        return [self._line(own) for own in tokens]
+        return [self._line(ids) for ids in tokens]
 
     @property
     def _line_ends(self) -> tuple[int, ...]:
         """The tokens that end a line, as far as the vocabulary has one for it."""
         tokenizer = self.backbone.tokenizer()
         ids = tokenizer("\n", add_special_tokens=False).input_ids
-        own = ids if len(ids) == 1 and tokenizer.decode(ids) == "\n" else []
-        return (*self.decoding.ends, *own)
+        line_end = ids if len(ids) == 1 and tokenizer.decode(ids) == "\n" else []
+        return (*self.decoding.ends, *line_end)
 
     def _line(self, tokens: Sequence[int]) -> str:
         return self.text(tokens)[0].split("\n")[0].strip()
@@ -381,8 +377,8 @@ class Distillation(Writing):
         """Return the features of each example, with the part of the document that it is about."""
         spans = [example.fields.get(_SPAN) for example in examples]
         return [
-            found if span is None else replace(found, facts={**found.facts, _SPAN: span})
-            for found, span in zip(super().encode(examples, room), spans, strict=True)
+            features if span is None else replace(features, facts={**features.facts, _SPAN: span})
+            for features, span in zip(super().encode(examples, room), spans, strict=True)
         ]
 
 
@@ -397,7 +393,3 @@ def _kept(file: Path) -> list[Example]:
 
 def _has_words(text: str) -> bool:
     return any(letter.isalpha() or letter.isdigit() for letter in text)
-
-
-def _seed(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())

@@ -87,18 +87,18 @@ class Document:
         ends = [round(len(self.ids) * place / count) for place in range(count + 1)]
         return list(pairwise(ends))
 
-    def before(self, span: Span, given: BackboneInput) -> BackboneInput:
+    def before(self, span: Span, inputs: BackboneInput) -> BackboneInput:
         """Return rows with a part of the document in view."""
         if self._read is None or self._read[0] != span:
             layers = range(self.backbone.shape.layers)
             sites: list[tuple[Reader, Site]] = [("text", ("attention", i)) for i in layers]
             self._read = span, self.backbone.read(sites, self.ids[slice(*span)])
-        values, rows = self._read[1], len(given.mask)
+        values, rows = self._read[1], len(inputs.mask)
         values = values.to(self.backbone.model.get_input_embeddings().weight.dtype)
         every = values.permute(1, 2, 0, 3)[:, None].expand(-1, rows, -1, -1, -1).unbind()
         pairs = zip(every[::2], every[1::2], strict=True)  # each [B, heads, P, d]
-        shift = torch.full((rows,), span[1] - span[0], device=given.mask.device)
-        return replace(given, prefixes=tuple(Prefix(*pair) for pair in pairs), shift=shift)
+        shift = torch.full((rows,), span[1] - span[0], device=inputs.mask.device)
+        return replace(inputs, prefixes=tuple(Prefix(*pair) for pair in pairs), shift=shift)
 
 
 # Self-study: the backbone asks about parts of the document (Eyuboglu et al. 2025, §4).
@@ -131,18 +131,16 @@ def written(
     seeds: Sequence[int],
 ) -> list[list[int]]:
     """Return the tokens that the backbone writes after each row, with its part in view."""
-    found: dict[int, list[int]] = {}
+    device = view.backbone.model.get_input_embeddings().weight.device
+    tokens: dict[int, list[int]] = {}
     for span in dict.fromkeys(spans):
-        own = [place for place, other in enumerate(spans) if other == span]
-        for start in range(0, len(own), _TOGETHER):
-            some = own[start : start + _TOGETHER]
-            given = view.before(span, _input(view.backbone, [rows[i] for i in some]))
+        places = [place for place, other in enumerate(spans) if other == span]
+        for start in range(0, len(places), _TOGETHER):
+            some = places[start : start + _TOGETHER]
+            features = [Features(str(i), [TokenRow(rows[i])], []) for i in some]
+            batch = collate(features, None, device)
+            text = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
+            inputs = view.before(span, text)
             drawn = [seeds[i] for i in some]
-            found |= dict(zip(some, generate(view.backbone, given, decoding, drawn), strict=True))
-    return [found[place] for place in range(len(rows))]
-
-
-def _input(backbone: PretrainedBackbone, rows: Sequence[list[int]]) -> BackboneInput:
-    features = [Features(str(i), [TokenRow(ids)], []) for i, ids in enumerate(rows)]
-    batch = collate(features, None, backbone.model.get_input_embeddings().weight.device)
-    return BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
+            tokens |= dict(zip(some, generate(view.backbone, inputs, decoding, drawn), strict=True))
+    return [tokens[place] for place in range(len(rows))]

@@ -52,8 +52,8 @@ class Head(nn.Module, Readout):
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[K, C]`, one row for each read."""
-        kept = drop(self.read(output).float(), read_keys(batch), _HEAD_SITE, self.dropout)
-        return functional.linear(kept, self.linear.weight, self.linear.bias)
+        states = drop(self.read(output).float(), read_keys(batch), _HEAD_SITE, self.dropout)
+        return functional.linear(states, self.linear.weight, self.linear.bias)
 
     def read(self, output: BackboneOutput) -> Tensor:
         """Return the input of the linear map, `[K, H]`."""
@@ -324,7 +324,7 @@ class LabelHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         parts = zip(batch.features, *likeliest(self.scores(output, batch)), strict=True)
-        return [labelled(f.id, i, own, shares, self.task.labels) for f, i, own, shares in parts]
+        return [labelled(f.id, i, share, shares, self.task.labels) for f, i, share, shares in parts]
 
 
 class NumberHead(LabelHead):

@@ -52,14 +52,16 @@ class ChoiceHead(PooledHead):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row for each option; the longer text of the pair is shortened first."""
         options = [self.options(e) for e in examples]
-        firsts = [e.fields[self.task.fields[0]] for e in examples]
-        before = [text for text, own in zip(firsts, options, strict=True) for _ in own]
-        rows = iter(self.rows([before, [option for own in options for option in own]], room))
+        texts: list[list[str]] = [[], []]
+        for example, choices in zip(examples, options, strict=True):
+            texts[0] += [example.fields[self.task.fields[0]]] * len(choices)
+            texts[1] += choices
+        rows = iter(self.rows(texts, room))
         return [
             Features(
-                e.id, list(islice(rows, len(own))), self.targets(e), {"values": self.values(e)}
+                e.id, list(islice(rows, len(choices))), self.targets(e), {"values": self.values(e)}
             )
-            for e, own in zip(examples, options, strict=True)
+            for e, choices in zip(examples, options, strict=True)
         ]
 
     def options(self, example: Example) -> list[str]:
@@ -83,12 +85,13 @@ class ChoiceHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest option of each example."""
+        predictions: list[Prediction | Features] = []
         scores = batch.rows_by_example(self.scores(output, batch)[:, -1].cpu())
-        return [self._chosen(f, own) for f, own in zip(batch.features, scores, strict=True)]
-
-    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
-        (best,), (share,), (shares,) = likeliest(scores[None])
-        return labelled(features.id, best, share, shares, features.facts["values"])
+        for features, logits in zip(batch.features, scores, strict=True):
+            (best,), (share,), (shares,) = likeliest(logits[None])
+            values = features.facts["values"]
+            predictions.append(labelled(features.id, best, share, shares, values))
+        return predictions
 
 
 class EntityHead(ChoiceHead):
@@ -101,8 +104,11 @@ class EntityHead(ChoiceHead):
     outputs = 2
     loss = PooledHead.loss  # cross-entropy summed over entities
 
-    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
-        return Prediction(features.id, features.facts["values"][int(scores.argmax())])
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the entity of each example with the highest score for right."""
+        scores = batch.rows_by_example(self.scores(output, batch)[:, -1].cpu())
+        pairs = zip(batch.features, scores, strict=True)
+        return [Prediction(f.id, f.facts["values"][int(logits.argmax())]) for f, logits in pairs]
 
     def options(self, example: Example) -> list[str]:
         """Return the query with each entity in its gap."""
@@ -167,20 +173,20 @@ class TokenHead(Head):
         words: list[str] = example.fields[self.task.fields[0]]
         if "predicate" not in example.fields:
             return words
-        own = tokenizer.sep_token or tokenizer.eos_token or "|"
-        border = SEPARATOR if self.literal_sep else own
+        separator = tokenizer.sep_token or tokenizer.eos_token or "|"
+        border = SEPARATOR if self.literal_sep else separator
         return [*words, border, example.fields["predicate"]]
 
     def _features(self, example: Example, rows: Any, i: int) -> Features:
-        first: dict[int, int] = {}
+        places: dict[int, int] = {}
         for position, word in enumerate(rows.word_ids(i)):
             if word is not None and word < len(example.target):  # not the predicate's copy
-                first.setdefault(word, position)
-        row = TokenRow(*tokens(rows, i), list(first.values()))
-        targets = [self.task.labels.index(example.target[word]) for word in first]
-        last = max(first, default=-1)
-        unseen = [word for word in range(last) if word not in first]
-        facts = {"size": len(example.target), "words": list(first)}
+                places.setdefault(word, position)
+        row = TokenRow(*tokens(rows, i), list(places.values()))
+        targets = [self.task.labels.index(example.target[word]) for word in places]
+        last = max(places, default=-1)
+        unseen = [word for word in range(last) if word not in places]
+        facts = {"size": len(example.target), "words": list(places)}
         facts |= {"unseen": unseen} if unseen else {}
         return Features(example.id, [row], targets, facts)
 
@@ -241,20 +247,20 @@ class HeadReading(Reading):
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
         """Return the keys that the kind of answer has, besides `dropout`."""
         if isinstance(task, Multi):
-            every = [self.used(backbone, own, soft=soft) for own in task.tasks.values()]
+            every = [self.used(backbone, member, soft=soft) for member in task.tasks.values()]
             return set().union(*every) - {"class_weights", "thresholds"}
         parts = isinstance(task, Tagging) and task.has_predicate
         words = ["literal_sep"] if parts else []
         spans = ["longest_answer"] if task.answer == "span" else []
-        made = HEADS.get(task.answer)
-        weights = ["class_weights"] if made in (LabelHead, LabelsHead) else []
-        weights += ["thresholds"] if made is LabelsHead else []
+        head = HEADS.get(task.answer)
+        weights = ["class_weights"] if head in (LabelHead, LabelsHead) else []
+        weights += ["thresholds"] if head is LabelsHead else []
         return {"dropout", *words, *spans, *weights, *(["pooler"] if _is_pooled(task) else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
         if isinstance(task, Multi):
-            heads = {n: self.made(backbone, own, soft=soft) for n, own in task.tasks.items()}
+            heads = {n: self.made(backbone, member, soft=soft) for n, member in task.tasks.items()}
             return MultiHead(heads)
         head = self._made(backbone, task)
         if self.dropout is not None:
@@ -262,30 +268,30 @@ class HeadReading(Reading):
         return head  # type: ignore[return-value]
 
     def _made(self, backbone: PretrainedBackbone, task: Task) -> Head:
-        made = HEADS[task.answer]
-        if made is TokenHead:
-            return made(backbone, task, literal_sep=self.literal_sep)
-        if made is SpanHead:
-            return made(backbone, task, longest=self.longest_answer)
-        if made is LabelHead:
-            return made(backbone, task, self.pooler, weights=self.class_weights)
-        if made is LabelsHead:
+        head = HEADS[task.answer]
+        if head is TokenHead:
+            return head(backbone, task, literal_sep=self.literal_sep)
+        if head is SpanHead:
+            return head(backbone, task, longest=self.longest_answer)
+        if head is LabelHead:
+            return head(backbone, task, self.pooler, weights=self.class_weights)
+        if head is LabelsHead:
             return LabelsHead(
                 *(backbone, task, self.pooler),
                 weights=self.class_weights,
                 thresholds=self.thresholds,
             )
-        return made(backbone, task, self.pooler) if _is_pooled(task) else made(backbone, task)
+        return head(backbone, task, self.pooler) if _is_pooled(task) else head(backbone, task)
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:
         """Refuse heads that need different states for different data sets."""
-        for own in task.tasks.values():
-            if not self.reads(own):
+        for member in task.tasks.values():
+            if not self.reads(member):
                 raise UserError(
                     f"task={task.name} is several tasks in one, and readout=head cannot answer "
-                    f"{own.name}, which is {own.kind}; leave it out."
+                    f"{member.name}, which is {member.kind}; leave it out."
                 )
-        pooled = [name for name, own in task.tasks.items() if _is_pooled(own)]
+        pooled = [name for name, member in task.tasks.items() if _is_pooled(member)]
         mixed = 0 < len(pooled) < len(task.tasks)
         if backbone.architecture.has_decoder and mixed and self.pooler != "mean":
             raise UserError(
@@ -330,8 +336,8 @@ class EntailmentReading(Reading):
 
 def _is_pooled(task: Task) -> bool:
     """Return whether the head of a task reads one vector of a text."""
-    made = HEADS.get(task.answer)
-    return isinstance(made, type) and issubclass(made, PooledHead)
+    head = HEADS.get(task.answer)
+    return isinstance(head, type) and issubclass(head, PooledHead)
 
 
 def _check_dropout(dropout: float | None) -> None:
@@ -357,13 +363,15 @@ class EntailmentHead(PooledHead):
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
-        known = classifier_of(backbone)
-        if known is None or known.entailed is None or pooler not in ("auto", known.pooler):
-            known = None
-        size = len(known.labels) if known else 2
-        super().__init__(backbone, task, known.pooler if known else pooler, size)  # type: ignore[arg-type]
-        self.classifier = known
-        self.entailed = known.entailed if known and known.entailed is not None else 1
+        classifier = classifier_of(backbone)
+        if classifier and (
+            classifier.entailed is None or pooler not in ("auto", classifier.pooler)
+        ):
+            classifier = None
+        size = len(classifier.labels) if classifier else 2
+        super().__init__(backbone, task, classifier.pooler if classifier else pooler, size)  # type: ignore[arg-type]
+        self.classifier = classifier
+        self.entailed = classifier.entailed if classifier and classifier.entailed is not None else 1
         self.forms = described(task)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -382,7 +390,7 @@ class EntailmentHead(PooledHead):
         scores = self.scores(output, batch).cpu()
         odds = batch.rows_by_example(scores[:, 1] - scores[:, 0])
         pairs = zip(batch.features, odds, strict=True)
-        return [Prediction(f.id, self._label(own)) for f, own in pairs]
+        return [Prediction(f.id, self._label(logits)) for f, logits in pairs]
 
     def _label(self, odds: Tensor) -> str:
         labels = list(self.forms)
@@ -391,8 +399,13 @@ class EntailmentHead(PooledHead):
         return next(label for label in self.task.labels if label != labels[0])
 
     def _features(self, example: Example, room: int) -> Features:
-        pairs = [_pair(form, example, self.task.fields) for form in self.forms.values()]
-        rows = self.rows([[pair[i] for pair in pairs] for i in (0, 1)], room)
+        texts: list[list[str]] = [[], []]
+        for form in self.forms.values():
+            quoted = _quoted(form)
+            others = [example.fields[name] for name in self.task.fields if name not in quoted]
+            texts[0].append(" ".join(others))
+            texts[1].append(form.format_map(example.fields))
+        rows = self.rows(texts, room)
         return Features(example.id, rows, [int(label == example.target) for label in self.forms])
 
 
@@ -440,12 +453,6 @@ def _check_form(task: Task, label: str, form: str) -> None:
 
 def _quoted(form: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(form) if name is not None}
-
-
-def _pair(form: str, example: Example, fields: Sequence[str]) -> tuple[str, str]:
-    """Return the fields that a description does not quote as one text, and the description."""
-    left = [example.fields[field] for field in fields if field not in _quoted(form)]
-    return " ".join(left), form.format_map(example.fields)
 
 
 # One head for each of several data sets that share a prompt (MPT-2).
@@ -502,8 +509,8 @@ def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput
     """Return the features of one data set with their reads, targets and states; rows stay."""
     features = [f for f in batch.features if f.facts["set"] == name]
     flags = [(f, f.facts["set"] == name) for f in batch.features]
-    reads = _places([own for f, own in flags for row in f.rows for _ in row.reads], batch)
-    targets = batch.targets[_places([own for f, own in flags for _ in f.targets], batch)]
+    reads = _places([belongs for f, belongs in flags for row in f.rows for _ in row.reads], batch)
+    targets = batch.targets[_places([belongs for f, belongs in flags for _ in f.targets], batch)]
     if not any(isinstance(target, float) for f in features for target in f.targets):
         targets = targets.long()  # another data set of the batch may have numbers
     assert output.hidden is not None

@@ -102,26 +102,24 @@ class LabelWords(Cloze):
         """Return the likeliest label of each example."""
         scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
         best, shares = scores.argmax(dim=-1), scores.log_softmax(dim=-1).exp()
-        own = shares.gather(-1, best[:, None])[:, 0].tolist()
-        parts = zip(batch.features, best.tolist(), own, self._by_label(shares), strict=True)
-        return [
-            Prediction(f.id, self._label(f, place), {}, share, self._named(f, every))
-            for f, place, share, every in parts
-        ]
+        best_shares = shares.gather(-1, best[:, None])[:, 0].tolist()
+        parts = zip(batch.features, best.tolist(), best_shares, self._by_label(shares), strict=True)
+        predictions: list[Prediction | Features] = []
+        for features, place, share, by_label in parts:
+            options = features.facts["options"]
+            named = Shares(range(options) if options else self.tokens.labels, by_label)
+            label = self._label(features, place)
+            predictions.append(Prediction(features.id, label, {}, share, named))
+        return predictions
 
     def _by_label(self, shares: Tensor) -> Tensor:
         """Return the probabilities `[N, C]` of labels, or of the likeliest word of each."""
         if self.among == "labels":
             return shares.cpu()
         firsts = [[word[0] for word in words] for words in self.tokens.ids]
-        every = on_device([token for own in firsts for token in own], shares.device)
+        every = on_device([token for tokens in firsts for token in tokens], shares.device)
         by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
-        return torch.stack([own.amax(dim=-1) for own in by_label], dim=-1)
-
-    def _named(self, features: Features, shares: Tensor) -> Shares:
-        """Return probabilities by label, or by index for the options that the example has."""
-        options = features.facts["options"]
-        return Shares(range(options) if options else self.tokens.labels, shares)
+        return torch.stack([words.amax(dim=-1) for words in by_label], dim=-1)
 
     @property
     def _before(self) -> int:
@@ -221,8 +219,8 @@ class FactWords(Cloze):
     def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the examples whose object is one known and allowed token."""
         tokens = [self._token(str(example.target)) for example in examples]
-        known = self._allowed_ids if self.allowed is not None else {*tokens} - {None}
-        return [e for e, token in zip(examples, tokens, strict=True) if token in known]
+        allowed = self._allowed_ids if self.allowed is not None else {*tokens} - {None}
+        return [e for e, token in zip(examples, tokens, strict=True) if token in allowed]
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -314,9 +312,9 @@ class FactWords(Cloze):
 
 def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:
     """Return at most `room` tokens, of which the last is read; the pattern ends in the mask."""
-    first, last = _marks(encoder, tokenizer)
-    encoded = encoder.encode(_spaced(pieces), room - len(first) - len(last))
-    return [*first, *encoded.ids, *last]
+    start, end = _marks(encoder, tokenizer)
+    encoded = encoder.encode(_spaced(pieces), room - len(start) - len(end))
+    return [*start, *encoded.ids, *end]
 
 
 def led(pieces: Sequence[Piece]) -> list[Piece]:
@@ -335,7 +333,7 @@ def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _marks(encoder: Encoder, tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the tokens to put before and after a text."""
-    first, last = tokenizer.bos_token_id, tokenizer.eos_token_id
-    if encoder.framed or first is None or last is None or first == last:
+    start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    if encoder.framed or start is None or end is None or start == end:
         return [], []
-    return [first], [last]
+    return [start], [end]

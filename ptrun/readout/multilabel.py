@@ -48,8 +48,8 @@ class Several(Readout):
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over rows and labels, `[]`."""
         logits = self.logits(output, batch)
-        own = self.positive
-        weight = None if own is None else on_device(own, logits.device, torch.float)
+        weights = self.positive
+        weight = None if weights is None else on_device(weights, logits.device, torch.float)
         targets = batch.targets.view_as(logits)
         return functional.binary_cross_entropy_with_logits(
             logits, targets, reduction="sum", pos_weight=weight
@@ -62,10 +62,10 @@ class Several(Readout):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the labels of each example, and the probabilities of all."""
         shares = self.logits(output, batch).sigmoid().cpu()
-        found = (Shares(self.task.labels, own) for own in shares)
+        by_label = (Shares(self.task.labels, row) for row in shares)
         return [
-            self._decided(Prediction(f.id, [], probabilities=own))
-            for f, own in zip(batch.features, found, strict=True)
+            self._decided(Prediction(f.id, [], probabilities=by_label))
+            for f, by_label in zip(batch.features, by_label, strict=True)
         ]
 
     def settle(
@@ -76,11 +76,11 @@ class Several(Readout):
             labels = self.task.labels
             shares = probabilities(labels, predictions)
             golds = indicators(labels, (e.target for e in examples))
-            found = [best_threshold(shares.ravel(), golds.ravel())] * len(labels)
+            limits = [best_threshold(shares.ravel(), golds.ravel())] * len(labels)
             if self.thresholds == "each":
-                found = [best_threshold(*pair) for pair in zip(shares.T, golds.T, strict=True)]
-            self.chosen = torch.tensor(found)
-        return [self._decided(own) for own in predictions]
+                limits = [best_threshold(*pair) for pair in zip(shares.T, golds.T, strict=True)]
+            self.chosen = torch.tensor(limits)
+        return [self._decided(prediction) for prediction in predictions]
 
     def settled(self) -> dict[str, Tensor]:
         """Return the thresholds, by the name they are saved under."""
@@ -100,12 +100,12 @@ class Several(Readout):
         """Return 1.0 for each label that a row has, else 0.0."""
         return [float(label in example.target) for label in self.task.labels]
 
-    def _decided(self, found: Prediction) -> Prediction:
-        shares: Any = found.probabilities
+    def _decided(self, prediction: Prediction) -> Prediction:
+        shares: Any = prediction.probabilities
         limits = [0.5] * len(shares) if self.chosen is None else self.chosen.tolist()
         pairs = zip(shares.items(), limits, strict=True)
         above = [label for (label, share), limit in pairs if share > limit]
-        return replace(found, value=in_order(above, self.task.labels))
+        return replace(prediction, value=in_order(above, self.task.labels))
 
 
 class LabelsHead(Several, PooledHead):

@@ -47,8 +47,8 @@ class Reading(ABC):
     @property
     def changed(self) -> dict[str, Any]:
         """The values that differ from their defaults."""
-        own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return {key: value for key, (value, default) in own.items() if value != default}
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {key: value for key, (value, default) in values.items() if value != default}
 
     @classmethod
     def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,8 +105,8 @@ class Reading(ABC):
 
 def known(reading: type[Reading], node: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a node that a read-out has."""
-    own = {field.name for field in fields(reading)}
-    return {key: value for key, value in node.items() if key in own}
+    keys = {field.name for field in fields(reading)}
+    return {key: value for key, value in node.items() if key in keys}
 
 
 # Chooses a task's pattern for a method: the one that is named, or the first that suits.
@@ -142,14 +142,14 @@ def choose(
         if not (misfits[n] or listed or pvp.pattern.masks):
             misfits[n] = "has no {mask}, so readout.pattern must name it"
     order = sorted(misfits, key=lambda n: family.has_blank and not n.startswith("glm"))
-    found = next((pvps[n] for n in order if not misfits[n]), None)
-    if found is None:
+    chosen = next((pvps[n] for n in order if not misfits[n]), None)
+    if chosen is None:
         reasons = "; ".join(f"{n} {reason}" for n, reason in misfits.items())
         raise UserError(
             f"task={task.name} has no pattern for this method on this {backbone.family} backbone "
             f"({reasons or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
-    return found
+    return chosen
 
 
 def worded(task: Task) -> Sequence[str]:

@@ -72,14 +72,14 @@ class Renderer:
         Raises:
             TemplateError: it raises, or exceeds a limit; `place` is that of the request.
         """
-        lines = [json.dumps([template, names, *one]).encode() for one in asked]
+        lines = [json.dumps([template, names, *request]).encode() for request in asked]
         with self._lock:
             answers = self._answered(b"\n".join(lines) + b"\n", len(lines))
         for place, answer in enumerate(answers):
             if "error" in answer:
                 raise TemplateError(answer["error"], place)
-        texts = [[(text, spans) for text, spans in one["texts"]] for one in answers]
-        return texts, any(one["clock"] for one in answers)
+        texts = [[(text, spans) for text, spans in answer["texts"]] for answer in answers]
+        return texts, any(answer["clock"] for answer in answers)
 
     def close(self) -> None:
         """End the process, if this one started it."""
@@ -168,8 +168,8 @@ def _rendered(
     tracker, texts, letters = compiled.environment.tracker, [], 0
     for place, count, opened in cuts:
         tracker.pieces, tracker.spans = [], []
-        given = {"messages": conversations[place][:count], "add_generation_prompt": opened}
-        for piece in compiled.generate({**names, **given, "tools": None, "documents": None}):
+        variables = {"messages": conversations[place][:count], "add_generation_prompt": opened}
+        for piece in compiled.generate({**names, **variables, "tools": None, "documents": None}):
             tracker.pieces.append(piece)
             letters += len(piece)
             if letters > LETTERS:
@@ -201,8 +201,8 @@ def _compiled(template: str, today: str) -> tuple[Any, bool]:
             return nodes.CallBlock(self.call_method("_noted"), [], [], body).set_lineno(line)
 
         def _noted(self, caller: Any) -> str:
-            text, first = str(caller()), sum(map(len, self.pieces))
-            self.spans.append((first, first + len(text)))
+            text, start = str(caller()), sum(map(len, self.pieces))
+            self.spans.append((start, start + len(text)))
             return text
 
     def refuse(message: Any) -> None:

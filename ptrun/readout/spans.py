@@ -55,7 +55,7 @@ class Window:
             return [self.null, self.null]
         start, end = example.target[0].start, example.target[0].start + len(example.target[0].text)
         places = enumerate(zip(self.starts, self.ends, strict=True), start=self.begin)
-        inside = [i for i, (first, last) in places if first < end and last > start]
+        inside = [i for i, (left, right) in places if left < end and right > start]
         if not inside or self.starts[0] > start or self.ends[-1] < end:
             return [self.null, self.null]
         return [inside[0], inside[-1]]
@@ -65,17 +65,17 @@ class Window:
         tops = [scores[:, side].topk(min(_BEST, len(scores))) for side in (0, 1)]
         starts, ends = (zip(t.indices.tolist(), t.values.tolist(), strict=True) for t in tops)
         return [
-            (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
-            for (a, first), (b, last) in product(starts, ends)
+            (start_score + end_score, -self.starts[a - self.begin], self.ends[b - self.begin])
+            for (a, start_score), (b, end_score) in product(starts, ends)
             if self._holds(a, b, longest)
         ]
 
-    def _holds(self, first: int, last: int, longest: int) -> bool:
+    def _holds(self, start: int, end: int, longest: int) -> bool:
         """Return whether an answer may span these positions."""
-        if not self.begin <= first <= last < min(first + longest, self.begin + len(self.starts)):
+        if not self.begin <= start <= end < min(start + longest, self.begin + len(self.starts)):
             return False
-        written = self.starts[first - self.begin] < self.ends[last - self.begin]
-        return written and (first, last) != (self.null, self.null)
+        written = self.starts[start - self.begin] < self.ends[end - self.begin]
+        return written and (start, end) != (self.null, self.null)
 
 
 class SpanHead(Head):
@@ -107,7 +107,8 @@ class SpanHead(Head):
         windows: list[list[int]] = [[] for _ in examples]
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
-        return [self._features(e, rows, own) for e, own in zip(examples, windows, strict=True)]
+        pairs = zip(examples, windows, strict=True)
+        return [self._features(example, rows, indices) for example, indices in pairs]
 
     def too_long(self, features: Features) -> bool:
         """Return whether the right answer has more tokens than can be predicted."""
@@ -124,45 +125,44 @@ class SpanHead(Head):
         """Return the best span of each example's windows, or "" for no answer."""
         scores = iter(batch.by_row(self.scores(output, batch).cpu()))
         parts = [(f, [next(scores) for _ in f.rows]) for f in batch.features]
-        return [Prediction(f.id, self._answer(f, own)) for f, own in parts]
+        return [Prediction(f.id, self._answer(f, window_scores)) for f, window_scores in parts]
 
     def _answer(self, features: Features, scores: list[Tensor]) -> str:
         """Return the best answer, or "" if the task is `unanswerable` and null scores higher.
 
         The null score is the least over windows, as in the official script.
         """
-        windows = (Window(*own) for own in features.facts["windows"])
+        windows = (Window(*window) for window in features.facts["windows"])
         pairs = list(zip(windows, scores, strict=True))
-        null = min(sum(own[window.null].tolist()) for window, own in pairs)
-        best = max(
-            (s for window, own in pairs for s in window.spans(own, self.longest)), default=None
-        )
+        null = min(sum(logits[window.null].tolist()) for window, logits in pairs)
+        spans = (span for window, logits in pairs for span in window.spans(logits, self.longest))
+        best = max(spans, default=None)
         if best is None or (self.unanswerable and null > best[0]):
             return ""
         text: str = features.facts["context"][-best[1] : best[2]]
         return text
 
-    def _features(self, example: Example, rows: Any, own: Sequence[int]) -> Features:
+    def _features(self, example: Example, rows: Any, indices: Sequence[int]) -> Features:
         context, architecture = example.fields[self.task.fields[1]], self.backbone.architecture
-        first = architecture.encoder or architecture.has_blank
-        windows = [_window(rows, i, context, first=first) for i in own]
+        null_first = architecture.encoder or architecture.has_blank
+        windows = [_window(rows, i, context, null_first=null_first) for i in indices]
         targets = [place for window in windows for place in window.target(example)]
         facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
-        parts = [tokens(rows, i) for i in own]
+        parts = [tokens(rows, i) for i in indices]
         encoded = [TokenRow(ids, types, list(range(len(ids)))) for ids, types in parts]
         return Features(example.id, encoded, targets, facts)
 
 
-def _window(rows: Any, i: int, context: str, *, first: bool) -> Window:
+def _window(rows: Any, i: int, context: str, *, null_first: bool) -> Window:
     """Return a window; tokens start after the space that some tokenizers include.
 
-    `first` says whether no answer is at the first token; otherwise it is at the last.
+    `null_first` says whether no answer is at the first token; otherwise it is at the last.
     """
     texts = rows.sequence_ids(i)
     begin = texts.index(1) if 1 in texts else 0
     places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
     starts = [after_space(context, start, end) for start, end in places]
-    null = 0 if first else max(0, len(texts) - 1)
+    null = 0 if null_first else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
 
 
@@ -201,22 +201,22 @@ class PassageReader(Readout):
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples to train on: those whose answers are all in the cut passage."""
         parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
-        pairs = (pair for own in parts for pair in zip(own, self.encode(own, room), strict=True))
+        pairs = (pair for part in parts for pair in zip(part, self.encode(part, room), strict=True))
         return [example for example, f in pairs if Passage(**f.facts).holds(example.target)]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the answers to each question."""
-        pairs = batch.pairs(self.odds(output, batch).cpu())
-        return [self._predicted(f, odds.tolist()) for f, odds in pairs]
+        predictions: list[Prediction | Features] = []
+        for features, tensor in batch.pairs(self.odds(output, batch).cpu()):
+            passage, odds = Passage(**features.facts), tensor.tolist()
+            also = {name: answers(passage, odds, least) for name, least in self.others.items()}
+            texts = answers(passage, odds, self.least)
+            predictions.append(Prediction(features.id, texts, also))
+        return predictions
 
     @abstractmethod
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[K]` that a token belongs to an answer."""
-
-    def _predicted(self, features: Features, odds: list[float]) -> Prediction:
-        passage = Passage(**features.facts)
-        also = {name: answers(passage, odds, least) for name, least in self.others.items()}
-        return Prediction(features.id, answers(passage, odds, self.least), also)
 
 
 # A question and its passage in one row, and the tags of the passage's tokens.
@@ -260,10 +260,10 @@ class Passage:
         last = self.ends[-1] if self.ends else 0
         return all(a.start + len(a.text.rstrip()) <= last for a in answers)
 
-    def between(self, first: int, last: int) -> str:
+    def between(self, start: int, stop: int) -> str:
         """Return the text from one word to another, both inclusive."""
-        end = len(self.words) - 1 - self.words[::-1].index(last)
-        return self.text[self.starts[self.words.index(first)] : self.ends[end]]
+        end = len(self.words) - 1 - self.words[::-1].index(stop)
+        return self.text[self.starts[self.words.index(start)] : self.ends[end]]
 
 
 def passage_of(rows: Any, i: int, text: str) -> tuple[Passage, list[int]]:
@@ -309,7 +309,7 @@ def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
     A word is taken if any of its tokens is; neighbouring words are one answer. If no token is, the
     answer is the word of the likeliest token.
     """
-    taken = {word for word, own in zip(passage.words, odds, strict=True) if own > least}
+    taken = {word for word, z in zip(passage.words, odds, strict=True) if z > least}
     if not taken and odds:
         taken = {passage.words[max(range(len(odds)), key=odds.__getitem__)]}
     return distinct([passage.between(*run) for run in _runs(sorted(taken))])
@@ -317,19 +317,19 @@ def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
 
 def distinct(texts: Sequence[str]) -> list[str]:
     """Drop texts that equal an earlier one but for case, and texts that are part of another."""
-    first: dict[str, str] = {}
+    unique: dict[str, str] = {}
     for text in texts:
-        first.setdefault(text.lower(), text)
-    return [text for low, text in first.items() if not any(_part(low, other) for other in first)]
+        unique.setdefault(text.lower(), text)
+    return [text for low, text in unique.items() if not any(_part(low, other) for other in unique)]
 
 
-def _part(text: str, whole: str) -> bool:
+def _part(text: str, other: str) -> bool:
     """Return whether a text is a word or stem of another, or strictly inside it."""
-    if text == whole:
+    if text == other:
         return False
-    if any(own in whole for own in (f"{text} ", f" {text}", f"{text}s", f"{text}n")):
+    if any(form in other for form in (f"{text} ", f" {text}", f"{text}s", f"{text}n")):
         return True
-    return text in whole and not whole.startswith(text) and not whole.endswith(text)
+    return text in other and not other.startswith(text) and not other.endswith(text)
 
 
 def _runs(words: Sequence[int]) -> Iterator[tuple[int, int]]:

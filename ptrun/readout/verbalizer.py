@@ -72,14 +72,22 @@ class Candidates(Cloze):
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the training examples, followed by the swapped ones."""
-        more = examples if self.swapped and self.task.answer == "option" else []
-        return [*examples, *map(_reversed, more)]
+        swapped = []
+        for example in examples if self.swapped and self.task.answer == "option" else []:
+            options = list(example.fields["options"])[::-1]
+            fields, right = {**example.fields, "options": options}, len(options) - 1
+            swapped.append(Example(f"{example.id}-swapped", fields, right - example.target))
+        return [*examples, *swapped]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the objective summed over examples, `[]`."""
-        score = _sums if (self.objective, self.scored) == ("as_scored", "sum") else _means
-        pairs = batch.pairs(self._log_probabilities(output, batch))
-        return torch.stack([self._term(f, score(f, logs)) for f, logs in pairs]).sum()
+        terms, sums = [], (self.objective, self.scored) == ("as_scored", "sum")
+        for features, logs in batch.pairs(self._log_probabilities(output, batch)):
+            scores = _sums(features, logs)
+            if not sums:
+                scores = scores / on_device(features.facts["sizes"], logs.device)
+            terms.append(self._term(features, scores))
+        return torch.stack(terms).sum()
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest candidate of each example, or rows with one more mask filled."""
@@ -107,7 +115,7 @@ class Candidates(Cloze):
     def _log_probabilities(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-probability of each candidate token, `[K]`."""
         logits = word_logits(output)
-        words = [word for f in batch.features for own in f.facts["words"] for word in own]
+        words = [word for f in batch.features for tokens in f.facts["words"] for word in tokens]
         index = on_device(words, logits.device)
         return -functional.cross_entropy(logits, index, reduction="none")
 
@@ -165,20 +173,10 @@ def _candidates(example: Example) -> tuple[list[str], list[int]]:
     return list(example.fields["options"]), [example.target]
 
 
-def _reversed(example: Example) -> Example:
-    options = list(example.fields["options"])
-    fields = {**example.fields, "options": options[::-1]}
-    return Example(f"{example.id}-swapped", fields, len(options) - 1 - example.target)
-
-
 def _sums(features: Features, logs: Tensor) -> Tensor:
     """Return the summed log-probabilities of each candidate's tokens."""
     sizes = [len(tokens) for tokens in features.facts["words"]]
     return torch.stack([part.sum() for part in torch.split(logs, sizes)])
-
-
-def _means(features: Features, logs: Tensor) -> Tensor:
-    return _sums(features, logs) / on_device(features.facts["sizes"], logs.device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,13 +254,10 @@ class VerbalizerReading(Reading):
             return {"among", *weights, *({"closed"} if self._can_close(backbone) else ())}
         if task.fills_gap:
             return {"random_masks"} if backbone.architecture.fills_masks else set()
-        swaps = {"swapped"} if task.answer == "option" else set()
-        return {"scored", *swaps, *self._objective(backbone, task)}
-
-    def _objective(self, backbone: PretrainedBackbone, task: Task) -> set[str]:
-        """Return the key if it can have its value: one row has no tokens after each answer."""
-        one_row = task.answer == "option" and backbone.architecture.fills_masks
-        return {"objective"} if one_row or not self.whole else set()
+        keys = {"scored", *(["swapped"] if task.answer == "option" else [])}
+        if self.whole and not (task.answer == "option" and backbone.architecture.fills_masks):
+            return keys  # one row has no tokens after each answer
+        return keys | {"objective"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of the kind of answer."""
@@ -282,9 +277,9 @@ class VerbalizerReading(Reading):
             keys = self._values("literal_sep", "random_masks")
             fill = Fill if backbone.architecture.fills_masks else Written
             return fill(backbone, task, pvp, **keys)
-        made = OneRow if self.whole else Candidates
+        candidates = OneRow if self.whole else Candidates
         keys = self._values("literal_sep", "objective", "scored", "swapped")
-        return made(backbone, task, pvp, **keys)
+        return candidates(backbone, task, pvp, **keys)
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
         """Return the pattern; without label words, the labels themselves are the words."""
@@ -349,8 +344,8 @@ class OneRow(Candidates):
         for features, logits in batch.pairs(word_logits(output)):
             for option, tokens in enumerate(features.facts["words"]):
                 index = on_device(tokens, logits.device)
-                own = functional.cross_entropy(logits[: len(tokens)], index, reduction="none")
-                (right if option in features.facts["right"] else wrong).append(own)
+                losses = functional.cross_entropy(logits[: len(tokens)], index, reduction="none")
+                (right if option in features.facts["right"] else wrong).append(losses)
         margin = 1 + torch.cat(right).mean() - torch.cat(wrong).mean()
         return margin.clamp(min=0) * len(batch.features)
 
@@ -402,23 +397,25 @@ class Fill(Cloze):
         right = [example for example in examples if example.target == RIGHT]
         if not self.random_masks:
             return right
-        pairs = zip(right, _drawn(len(right)), strict=True)
+        dice = random.Random(_SEED)  # its first draws are for an evaluation on the same examples
+        counts = [dice.randint(0, 3) for _ in range(2 * len(right))][len(right) :]
+        pairs = zip(right, counts, strict=True)
         return [replace(e, fields={**e.fields, _DRAWN: count}) for e, count in pairs]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
         logits = word_logits(output)
-        kept = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
+        learned = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
         if not len(batch.targets):
             return 0 * logits.sum()
-        places = on_device([place for place, keep in enumerate(kept) if keep], logits.device)
+        places = on_device([place for place, keep in enumerate(learned) if keep], logits.device)
         return functional.cross_entropy(logits[places], batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Fill the surest mask of each row; return the prediction when no mask is left."""
-        found = word_logits(output).softmax(dim=-1).max(dim=-1)
-        own = (batch.by_example(values.cpu()) for values in (found.values, found.indices))
-        return [self._fill(*each) for each in zip(batch.features, *own, strict=True)]
+        best = word_logits(output).softmax(dim=-1).max(dim=-1)
+        shares, words = (batch.by_example(t.cpu()) for t in (best.values, best.indices))
+        return [self._fill(*row) for row in zip(batch.features, shares, words, strict=True)]
 
     def _fill(
         self, features: Features, probabilities: Tensor, words: Tensor
@@ -426,10 +423,10 @@ class Fill(Cloze):
         best = int(probabilities.argmax())
         at, word = features.rows[0].reads[best], int(words[best])
         row = features.rows[0].filled(best, word)
-        found = {**features.facts["found"], str(at): word}
+        filled = {**features.facts["found"], str(at): word}
         if row.reads:
-            return replace(features, rows=[row], facts={**features.facts, "found": found})
-        named = [found[place] for place in sorted(found, key=int)]
+            return replace(features, rows=[row], facts={**features.facts, "found": filled})
+        named = [filled[place] for place in sorted(filled, key=int)]
         return Prediction(features.id, self.judged(named, features.facts["noun"]))
 
     def judged(self, named: list[int], noun: str) -> str:
@@ -447,12 +444,6 @@ class Fill(Cloze):
         pad = self.backbone.tokenizer().pad_token_id or 0
         targets = [*words, *[pad] * extra] if example.target == RIGHT else []
         return Features(example.id, [row], targets, {"noun": noun, "found": {}})
-
-
-def _drawn(count: int) -> list[int]:
-    """Return 0 to 3 for each example; the first draws are for an evaluation on the same ones."""
-    dice = random.Random(_SEED)
-    return [dice.randint(0, 3) for _ in range(2 * count)][count:]
 
 
 def _words(text: str) -> set[str]:
@@ -492,10 +483,10 @@ class Written(Fill):
         """Return the example; its rows have no answer."""
         return features
 
-    def answer(self, found: Prediction, features: Features, tokens: list[int]) -> Prediction:
+    def answer(self, prediction: Prediction, features: Features, tokens: list[int]) -> Prediction:
         """Return the prediction with the label of what is written."""
         phrase = [token for token in tokens if token != self.end]
-        return replace(found, value=self.judged(phrase, features.facts["noun"]))
+        return replace(prediction, value=self.judged(phrase, features.facts["noun"]))
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]

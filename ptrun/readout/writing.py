@@ -138,17 +138,17 @@ class Writing(Cloze):
     @cached_property
     def decoding(self) -> Decoding:
         """How tokens are chosen."""
-        own = self.asked
+        options = self.asked
         return Decoding(
             max_new_tokens=self.longest,
-            beams=own.beams,
-            temperature=own.temperature,
-            top_k=own.top_k,
-            top_p=own.top_p,
-            repetition_penalty=own.repetition_penalty,
-            length_penalty=own.length_penalty,
+            beams=options.beams,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            repetition_penalty=options.repetition_penalty,
+            length_penalty=options.length_penalty,
             ends=tuple(sorted({self._end, *self.chat.ends})) if self._chats else (self._end,),
-            stop=tuple(own.stop or ()),
+            stop=tuple(options.stop or ()),
         )
 
     @cached_property
@@ -193,9 +193,10 @@ class Writing(Cloze):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the loss of each answer; its text is written apart."""
         losses = functional.cross_entropy(word_logits(output), batch.targets, reduction="none")
+        pairs = batch.pairs(losses.cpu())
+        figures = [{"loss": float(part.sum()), "tokens": len(part)} for _, part in pairs]
         return [
-            Prediction(f.id, None, figures={"loss": float(own.sum()), "tokens": len(own)})
-            for f, own in batch.pairs(losses.cpu())
+            Prediction(f.id, None, figures=row) for (f, _), row in zip(pairs, figures, strict=True)
         ]
 
     def prompt(self, features: Features) -> Features:
@@ -211,12 +212,13 @@ class Writing(Cloze):
     def seeds(self, features: Sequence[Features]) -> list[int]:
         """Return the seed of each row's draws."""
         names = (f"{self.asked.draw}:{f.id}".encode() for f in features)
-        return [int.from_bytes(hashlib.blake2b(own, digest_size=8).digest()) for own in names]
+        return [int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) for name in names]
 
-    def answer(self, found: Prediction, features: Features, tokens: list[int]) -> Prediction:
+    def answer(self, prediction: Prediction, features: Features, tokens: list[int]) -> Prediction:
         """Return the prediction with the text that is written, and whether it has an end."""
         text, ended = self.text(tokens)
-        return replace(found, value=text, figures={**found.figures, "unfinished": float(not ended)})
+        figures = {**prediction.figures, "unfinished": float(not ended)}
+        return replace(prediction, value=text, figures=figures)
 
     def text(self, tokens: Sequence[int]) -> tuple[str, bool]:
         """Return the text of written tokens, and whether it has an end."""
@@ -224,8 +226,8 @@ class Writing(Cloze):
         ended = bool(tokens) and tokens[-1] in ends
         text: str = tokenizer.decode(list(tokens), skip_special_tokens=True)
         for stop in self.decoding.stop:
-            before, found, _ = text.partition(stop)
-            text, ended = before, ended or bool(found)
+            before, stopped, _ = text.partition(stop)
+            text, ended = before, ended or bool(stopped)
         return text.strip(), ended
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
@@ -247,10 +249,10 @@ class Writing(Cloze):
             row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
             return Features(example.id, [row], tokens, {"prompt": len(row.ids), "cut": cut})
         prompt = row.ids[: row.reads[-1] + 1]
-        whole = [*prompt, *tokens]
-        first = 1 if self.asked.loss_on == "all" and tokens else len(prompt)
-        learned = [i for i in range(first, len(whole)) if i not in row.softs]
-        features = _read(example, whole, learned, len(prompt), row.softs)
+        ids = [*prompt, *tokens]
+        start = 1 if self.asked.loss_on == "all" and tokens else len(prompt)
+        learned = [i for i in range(start, len(ids)) if i not in row.softs]
+        features = _read(example, ids, learned, len(prompt), row.softs)
         return replace(features, facts={**features.facts, "cut": cut})
 
     def _conversation(
@@ -278,10 +280,10 @@ class Writing(Cloze):
 
 
 def _read(
-    example: Example, whole: list[int], learned: list[int], prompt: int, softs: Sequence[int] = ()
+    example: Example, tokens: list[int], learned: list[int], prompt: int, softs: Sequence[int] = ()
 ) -> Features:
     """Return the features of a row of tokens, some of which are learned."""
-    ids = whole[:-1] if learned and learned[-1] == len(whole) - 1 else whole
+    ids = tokens[:-1] if learned and learned[-1] == len(tokens) - 1 else tokens
     reads = [i - 1 for i in learned] or [prompt - 1]
     row = TokenRow(ids, reads=reads, softs=list(softs))
-    return Features(example.id, [row], [whole[i] for i in learned], {"prompt": prompt})
+    return Features(example.id, [row], [tokens[i] for i in learned], {"prompt": prompt})
