@@ -1,4 +1,4 @@
-"""Conformance tests of parts from outside; the tests of a package call them.
+"""Conformance tests of parts from outside, which the tests of a package call; and `read`.
 
     from ptrun import testing
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ptrun.backbone.base import checksum
+from ptrun.backbone.base import BackboneOutput, checksum
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.trust import TRUST
@@ -31,10 +31,11 @@ from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, built
 from ptrun.planning import grid
+from ptrun.readout.base import Batch, collate
 from ptrun.runs.parts import usable
 from ptrun.task.dataset import Task
 from ptrun.tracking.trackers import Trackers
-from ptrun.types import Prediction, RunResult, Split
+from ptrun.types import Example, Prediction, RunResult, Split
 
 METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
 """The methods with which a task, a read-out and a backbone are tried."""
@@ -42,6 +43,31 @@ KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "ext
 """The kinds of task with which a backbone is tried."""
 _STEPS, _FEW = 2, 4
 _CLOSE = 1e-4  # of a predicted number, between batches of other shapes
+
+
+def read(*overrides: str, examples: Sequence[Example] = ()) -> tuple[Method, Batch, BackboneOutput]:
+    """Return a method, a batch of `examples`, and what its backbone returns for it.
+
+    The examples are two of the task's test examples by default. Task and backbone are small ones
+    that ptrun ships, unless overrides name others.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2")
+    >>> method.readout.scores(output, batch).shape  # [B, C]
+    torch.Size([2, 2])
+    """
+    usual = [] if any(o.startswith("task=") for o in overrides) else ["task=pocket_sentiment"]
+    composed = compose_run([*usual, *overrides])
+    parts = composed.components()
+    backbone: PretrainedBackbone = parts["backbone"].build()
+    task: Task = parts["task"].build(composed.data_dir, None)
+    backbone.load()
+    method = built(parts["method"], composed.readout, backbone, task)
+    method.placed()
+    features = method.encode(examples or task.load("test")[:2])
+    batch = collate(features, None, torch.device("cpu"))
+    with torch.no_grad():
+        return method, batch, backbone.forward(method.inputs(batch))
 
 
 def check_method(
