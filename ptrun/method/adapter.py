@@ -49,6 +49,11 @@ class Adapter(Method):
 
     Raises:
         UserError: a value is out of range.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=adapter")
+    >>> method.adapters["encoder_ffn_0"].down.weight.shape  # [m, H]
+    torch.Size([16, 128])
     """
 
     may_differ = ("dropout",)
@@ -135,6 +140,11 @@ class Bottleneck(nn.Module):
 
     Args:
         down: `[..., H] -> [..., m]`; `up`: back.
+
+    >>> import torch
+    >>> from ptrun.method.adapter import dense
+    >>> dense(32, 4)(torch.ones(2, 5, 32), lambda added: added).shape
+    torch.Size([2, 5, 32])
     """
 
     def __init__(self, down: nn.Module, up: nn.Module):

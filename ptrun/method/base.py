@@ -34,6 +34,11 @@ class Method(nn.Module):
         backbone: frozen, unless `tunes_backbone`.
         task: provides examples, labels and patterns.
         reading: how predictions are read; None is the first of `readouts` that reads the task.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2")
+    >>> method.learned_parameters()
+    {'prompt': 20480, 'head': 258, 'backbone': 0, 'total': 20738}
     """
 
     soft: ClassVar[bool] = False
@@ -289,7 +294,13 @@ _PROMPT, _TABLE, _FROZEN = "prompt.", "prompt.table", "prompt.frozen"
 
 
 class Folded(Method):
-    """A method whose `prompt` folds into the tensor `finished`; errors name the method `paper`."""
+    """A method whose `prompt` folds into the tensor `finished`; errors name the method `paper`.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2")
+    >>> sorted(method.exported())
+    ['prompt.prefix', 'readout.linear.bias', 'readout.linear.weight']
+    """
 
     finished: ClassVar[str]
     paper: ClassVar[str]

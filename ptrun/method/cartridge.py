@@ -13,7 +13,15 @@ from ptrun.method.ptuning_v2 import PTuningV2
 
 
 class Cartridge(PTuningV2):
-    """P-tuning v2's keys and values, trained for a document."""
+    """P-tuning v2's keys and values, trained for a document.
+
+    >>> from ptrun.testing import read
+    >>> document = "readout.document=A red boat is on the river."
+    >>> options = "task=pocket_writing", "backbone=pocket_gpt2", document
+    >>> method, batch, output = read("method=cartridge", "method.length=4", *options)
+    >>> method.prompt().shape  # [P, 2 n, heads, d]
+    torch.Size([4, 8, 4, 32])
+    """
 
     readouts = ("distillation", "writing")
     needs: ClassVar[Mapping[str, str]] = {"left_to_right": "a left-to-right model"}

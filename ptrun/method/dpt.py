@@ -33,6 +33,11 @@ class DPT(FineTuning):
     Raises:
         UserError: with `reserved`, the rows do not end in the words of all classes; or `copied` is
             false without it.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=dpt", "backbone=pocket_electra")
+    >>> method.classes.odds(output, batch).shape  # [B, classes]
+    torch.Size([2, 2])
     """
 
     readouts = ("class_words",)

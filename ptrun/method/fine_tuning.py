@@ -10,7 +10,13 @@ from ptrun.method.base import Method
 
 
 class FineTuning(Method):
-    """Learns the backbone and the head that reads it, with a pooler if the read-out has one."""
+    """Learns the backbone and the head that reads it, with a pooler if the read-out has one.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=fine_tuning")
+    >>> method.learned_parameters()["backbone"]
+    1165312
+    """
 
     tunes_backbone = True
 

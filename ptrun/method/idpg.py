@@ -63,6 +63,10 @@ class GeneratorForm:
 
     Raises:
         UserError: `hidden` is below 0, or `none` has a norm or residual.
+
+    >>> from ptrun.method.idpg import Generator, GeneratorForm
+    >>> Generator(32, 5, 32, GeneratorForm("dense", hidden=8)).down.weight.shape  # [m, in]
+    torch.Size([8, 32])
     """
 
     kind: Kind = "phm"
@@ -84,7 +88,14 @@ class GeneratorForm:
 
 
 class Generator(nn.Module):
-    """Maps instances `[B, in]` to vectors `[B, t, width]`, without the site's bias."""
+    """Maps instances `[B, in]` to vectors `[B, t, width]`, without the site's bias.
+
+    >>> import torch
+    >>> from ptrun.method.idpg import Generator, GeneratorForm
+    >>> generator = Generator(32, 5, 16, GeneratorForm(order=4))
+    >>> generator(torch.ones(2, 32), lambda hidden: hidden).shape
+    torch.Size([2, 5, 16])
+    """
 
     def __init__(self, inputs: int, length: int, width: int, form: GeneratorForm):
         super().__init__()
@@ -121,6 +132,12 @@ class Generators(nn.Module):
 
     Raises:
         UserError: there is a residual, and instances are not as wide as the input's vectors.
+
+    >>> import torch
+    >>> from ptrun.method.idpg import GeneratorForm, Generators
+    >>> generators = Generators([32, 32], 32, 5, "M", GeneratorForm(order=4))
+    >>> generators(1, torch.ones(2, 32), lambda hidden: hidden).shape
+    torch.Size([2, 5, 32])
     """
 
     def __init__(
@@ -184,6 +201,12 @@ class Insertion:
         at: `[B]` the number of tokens before the vectors.
         order: `[B, T + G]` the index of the token at each position, or T + the index of the vector.
         added: G.
+
+    >>> import torch
+    >>> from ptrun.method.idpg import insert
+    >>> insertion = insert(torch.tensor([1]), tokens=4, added=2)
+    >>> insertion.weave(torch.zeros(1, 4), torch.ones(1, 2))
+    tensor([[0., 1., 1., 0., 0., 0.]])
     """
 
     at: Tensor
@@ -263,6 +286,11 @@ class IDPG(Method):
 
     Raises:
         UserError: a value is out of range, or the prompt leaves no room for text.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=idpg", "method.order=4")
+    >>> method.prompt(0, method.instance(batch), lambda hidden: hidden).shape  # [B, t, E]
+    torch.Size([2, 5, 128])
     """
 
     needs: ClassVar[Mapping[str, str]] = {"encoder": "an encoder"}

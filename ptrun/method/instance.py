@@ -34,6 +34,11 @@ class FrozenPass:
     Args:
         backbone: frozen.
         dropout: use dropout in training; every step then computes the vectors anew.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=idpg", "method.order=4")
+    >>> method.encoder(batch).shape  # [B, H]
+    torch.Size([2, 128])
     """
 
     def __init__(self, backbone: PretrainedBackbone, *, dropout: bool):
@@ -82,6 +87,14 @@ class MeanOfWords:
 
     As in the released code the text is decoded from the tokens, segments joined by a space. BERT's
     tokenizer adds spaces around punctuation.
+
+    >>> from pathlib import Path
+    >>> from ptrun.testing import read
+    >>> from ptrun.method.instance import MeanOfWords
+    >>> _ = Path("words.txt").write_text("good 0.1 0.2")
+    >>> method, batch, output = read("method=fine_tuning")
+    >>> MeanOfWords(method.backbone, "words.txt")(batch).shape  # [B, width]
+    torch.Size([2, 2])
     """
 
     def __init__(self, backbone: PretrainedBackbone, file: str):
@@ -144,7 +157,14 @@ def _opened(path: Path, _size: int, _changed: int) -> "Glove":
 
 
 class Glove:
-    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far."""
+    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far.
+
+    >>> from pathlib import Path
+    >>> from ptrun.method.instance import glove
+    >>> _ = Path("words.txt").write_text("good 0.1 0.2")
+    >>> glove("words.txt").mean("A good, good film.")
+    tensor([0.1000, 0.2000])
+    """
 
     def __init__(self, path: Path):
         self.path = path

@@ -39,6 +39,11 @@ class LoRA(Method):
 
     Raises:
         UserError: a value is out of range, or the backbone has no such map.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=lora", "method.rank=2")
+    >>> [tuple(tensor.shape) for tensor in method.lora.parameters()][:2]  # A, B
+    [(2, 128), (128, 2)]
     """
 
     changes_maps = True
@@ -145,7 +150,12 @@ def key(name: str) -> str:
 
 
 class LowRank(nn.Module):
-    """The maps `down [r, in]` and then `up [out, r]`, which starts at zero."""
+    """The maps `down [r, in]` and then `up [out, r]`, which starts at zero.
+
+    >>> from ptrun.method.lora import LowRank
+    >>> LowRank(2, 32, 16).up.weight.shape  # [out, r]
+    torch.Size([16, 2])
+    """
 
     def __init__(self, rank: int, inputs: int, outputs: int):
         super().__init__()

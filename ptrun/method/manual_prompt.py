@@ -16,7 +16,13 @@ from ptrun.method.base import Method
 
 
 class ManualPrompt(Method):
-    """Reads the backbone as it is."""
+    """Reads the backbone as it is.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=manual_prompt")
+    >>> method.learned(), method.decode(output, batch)[0].value in method.task.labels
+    ({}, True)
+    """
 
     readouts = ("verbalizer", "writing", "distillation")
     learns = False

@@ -57,6 +57,11 @@ class PeftMethod(Method):
 
     Raises:
         UserError: PEFT is absent, or it or ptrun rejects the configuration.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=peft", "method.config={peft_type: IA3}")
+    >>> sorted(method.saved())[0]
+    'bert.encoder.layer.0.attention.output.dense.ia3_l'
     """
 
     changes_maps = changes_modules = True
@@ -228,6 +233,13 @@ class Tuner:
         root: PEFT's tuner; it holds the backbone's model and what layers share.
         layers: the replaced modules, by path.
         learned: the new parameters that PEFT trains, by path.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.method.peft import peft_config, tuned_by
+    >>> method, batch, output = read("method=fine_tuning")
+    >>> tuner = tuned_by(method.backbone, peft_config({"peft_type": "IA3"}), seed=1)
+    >>> list(tuner.layers)[0]
+    'bert.encoder.layer.0.attention.self.key'
     """
 
     root: Any

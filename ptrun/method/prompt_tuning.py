@@ -42,6 +42,11 @@ class PromptTuning(Method):
 
     Raises:
         UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=prompt_tuning", "method.length=5")
+    >>> batch.ids.shape, method.inputs(batch).embeddings.shape  # [B, T], [B, P + T, E]
+    (torch.Size([2, 26]), torch.Size([2, 31, 128]))
     """
 
     may_differ = ("length", "rescale")

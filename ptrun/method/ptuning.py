@@ -49,6 +49,11 @@ class PTuning(Folded):
 
     Raises:
         UserError: both `lm_eval_mode` and `tune_backbone` are set.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning")
+    >>> method.prompt().shape, batch.softs.shape  # [vectors, E], [B, vectors]
+    (torch.Size([3, 128]), torch.Size([2, 3]))
     """
 
     soft = True

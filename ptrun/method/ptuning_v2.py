@@ -65,6 +65,11 @@ class PTuningV2(Folded):
     Raises:
         UserError: the prompt leaves no room for text, the interval is not one of the model's, or
             the model has no such stack or the read-out does not use it.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2", "method.length=5")
+    >>> method.prompt().shape  # [P, 2 n, heads, d]
+    torch.Size([5, 8, 4, 32])
     """
 
     finished, paper = "prompt.prefix", "P-tuning v2"

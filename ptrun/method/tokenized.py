@@ -28,6 +28,13 @@ class Tokenized(Sequence[Features]):
         method: encodes them.
         examples: read by index.
         places: which of them, in order; None is all.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.method.tokenized import Tokenized
+    >>> method, batch, output = read("method=fine_tuning")
+    >>> rows = Tokenized(method, method.task.load("test"))
+    >>> rows[0].id, rows[0].tokens == len(rows[0].rows[0].ids)
+    ('test-0', True)
     """
 
     def __init__(
