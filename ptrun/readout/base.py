@@ -27,6 +27,10 @@ class TokenRow:
         reads: positions that are read, in the decoder if there is one.
         softs: positions of the pattern's learned vectors; `ids` holds a placeholder there.
         decoder: input ids of the decoder, or None if it is not used.
+
+    >>> from ptrun.readout.base import TokenRow
+    >>> TokenRow([2, 7, 4, 3], reads=[2]).filled(0, 9)  # the token 9 at the mask, 4
+    TokenRow(ids=[2, 7, 9, 3], types=None, reads=[], softs=[], decoder=None)
     """
 
     ids: list[int]
@@ -51,6 +55,10 @@ class Features:
         rows: one or more: windows of a long text, options of a question.
         targets: one for each loss term: a label's index, a token id, a number.
         facts: what else decoding needs.
+
+    >>> from ptrun.readout.base import Features, TokenRow
+    >>> Features("id", [TokenRow([2, 7, 3], reads=[0])], targets=[1]).tokens
+    3
     """
 
     id: str
@@ -70,6 +78,14 @@ class Batch:
 
     Letters as in `ptrun.backbone.base`. `reads` are positions in the decoder if there is one.
     `softs [B, m]` are positions of learned vectors. `keys [B]` are dropout keys, or None.
+
+    >>> import torch
+    >>> from ptrun.readout.base import Features, TokenRow, collate
+    >>> rows = [TokenRow([2, 7, 3], reads=[0]), TokenRow([2, 3], reads=[0])]
+    >>> features = [Features(str(i), [row], [0]) for i, row in enumerate(rows)]
+    >>> collate(features, None, torch.device("cpu")).mask
+    tensor([[ True,  True,  True],
+            [ True,  True, False]])
     """
 
     features: Sequence[Features]

@@ -63,6 +63,14 @@ class Chat:
 
     Raises:
         UserError: the tokenizer has no template, or that shows no answer, or reads no date.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.readout.chat import Chat
+    >>> method, batch, output = read("method=fine_tuning")
+    >>> template = "{% for turn in messages %}{{ turn.content }}[SEP]{% endfor %}"
+    >>> method.backbone.tokenizer().chat_template = template
+    >>> Chat(method.backbone).rows([([{"role": "user", "content": "It"}], "is")])[0]
+    ([494, 3], [494, 3, 487, 3], [2, 3])
     """
 
     def __init__(self, backbone: PretrainedBackbone, date: str = DATE):

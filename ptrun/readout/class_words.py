@@ -53,6 +53,11 @@ class ClassWords(nn.Module, Cloze):
 
     Raises:
         UserError: `order` does not name each label once.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=dpt", "backbone=pocket_electra")
+    >>> method.readout.odds(output, batch).shape  # [B, classes]
+    torch.Size([2, 2])
     """
 
     def __init__(

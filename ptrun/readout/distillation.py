@@ -51,6 +51,10 @@ class DistillationReading(WritingReading):
         self_study: the number of questions that the backbone asks about the document; with its own
             answers they replace train. 0: train as it is.
         chunk: tokens of the part of the document that a question is about.
+
+    >>> from ptrun.readout.distillation import DistillationReading
+    >>> DistillationReading(document="A red boat.", kept_tokens=5).changed
+    {'document': 'A red boat.', 'kept_tokens': 5}
     """
 
     name = "distillation"
@@ -107,7 +111,15 @@ class DistillationReading(WritingReading):
 
 
 class Distillation(Writing):
-    """Writes answers, and learns them from the backbone with a document in view."""
+    """Writes answers, and learns them from the backbone with a document in view.
+
+    >>> from ptrun.testing import read
+    >>> document = "readout.document=A red boat is on the river."
+    >>> options = "task=pocket_writing", "backbone=pocket_gpt2", document
+    >>> method, batch, output = read("method=lora", "readout=distillation", *options)
+    >>> len(method.readout.document.ids)
+    9
+    """
 
     asked: DistillationReading
 

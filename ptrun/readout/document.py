@@ -65,6 +65,12 @@ class Document:
     Args:
         backbone: a causal model.
         text: of the document.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.readout.document import Document
+    >>> method, batch, output = read("method=lora", "task=pocket_writing", "backbone=pocket_gpt2")
+    >>> Document(method.backbone, "A red boat is on the river.").parts(4)
+    [(0, 3), (3, 6), (6, 9)]
     """
 
     def __init__(self, backbone: PretrainedBackbone, text: str):

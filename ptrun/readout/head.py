@@ -83,6 +83,11 @@ class Shares(Mapping[Any, float]):
     Args:
         labels: all labels; an example may have the first of them alone.
         values: their probabilities `[C]`.
+
+    >>> import torch
+    >>> from ptrun.readout.head import Shares
+    >>> dict(Shares(["good", "bad"], torch.tensor([0.75, 0.25])))
+    {'good': 0.75, 'bad': 0.25}
     """
 
     def __init__(self, labels: Sequence[Any], values: Tensor):
@@ -284,6 +289,11 @@ class LabelHead(PooledHead):
     Args:
         backbone, task, pooler, outputs: as in `PooledHead`.
         weights: whether the loss of an example is multiplied by the weight of its label.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=prompt_tuning")
+    >>> method.readout.scores(output, batch).shape  # [B, C]
+    torch.Size([2, 2])
     """
 
     def __init__(
@@ -328,7 +338,13 @@ class LabelHead(PooledHead):
 
 
 class NumberHead(LabelHead):
-    """One number for a text or a pair: Linear(H, 1), squared error of numbers / `task.unit`."""
+    """One number for a text or a pair: Linear(H, 1), squared error of numbers / `task.unit`.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=prompt_tuning", "task=pocket_similarity")
+    >>> method.readout.scores(output, batch).shape  # [B, 1]
+    torch.Size([2, 1])
+    """
 
     outputs = 1
 

@@ -45,6 +45,11 @@ class ChoiceHead(PooledHead):
     """Linear(H, 1) for each option, softmax over options (P-tuning v2, multiple choice).
 
     A row pairs the first field with a second text: the other fields, then the option.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=prompt_tuning", "task=pocket_choice")
+    >>> [len(f.rows) for f in batch.features], method.readout.scores(output, batch).shape
+    ([4, 4], torch.Size([8, 1]))
     """
 
     outputs = 1
@@ -99,6 +104,14 @@ class EntityHead(ChoiceHead):
 
     The prediction is the entity with the highest score for right. P-tuning v2 reads ReCoRD this
     way: each entity is its own binary example.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.types import Example
+    >>> fields = {"passage": "A met B.", "query": "@placeholder left.", "entities": ["A", "B"]}
+    >>> rows = [Example("id", fields, ["B"])]
+    >>> method, batch, output = read("method=lora", "task=record", examples=rows)
+    >>> method.readout.scores(output, batch).shape  # [entities, 2]
+    torch.Size([2, 2])
     """
 
     outputs = 2
@@ -138,6 +151,11 @@ class TokenHead(Head):
         literal_sep: write the word "[SEP]" between a sentence and its predicate, as P-tuning v2's
             code does for all backbones: RoBERTa reads it as plain text. By default it is the
             tokenizer's own separator.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2", "task=pocket_ner")
+    >>> len(batch.targets), method.readout.scores(output, batch).shape  # a row a word, [K, C]
+    (44, torch.Size([44, 9]))
     """
 
     everywhere = True
@@ -217,6 +235,10 @@ class HeadReading(Reading):
             training examples have its label, one of C. Of several labels a row, it multiplies the
             loss of a label that a row has by (N - n) / n.
         thresholds: of several labels a row: see `ptrun.readout.multilabel`.
+
+    >>> from ptrun.readout.heads import HeadReading
+    >>> HeadReading(pooler="mean").changed
+    {'pooler': 'mean'}
     """
 
     name = "head"
@@ -312,6 +334,10 @@ class EntailmentReading(Reading):
 
     Args:
         pooler, dropout: as in `HeadReading`; `pooler` is that of an initial head.
+
+    >>> from ptrun.readout.heads import EntailmentReading
+    >>> EntailmentReading(dropout=0.2).changed
+    {'dropout': 0.2}
     """
 
     name = "entailment"
@@ -360,6 +386,11 @@ class EntailmentHead(PooledHead):
     If the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
     that `start=run:` names), this head starts from its rows and dense layer. The other rows
     together mean "not entailed". With another `pooler` or backbone, C is 2 and the start is random.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=efl", "task=pocket_topics")
+    >>> method.readout.scores(output, batch).shape  # a row a description, [R, 2]
+    torch.Size([28, 2])
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
@@ -463,6 +494,12 @@ class MultiHead(nn.Module, Readout):
 
     Args:
         heads: read-outs by name of data set, all of hidden states.
+
+    >>> from ptrun.testing import read
+    >>> options = "method=ptuning_v2", "readout.pooler=none", "task=pocket_multi"
+    >>> method, batch, output = read(*options)
+    >>> list(method.readout.heads)
+    ['pocket_ner', 'pocket_srl', 'pocket_qa', 'pocket_topics']
     """
 
     def __init__(self, heads: Mapping[str, Readout]):

@@ -40,6 +40,11 @@ class LabelWords(Cloze):
         closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
             next sentinel, with equal weight. PPT does so in pre-training only.
         weights: whether the loss of a label's words is multiplied by the weight of the label.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=prompt_tuning", "readout=verbalizer")
+    >>> method.readout.tokens.scores(output.logits[:, None]).shape  # [B, C] of [B, 1, V]
+    torch.Size([2, 2])
     """
 
     def __init__(
@@ -199,6 +204,11 @@ class FactWords(Cloze):
         released_query: lay out written templates as that code does
             (`ptrun.readout.label_words`): with a space before the first word, and left to right
             with one before the object. By default there is neither.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=manual_prompt", "task=pocket_facts")
+    >>> output.logits.shape, len(method.decode(output, batch))  # [B, V]
+    (torch.Size([2, 2648]), 2)
     """
 
     def __init__(

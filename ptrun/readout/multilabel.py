@@ -115,6 +115,11 @@ class LabelsHead(Several, PooledHead):
         backbone, task, pooler: as in `PooledHead`.
         weights: `balanced` weighs the rows that have a label by those that have not.
         thresholds: see `Several`.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=fine_tuning", "task=pocket_two_topics")
+    >>> method.readout.logits(output, batch).shape  # [B, C]
+    torch.Size([2, 8])
     """
 
     def __init__(
@@ -144,6 +149,11 @@ class LabelsWords(Several, LabelWords):
     """The words of each label at the mask, against the words of no label.
 
     The log-odds of a label are its score minus that of `ptrun.task.multilabel.NONE`.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=lora", "readout=verbalizer", "task=pocket_two_topics")
+    >>> method.readout.logits(output, batch).shape  # [B, C]
+    torch.Size([2, 8])
     """
 
     def __init__(

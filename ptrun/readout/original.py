@@ -22,6 +22,10 @@ class ClassWordsReading(Reading):
         direction, bias, loss, order, marker: see `ptrun.readout.class_words`.
         threshold, threshold_on: of a passage (`ptrun.readout.spans`).
         class_weights: as in `HeadReading`; of classes.
+
+    >>> from ptrun.readout.original import ClassWordsReading
+    >>> ClassWordsReading(bias=True, order="reversed").changed
+    {'bias': True, 'order': 'reversed'}
     """
 
     name = "class_words"

@@ -51,7 +51,14 @@ class TemplateError(Exception):
 
 
 class Renderer:
-    """The process that renders, started again after one that a template ended."""
+    """The process that renders, started again after one that a template ended.
+
+    >>> from ptrun.readout.rendering import RENDERER
+    >>> turns = [{"role": "user", "content": "Hello."}]
+    >>> template, request = "[{{ messages[0].content }}]", ([turns], [(0, 1, False)])
+    >>> RENDERER.render(template, {"date": "2026-01-01"}, [request])
+    ([[('[Hello.]', [])]], False)
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -42,6 +42,12 @@ class Window:
         null: the position that means "no answer here".
         begin: the position of the first token of the context.
         starts, ends: characters of the context at which each of its tokens starts and ends.
+
+    >>> import torch
+    >>> from ptrun.readout.spans import Window
+    >>> window = Window(null=0, begin=1, starts=[0, 4, 8], ends=[3, 7, 11])
+    >>> window.spans(torch.eye(4, 2), longest=2)[0]  # score, - first character, end
+    (0.0, -4, 11)
     """
 
     null: int
@@ -89,6 +95,11 @@ class SpanHead(Head):
     Args:
         backbone, task: as in `Head`.
         longest: the most tokens of a predicted answer; 30 in the official script.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=ptuning_v2", "task=pocket_qa")
+    >>> method.readout.scores(output, batch).shape[1]  # start and end, [K, 2]
+    2
     """
 
     everywhere = windows = True
@@ -236,6 +247,11 @@ class Passage:
         text: the whole text, before the cut.
         starts, ends: the characters where each token starts, and before which it ends.
         words: the number of each token's word, from 0.
+
+    >>> from ptrun.readout.spans import Passage
+    >>> passage = Passage("Ann met Bob.", starts=[0, 4, 8], ends=[3, 7, 11], words=[0, 1, 2])
+    >>> passage.between(0, 1)
+    'Ann met'
     """
 
     text: str
@@ -355,6 +371,11 @@ class TagHead(PassageReader, Head):
 
     A token is a target, so the engine's loss is the mean over the tokens of a batch. An
     encoder-decoder is read in its encoder.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=fine_tuning", "task=pocket_multispan")
+    >>> len(method.readout.odds(output, batch)) == len(batch.targets)
+    True
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task):
@@ -396,6 +417,12 @@ class PassageWords(PassageReader, WordReader, nn.Module):
 
     Raises:
         UserError: the threshold is no probability.
+
+    >>> from ptrun.testing import read
+    >>> options = "method=dpt", "task=pocket_multispan", "backbone=pocket_electra"
+    >>> method, batch, output = read(*options)
+    >>> len(method.readout.odds(output, batch)) == len(batch.targets)
+    True
     """
 
     def __init__(

@@ -52,6 +52,14 @@ class Candidates(Cloze):
             ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
         swapped: also train on each example with its options in reverse order (P-tuning and PET
             on COPA, whose pattern writes both out).
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.types import Example
+    >>> fields = {"premise": "It rained.", "question": "so", "options": ["I ran.", "I sat."]}
+    >>> rows = [Example("id", fields, 0)]
+    >>> method, batch, output = read("method=manual_prompt", "task=copa", examples=rows)
+    >>> len(batch), output.logits.shape  # a row an option, [K, V] at their masks
+    (2, torch.Size([4, 2648]))
     """
 
     teaches = True
@@ -193,6 +201,10 @@ class VerbalizerReading(Reading):
         shifted_label, released_query: of facts (`ptrun.readout.label_words`).
         class_weights: as in `HeadReading`; only of a task's labels.
         thresholds: of several labels a row: see `ptrun.readout.multilabel`.
+
+    >>> from ptrun.readout.verbalizer import VerbalizerReading
+    >>> VerbalizerReading(pattern="manual", among="vocabulary").changed
+    {'pattern': 'manual', 'among': 'vocabulary'}
     """
 
     name = "verbalizer"
@@ -330,6 +342,14 @@ class OneRow(Candidates):
     The tokens of the right option and of the wrong one are compared at the first masks of that row.
     The loss is max(0, 1 + CE(right) - CE(wrong)), each CE the mean over all tokens of the batch
     (P-tuning §2b, which has it from PET).
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.types import Example
+    >>> fields = {"premise": "It rained.", "question": "so", "options": ["I ran.", "I sat."]}
+    >>> rows, margin = [Example("id", fields, 0)], "readout.objective=batch_margin"
+    >>> method, batch, output = read("method=manual_prompt", "task=copa", margin, examples=rows)
+    >>> len(method.readout.encode(method.readout.teaching(rows, 64), 64)[0].rows)
+    1
     """
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
@@ -376,6 +396,14 @@ class Fill(Cloze):
         backbone, task, pvp, literal_sep: as in `Cloze`.
         random_masks: train with 0 to 3 more masks instead, drawn once for each example as the
             released code draws them.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.types import Example
+    >>> fields = {"marked": "Ann saw *it*.", "span2_text": "it", "span1_text": "the boat"}
+    >>> rows = [Example("id", fields, "same")]
+    >>> method, batch, output = read("method=manual_prompt", "task=wsc", examples=rows)
+    >>> output.logits.shape[0] == len(batch.targets)  # a mask a token, and one more
+    True
     """
 
     teaches = True
@@ -462,6 +490,14 @@ class Written(Fill):
 
     It is `Fill` without masks. GLM's released code compares candidates instead: nouns mined from
     the text, which were never published.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.types import Example
+    >>> fields = {"marked": "Ann saw *it*.", "span2_text": "it", "span1_text": "the boat"}
+    >>> rows, glm = [Example("id", fields, "same")], "backbone=pocket_glm"
+    >>> method, batch, output = read("method=manual_prompt", "task=wsc", glm, examples=rows)
+    >>> method.readout.judged(method.readout.encoder.spelling.answer("a boat"), "the boat")
+    'different'
     """
 
     writes = True

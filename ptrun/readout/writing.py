@@ -49,6 +49,10 @@ class WritingReading(Reading):
             `ptrun.backbone.generation.Decoding`.
         draw: the seed of sampling.
         date: what a chat template gets that asks for today's date, as YYYY-MM-DD.
+
+    >>> from ptrun.readout.writing import WritingReading
+    >>> WritingReading(beams=2, max_new_tokens=32).changed
+    {'max_new_tokens': 32, 'beams': 2}
     """
 
     name = "writing"
@@ -119,7 +123,13 @@ class WritingReading(Reading):
 
 
 class Writing(Cloze):
-    """Learns and writes answers; `asked` holds its options."""
+    """Learns and writes answers; `asked` holds its options.
+
+    >>> from ptrun.testing import read
+    >>> method, batch, output = read("method=lora", "task=pocket_writing", "backbone=pocket_gpt2")
+    >>> output.logits.shape[0] == len(batch.targets), method.readout.longest  # [K, V]
+    (True, 64)
+    """
 
     writes = True
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tiers import package
 
-ROOMS = ["method"]
+ROOMS = ["method", "readout"]
 ROOT = Path(__file__).parents[2] / "ptrun"
 MOST = 6
 FILES = [file for room in ROOMS for file in sorted((ROOT / room).glob("[!_]*.py"))]
