@@ -6,8 +6,6 @@ import transformers
 from torch.nn.functional import gelu, linear
 
 from ptrun.backbone.joining import join
-from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
@@ -128,23 +126,6 @@ def test_members_in_one_pass_answer_as_each_alone(tiny, data_dir, kind):
 def test_a_decoder_that_is_not_read_has_none(tiny, data_dir):
     read_too, unread = (made(tiny("t5"), data_dir, task=task) for task in (sst2, conll03))
     assert len(read_too.adapters) == 2 * (3 + 2) and len(unread.adapters) == 2 * 3
-
-
-@pytest.mark.parametrize(
-    ("option", "own", "count"),
-    [
-        ("adapter", {"layout": "pfeiffer"}, 811_392),
-        ("compacter", {"shared_mixing": True}, 152_832 - 47 * 4**3),
-    ],
-)
-def test_counts_of_other_forms_on_roberta_large(data_dir, option, own, count):
-    """The paper's own are with those of IDPG."""
-    node = compose_run(["backbone=roberta_large", f"method={option}"]).config
-    backbone = PretrainedBackbone(**{k: v for k, v in node["backbone"].items() if k[0] != "_"})
-    keys = {k: v for k, v in node["method"].items() if k[0] != "_"}
-    with torch.device("meta"):
-        counted = Adapter(backbone, sst2(data_dir), **{**keys, **own}).learned_parameters()
-    assert counted["prompt"] == count and counted["backbone"] == 0
 
 
 @pytest.mark.parametrize(

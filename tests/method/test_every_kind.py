@@ -39,11 +39,12 @@ OWN = {
     },
 }
 HEADS = ["glue_stsb", "copa", "squad", "record"]
+MORE = ["rte", "multirc", "wsc", "conll03", "srl_up_de", "squad_v2"]
 CLOZES = list(OWN)
 METHODS = {
     "fine_tuning": (FineTuning, [*HEADS, "quoref"]),
     "prompt_tuning": (partial(PromptTuning, length=3), HEADS),
-    "ptuning_v2": (partial(PTuningV2, length=3), HEADS),
+    "ptuning_v2": (partial(PTuningV2, length=3), [*HEADS, *MORE]),
     "lora": (partial(LoRA, rank=2, alpha=4.0, dropout=0.0), HEADS),
     "fine_tuning, words": (partial(FineTuning, reading=reading("verbalizer")), CLOZES),
     "prompt_tuning, words": (
@@ -51,6 +52,7 @@ METHODS = {
         CLOZES,
     ),
     "ptuning": (partial(PTuning, reading=reading("verbalizer")), CLOZES),
+    "ptuning, tuned": (partial(PTuning, tune_backbone=True), CLOZES),
     "ptuning_v2, words": (partial(PTuningV2, length=3, reading=reading("verbalizer")), CLOZES),
     "manual_prompt": (partial(ManualPrompt, reading=reading("verbalizer")), CLOZES),
 }
@@ -95,7 +97,7 @@ def answers(method, examples, budget):
 
 @pytest.mark.parametrize(
     ("kind", "name", "task"),
-    tiered(CELLS, lambda kind, name, task: kind == "bert" and "ptuning_v2" in name),
+    tiered(CELLS, lambda kind, name, task: kind == "bert" and "ptuning" in name),
 )
 def test_a_cell_keeps_the_promises(tiny, data_dir, kind, name, task):
     keeps_the_promises(METHODS[name][0], lambda: tiny(kind), task_of(data_dir, task))

@@ -1,6 +1,6 @@
 """Every method on every family and kind of task: the promises all methods make."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -53,6 +53,13 @@ METHODS = {
     ),
 }
 TASKS = {"classification": sst2, "tagging": conll03}
+ENTAILED = reading("entailment")
+ENTAILMENT = {
+    "efl": partial(FineTuning, reading=ENTAILED),
+    "efl_lora": partial(LoRA, rank=2, reading=ENTAILED),
+    "efl_prompt_tuning": partial(PromptTuning, length=3, reading=ENTAILED),
+    "efl_ptuning_v2": partial(PTuningV2, length=3, reading=ENTAILED),
+}
 LISTED = partial(sst2, pattern="{~sentence} was {words|commas}.")
 CLASS_WORDS = {
     "dpt": DPT,
@@ -61,6 +68,14 @@ CLASS_WORDS = {
     ),
     "ptuning_v2_class_words": partial(PTuningV2, length=3, reading=reading("class_words")),
 }
+
+
+def described(data_dir):
+    """Return the task with a description of one label (EFL)."""
+    task = sst2(data_dir)
+    task.descriptions = {"positive": "the film was good"}
+    return task
+
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama"]
 KINDS += ["megatron", "blocklm", "t5"]
@@ -92,6 +107,10 @@ CELLS = [
 CELLS += [
     pytest.param("electra", make, LISTED, id=f"electra-{name}")
     for name, make in CLASS_WORDS.items()
+]
+CELLS += [pytest.param("bert", make, described, id=name) for name, make in ENTAILMENT.items()]
+CELLS += [
+    pytest.param(kind, ENTAILMENT["efl"], described, id=f"efl-{kind}") for kind in ("gpt2", "t5")
 ]
 FIRST = ("bert", "gpt2", "t5", "electra")  # a kind of each family, and dpt's
 
@@ -205,7 +224,7 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     examples.load = lambda part: first
     before = _loss(backbone, member(make, backbone, examples))
     lr = 3e-3 if member(make, backbone, examples).method.tunes_backbone else 5e-2
-    lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"]) else lr
+    lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"], ENTAILMENT["efl_lora"]) else lr
     slow = make is METHODS["prompt_tuning"]  # input vectors alone learn slowest
 
     def learned(steps):
@@ -228,55 +247,6 @@ def _loss(backbone, one):
 def test_a_frozen_pooler_is_refused_where_there_is_none(tiny, data_dir, kind):
     with pytest.raises(UserError, match="has no pooler; use readout"):
         PTuningV2(tiny(kind), sst2(data_dir), length=3, reading=reading("head", pooler="frozen"))
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_zero_vectors_are_the_bare_backbone(tiny, data_dir, kind):
-    backbone, data = tiny(kind), sst2(data_dir)
-    torch.manual_seed(0)
-    bare = FineTuning(backbone, data)
-    torch.manual_seed(0)
-    empty = PTuningV2(backbone, data, length=0)
-    fit = engine(backbone)
-    batch = fit._collate(bare.encode(data.load("train")))
-    outputs = [m.readout.read(backbone.forward(m.inputs(batch))) for m in (bare, empty)]
-    torch.testing.assert_close(*outputs, atol=0, rtol=0)
-
-
-def test_the_interval_alone_gets_a_prefix(tiny, data_dir):
-    backbone, data = tiny(), sst2(data_dir)
-    top = PTuningV2(backbone, data, length=3, layers=[2, 3])
-    batch = engine(backbone)._collate(top.encode(data.load("train")))
-    assert [p is not None for p in top.inputs(batch).prefixes] == [False, True, True]
-    bottom = PTuningV2(backbone, data, length=3, layers=[1, 2])
-    assert top.learned_parameters() == bottom.learned_parameters()
-
-
-def test_prompt_vectors_stand_before_the_text_and_are_seen(tiny, data_dir):
-    backbone, data = tiny(), sst2(data_dir)
-    prompted = PromptTuning(backbone, data, length=3)
-    batch = engine(backbone)._collate(prompted.encode(data.load("train")))
-    given = prompted.inputs(batch)
-    rows, width = batch.ids.shape
-    assert given.embeddings.shape == (rows, 3 + width, 32) and given.mask[:, :3].all()
-    assert torch.equal(given.embeddings[0, :3], prompted.prompt.table)
-    assert given.pooled_at.columns.unique().tolist() == [3]
-    changed = replace(
-        given, embeddings=given.embeddings.clone().index_fill_(1, torch.tensor([1]), 0.9)
-    )
-    assert not torch.equal(backbone.forward(given).pooled, backbone.forward(changed).pooled)
-
-
-def test_prefix_dropout_acts_in_training_only(tiny, data_dir):
-    backbone, data = tiny(), sst2(data_dir)
-    prompted = PTuningV2(backbone, data, length=3, dropout=0.5)
-    features, fit = prompted.encode(data.load("train")), engine(backbone)
-    keyed = fit._collate(features, torch.arange(len(features)))
-    plain = fit._collate(features)
-    key, other = (prompted.inputs(batch).prefixes[0].key for batch in (keyed, plain))
-    assert 0.3 < float((key == 0).float().mean()) < 0.7
-    assert not torch.equal(key[0], key[1]) and torch.equal(other[0], other[1])
-    assert not (other == 0).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,6 @@ from tests.tiers import package
 
 P = 5
 EQUAL = {"atol": 1e-5, "rtol": 0}
-WORDS = {"negative": ["bad"], "positive": ["good"]}
 CAUSAL, OTHER = "{~sentence} It was {mask}", "{~sentence} It was {mask}."
 
 
@@ -70,48 +69,6 @@ def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kin
     torch.testing.assert_close(backbone.forward(method.inputs(batch)).logits, expected, **EQUAL)
 
 
-@pytest.mark.parametrize("sentinel", [True, False], ids=["sentinel", "lm_adapted"])
-@torch.no_grad()
-def test_t5_learns_sentinel_and_word_alike_and_answers_any_word(data_dir, sentinel):
-    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
-    method = hybrid(backbone, task, sentinel=sentinel)
-    batch = batch_of(method, task)
-    tokenizer, model = backbone.tokenizer(), library(backbone, CLASSES["t5"])
-    words = [WORDS[e.target][0] for e in task.load("train")]
-    labels = [[i] for i in tokenizer.convert_tokens_to_ids([f"▁{word}" for word in words])]
-    mark = tokenizer.convert_tokens_to_ids("<extra_id_0>")
-    assert all((mark in row.ids) is sentinel for row in batch.rows)
-    assert all(tokenizer.eos_token_id not in row.ids for row in batch.rows)
-    if sentinel:
-        labels = [[mark, *label] for label in labels]
-    embedded, mask = prompted(method, model, batch)
-    out = model(inputs_embeds=embedded, attention_mask=mask, labels=torch.tensor(labels))
-    ours = backbone.forward(method.inputs(batch))
-    loss = method.loss(ours, batch) / len(batch.targets)
-    torch.testing.assert_close(loss, out.loss, **EQUAL)
-    assert batch.targets.tolist() == [id_ for label in labels for id_ in label]
-    told = tokenizer.convert_ids_to_tokens(out.logits[:, int(sentinel)].argmax(-1).tolist())
-    names = {f"▁{word}": label for label, (word,) in WORDS.items()}
-    assert [p.value for p in method.decode(ours, batch)] == [names.get(t, t) for t in told]
-
-
-@torch.no_grad()
-def test_t5_answers_a_word_that_is_no_label_where_it_is_likeliest(data_dir):
-    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
-    method = hybrid(backbone, task)
-    batch = batch_of(method, task)
-    output = backbone.forward(method.inputs(batch))
-    logits = torch.zeros_like(output.logits)
-    stray, good = backbone.tokenizer().convert_tokens_to_ids(["▁the", "▁good"])
-    logits[0::2, good], logits[1::2, stray] = 2.0, 1.0  # the sentinel's read is not the answer
-    logits[1, good] = 3.0
-    answers = [p.value for p in method.decode(replace(output, logits=logits), batch)]
-    assert answers == ["positive"] + ["▁the"] * (len(batch) - 1)
-    uniform = replace(output, logits=torch.zeros_like(logits))
-    loss = method.loss(uniform, batch) / len(batch.targets)
-    torch.testing.assert_close(loss, torch.tensor(float(logits.shape[1])).log())
-
-
 def peft_of(model, kind, method):
     package("peft")
     import peft
@@ -125,86 +82,66 @@ def peft_of(model, kind, method):
     return made.eval()
 
 
+PEFT = {
+    "gpt2": ("GPT2LMHeadModel", "CAUSAL_LM", CAUSAL),
+    "t5": ("T5ForConditionalGeneration", "SEQ_2_SEQ_LM", OTHER),
+    "bert": ("BertForSequenceClassification", "SEQ_CLS", None),
+}
+
+
+@pytest.mark.parametrize("kind", PEFT)
 @torch.no_grad()
-def test_logits_equal_pefts_on_bert_whose_read_is_the_first_vector(tiny, data_dir):
-    """PEFT 0.21 reads position 0, a prompt vector, where we read [CLS]: reads are set to its."""
-    backbone, task = tiny(), sst2(data_dir)
-    method = PromptTuning(backbone, task, length=P)
-    batch = batch_of(method, task)
-    model = library(backbone, "BertForSequenceClassification")
-    model.classifier.load_state_dict(method.readout.linear.state_dict())
-    theirs = peft_of(model, "SEQ_CLS", method)(
-        input_ids=batch.ids, attention_mask=batch.mask.long(), token_type_ids=batch.types
-    ).logits
+def test_logits_equal_pefts(data_dir, kind):
+    """On BERT PEFT 0.21 reads a vector, not [CLS], as position 0: reads are set to its."""
+    name, task_type, pattern = PEFT[kind]
+    backbone, task = pocket(kind), sst2(data_dir, pattern)
+    method = hybrid(backbone, task) if pattern else PromptTuning(backbone, task, length=P)
+    batch, model = batch_of(method, task), library(backbone, name)
+    inputs = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
     given = method.inputs(batch)
-    first = Positions(given.pooled_at.rows, torch.zeros_like(given.pooled_at.columns))
-    ours = method.readout.scores(backbone.forward(replace(given, pooled_at=first)), batch)
+    if kind == "bert":
+        inputs["token_type_ids"] = batch.types
+        model.classifier.load_state_dict(method.readout.linear.state_dict())
+        at = Positions(given.pooled_at.rows, torch.zeros_like(given.pooled_at.columns))
+        given = replace(given, pooled_at=at)
+    if kind == "t5":
+        inputs["decoder_input_ids"] = batch.decoder
+    output = backbone.forward(given)
+    ours = method.readout.scores(output, batch) if kind == "bert" else output.logits
+    theirs = peft_of(model, task_type, method)(**inputs).logits
+    if kind != "bert":
+        theirs = theirs[given.logits_at.rows, given.logits_at.columns]
     torch.testing.assert_close(ours, theirs, **EQUAL)
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "albert"])
 @torch.no_grad()
-def test_logits_equal_pefts_on_gpt2(data_dir):
-    backbone, task = pocket("gpt2"), sst2(data_dir, CAUSAL)
-    method = hybrid(backbone, task)
-    batch = batch_of(method, task)
-    theirs = peft_of(library(backbone, CLASSES["gpt2"]), "CAUSAL_LM", method)(
-        input_ids=batch.ids, attention_mask=batch.mask.long()
-    ).logits
-    given = method.inputs(batch)
-    expected = theirs[given.logits_at.rows, given.logits_at.columns]
-    torch.testing.assert_close(backbone.forward(given).logits, expected, **EQUAL)
-
-
-@torch.no_grad()
-def test_logits_equal_pefts_on_t5(data_dir):
-    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
-    method = hybrid(backbone, task)
-    batch = batch_of(method, task)
-    theirs = peft_of(library(backbone, CLASSES["t5"]), "SEQ_2_SEQ_LM", method)(
-        input_ids=batch.ids, attention_mask=batch.mask.long(), decoder_input_ids=batch.decoder
-    ).logits
-    ours = backbone.forward(method.inputs(batch)).logits
-    torch.testing.assert_close(ours, theirs.flatten(0, 1), **EQUAL)
-
-
-@torch.no_grad()
-def test_double_embedding_is_the_released_codes(tiny, data_dir):
+def test_double_embedding_is_the_released_codes(tiny, data_dir, kind):
     """P-tuning v2's code: the whole embedding layer, vectors before it, and then the model again.
 
     Segments are given the first time alone; [CLS] is read behind the vectors.
     """
-    backbone, task = tiny(), sst2(data_dir)
-    method = PromptTuning(backbone, task, length=P, double_embedding=True)
-    batch = batch_of(method, task)
-    batch = replace(batch, types=(torch.arange(batch.ids.shape[1]) % 2).expand_as(batch.ids))
-    model = library(backbone, "BertModel")
-    raw = model.embeddings(input_ids=batch.ids, token_type_ids=batch.types)
-    vectors = method.prompt.table.expand(len(batch), -1, -1)
-    mask = torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
-    read = model(inputs_embeds=torch.cat([vectors, raw], dim=1), attention_mask=mask)[0][:, P]
-    expected = model.pooler.activation(model.pooler.dense(read))
-    torch.testing.assert_close(backbone.forward(method.inputs(batch)).pooled, expected, **EQUAL)
-    once = PromptTuning(backbone, task, length=P)
-    once.load_exported(method.exported())
-    other = backbone.forward(once.inputs(batch)).pooled
-    assert not torch.allclose(other, expected, atol=1e-2)
-
-
-@pytest.mark.parametrize("kind", ["roberta", "electra", "albert"])
-@torch.no_grad()
-def test_other_encoders_embed_twice_as_their_library_does(tiny, data_dir, kind):
     backbone, task = tiny(kind), sst2(data_dir)
     method = PromptTuning(backbone, task, length=P, double_embedding=True)
-    batch = batch_of(method, task)
+    batch, types = batch_of(method, task), {}
+    if batch.types is not None:
+        segments = (torch.arange(batch.ids.shape[1]) % 2).expand_as(batch.ids)
+        batch, types = replace(batch, types=segments), {"token_type_ids": segments}
     body = library(backbone, CLASSES[kind]).base_model
-    raw = body.embeddings(input_ids=batch.ids)
+    raw = body.embeddings(input_ids=batch.ids, **types)
     vectors = method.prompt.table.expand(len(batch), -1, -1)
     mask = torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
-    read = body(inputs_embeds=torch.cat([vectors, raw], dim=1), attention_mask=mask)[0][:, P]
-    given = method.inputs(batch)
-    at = given.hidden_at or given.pooled_at
-    out = backbone.forward(replace(given, hidden_at=at, pooled_at=None))
-    torch.testing.assert_close(out.hidden, read, **EQUAL)
+    expected = body(inputs_embeds=torch.cat([vectors, raw], dim=1), attention_mask=mask)[0][:, P]
+    once = PromptTuning(backbone, task, length=P)
+    once.load_exported(method.exported())
+
+    def read(prompted):
+        given = prompted.inputs(batch)
+        at = given.hidden_at or given.pooled_at
+        return backbone.forward(replace(given, hidden_at=at, pooled_at=None)).hidden
+
+    torch.testing.assert_close(read(method), expected, **EQUAL)
+    assert not torch.allclose(read(once), expected, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", ["deberta", "deberta-v2", "gpt2", "t5"])

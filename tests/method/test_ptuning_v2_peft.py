@@ -48,10 +48,6 @@ def pair(backbone, folder, task, name, kind, mlp=False, **keys):
     return ours, theirs
 
 
-def classifier(theirs):
-    return theirs.base_model.classifier.modules_to_save["default"]
-
-
 def batch_of(ours, task):
     return engine(ours.backbone)._collate(ours.encode(task.load("train")))
 
@@ -63,49 +59,35 @@ def words(ours, batch, mask):
     return ours.backbone.forward(given).logits
 
 
+MODELS = {
+    "BertForSequenceClassification": ("bert", "SEQ_CLS", sst2),
+    "BertForTokenClassification": ("bert", "TOKEN_CLS", conll03),
+    "RobertaForTokenClassification": ("roberta", "TOKEN_CLS", conll03),
+    "ElectraForTokenClassification": ("electra", "TOKEN_CLS", conll03),
+    "GPT2LMHeadModel": ("gpt2", "CAUSAL_LM", sst2),
+    "LlamaForCausalLM": ("llama", "CAUSAL_LM", sst2),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mlp", [False, True], ids=["embedding", "mlp"])
-def test_a_pooled_head_has_the_same_logits(tiny, tiny_folder, data_dir, mlp):
-    backbone, task = tiny("bert"), sst2(data_dir)
-    ours, theirs = pair(
-        backbone, tiny_folder("bert"), task, "BertForSequenceClassification", "SEQ_CLS", mlp
-    )
-    classifier(theirs).load_state_dict(ours.readout.linear.state_dict())
+def test_logits_are_pefts(tiny, tiny_folder, data_dir, name, mlp):
+    kind, task_type, data = MODELS[name]
+    backbone, task = tiny(kind), data(data_dir)
+    ours, theirs = pair(backbone, tiny_folder(kind), task, name, task_type, mlp)
     batch = batch_of(ours, task)
-    found = ours.readout.scores(backbone.forward(ours.inputs(batch)), batch)
-    expected = theirs(batch.ids, batch.mask.long(), token_type_ids=batch.types).logits
+    types = {} if batch.types is None or "LM" in task_type else {"token_type_ids": batch.types}
+    if "LM" not in task_type:
+        head = theirs.base_model.classifier.modules_to_save["default"]
+        head.load_state_dict(ours.readout.linear.state_dict())
+    expected = theirs(batch.ids, batch.mask.long(), **types).logits
+    if "LM" in task_type:
+        found, expected = words(ours, batch, batch.mask), expected[batch.mask]
+    else:
+        found = ours.readout.scores(backbone.forward(ours.inputs(batch)), batch)
+    if task_type == "TOKEN_CLS":
+        expected = expected[batch.reads.rows, batch.reads.columns]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("bert", "BertForTokenClassification"),
-        ("roberta", "RobertaForTokenClassification"),
-        ("electra", "ElectraForTokenClassification"),
-    ],
-)
-@pytest.mark.parametrize("mlp", [False, True], ids=["embedding", "mlp"])
-def test_a_token_head_has_the_same_logits(tiny, tiny_folder, data_dir, kind, name, mlp):
-    backbone, task = tiny(kind), conll03(data_dir)
-    ours, theirs = pair(backbone, tiny_folder(kind), task, name, "TOKEN_CLS", mlp)
-    classifier(theirs).load_state_dict(ours.readout.linear.state_dict())
-    batch = batch_of(ours, task)
-    found = ours.readout.scores(backbone.forward(ours.inputs(batch)), batch)
-    expected = theirs(batch.ids, batch.mask.long(), token_type_ids=batch.types).logits
-    at = batch.reads.rows, batch.reads.columns
-    torch.testing.assert_close(found, expected[at], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [("gpt2", "GPT2LMHeadModel"), ("llama", "LlamaForCausalLM")]
-)
-@pytest.mark.parametrize("mlp", [False, True], ids=["embedding", "mlp"])
-def test_a_left_to_right_model_has_the_same_words(tiny, tiny_folder, data_dir, kind, name, mlp):
-    backbone, task = tiny(kind), sst2(data_dir)
-    ours, theirs = pair(backbone, tiny_folder(kind), task, name, "CAUSAL_LM", mlp)
-    batch = batch_of(ours, task)
-    expected = theirs(batch.ids, batch.mask.long()).logits[batch.mask]
-    torch.testing.assert_close(words(ours, batch, batch.mask), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("biased", [False, True], ids=["without_bias", "with_bias"])

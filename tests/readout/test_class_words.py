@@ -5,8 +5,6 @@ from itertools import permutations
 
 import pytest
 import torch
-import transformers
-from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.registry import family_of
@@ -20,7 +18,7 @@ from ptrun.types import Example
 from tests.composing import task_node
 from tests.pattern import tokenizers
 from tests.readings import readout_for
-from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
+from tests.readout.reading import CPU, task, words_only
 from tests.small_runs import sst2
 from tests.tiers import tiered
 
@@ -68,41 +66,6 @@ def test_a_long_text_alone_is_cut(tiny, data_dir):
     short, long = (f.rows[0] for f in readout.encode(examples, 30))
     assert len(long.ids) == 30 and short.ids[6:] == long.ids[23:]
     assert [len(long.ids) - i for i in long.reads] == [len(short.ids) - i for i in short.reads]
-
-
-@torch.no_grad()
-def test_scores_are_those_of_the_library_s_head(tiny, tiny_folder, data_dir):
-    readout, data = own(tiny, data_dir), sst2(data_dir)
-    model = transformers.ElectraForPreTraining.from_pretrained(tiny_folder("electra")).eval()
-    batch = collate(readout.encode(data.load("train"), 64), None, CPU)
-    theirs = model(batch.ids, attention_mask=batch.mask.long()).logits
-    read = theirs[batch.reads.rows, batch.reads.columns]
-    ours = -readout.odds(readout.backbone.forward(given(readout, batch)), batch)
-    torch.testing.assert_close(ours.flatten(), read, atol=1e-5, rtol=1e-5)
-    _, answered = loss_and_answers(readout, data.load("train"))
-    assert answered == [readout.labels[i] for i in read.view(-1, 2).argmin(dim=1)]
-    assert len(set(read.tolist())) > 6, "as many scores as words, not one for all"
-
-
-def test_the_two_directions_rank_in_reverse(tiny, data_dir):
-    least, most = (own(tiny, data_dir, TOPICS, direction=d) for d in ("one_minus_sigma", "sigma"))
-    z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    batch, output = said(least, z)
-    up, down = (r.odds(output, batch).argsort(dim=1) for r in (most, least))
-    assert torch.equal(up, down.flip(1))
-    assert [p.value for p in least.decode(output, batch)] == [least.labels[i] for i in z.argmin(1)]
-    assert [p.value for p in most.decode(output, batch)] == [most.labels[i] for i in z.argmax(1)]
-
-
-@pytest.mark.parametrize("direction", ["one_minus_sigma", "sigma"])
-def test_the_loss_is_binary_cross_entropy_of_the_scores(tiny, data_dir, direction):
-    readout = own(tiny, data_dir, direction=direction)
-    z = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-    batch, output = said(readout, z)
-    scores = 1 - z.sigmoid() if direction == "one_minus_sigma" else z.sigmoid()
-    expected = functional.binary_cross_entropy(scores, torch.tensor([[1.0, 0.0]] * 5))
-    got = readout.loss(output, batch) / len(batch.targets)
-    torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("share", "times"), [("mean", 1), ("sum", 3)])

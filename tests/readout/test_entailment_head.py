@@ -11,6 +11,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.readout.base import collate
 from ptrun.readout.heads import EntailmentHead, described
+from ptrun.runs.plan import plan
 from ptrun.types import Example
 from tests.composing import task_node
 from tests.readings import readout_for
@@ -91,18 +92,6 @@ def test_one_description_answers_for_two_labels(tiny, labels, scores, answer):
     assert decoded(tiny(), task(labels, {"yes": "good"}), scores) == answer
 
 
-def test_the_loss_is_binary_cross_entropy_a_row(tiny):
-    head = EntailmentHead(tiny(), task(list(THREE), THREE))
-    example = Example("1", {"text": "Ann saw a film"}, "fair")
-    batch = collate(head.encode([example], 60), None, torch.device("cpu"))
-    pooled = torch.randn(3, 32)
-    scores = pooled @ head.linear.weight.T + head.linear.bias
-    log = scores.log_softmax(dim=1)
-    expected = -(log[0, 0] + log[1, 1] + log[2, 0])
-    loss = head.loss(BackboneOutput(pooled=pooled), batch)
-    torch.testing.assert_close(loss, expected, atol=1e-6, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("labels", "descriptions", "message"),
     [
@@ -127,6 +116,13 @@ def test_the_tasks_of_the_paper_are_described(name):
     assert len(forms) == (1 if len(made.labels) == 2 else len(made.labels))
     if len(made.fields) == 2:  # a pair is a premise and a hypothesis already
         assert all("{" in form for form in forms.values())
+
+
+def test_the_method_tunes_everything_on_entailment(tmp_path):
+    planned = plan(compose_run(["method=efl", "task=pocket_pairs", f"outputs={tmp_path}"]))
+    names, node = planned.request.names, planned.request.config["method"]
+    assert node["_target_"].endswith(".FineTuning")
+    assert (names["method"], names["readout"]) == ("efl", "entailment")
 
 
 def test_a_task_of_numbers_is_refused(tiny):

@@ -1,11 +1,9 @@
 """Label words through the head: their softmax, the vocabulary's, and where each family reads."""
 
-import math
 from dataclasses import replace
 
 import pytest
 import torch
-import transformers
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
@@ -18,7 +16,6 @@ from tests.readings import readout_for
 from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
 from tests.small_runs import sst2
 
-TWO = {"negative": ["bad", "dull"], "positive": ["good", "bright"]}
 ONE = {"negative": ["bad"], "positive": ["good"]}
 PATTERN = "{~sentence} film was {mask}."
 
@@ -30,56 +27,6 @@ def words(backbone, data, pattern=PATTERN, words=ONE, rule="single", **options):
 
 def ids(backbone, text):
     return backbone.tokenizer()(text, add_special_tokens=False)["input_ids"]
-
-
-def mask_logits(tiny_folder, batch):
-    """Return the library's logits `[K, V]` at the positions read."""
-    model = transformers.BertForMaskedLM.from_pretrained(tiny_folder("bert")).eval()
-    types = {"token_type_ids": batch.types}
-    with torch.no_grad():
-        all_ = model(input_ids=batch.ids, attention_mask=batch.mask.long(), **types).logits
-    return all_[batch.reads.rows, batch.reads.columns]
-
-
-def direct(reads, examples, logits, scores):
-    """Check loss and answers against label scores `[B, C]` computed by hand."""
-    labels = list(reads.pvp.words)
-    targets = torch.tensor([labels.index(e.target) for e in examples])
-    loss, answers = loss_and_answers(reads, examples)
-    assert abs(loss - float(functional.cross_entropy(scores, targets))) < 1e-5
-    assert answers == [labels[i] for i in scores.argmax(dim=-1)]
-
-
-def test_a_label_scores_the_mean_logit_of_its_words(tiny, tiny_folder, data_dir):
-    data, backbone = sst2(data_dir), tiny()
-    reads, examples = words(backbone, data, words=TWO), data.load("train")
-    logits = mask_logits(tiny_folder, read(reads, examples)[0])
-    columns = [logits[:, ids(backbone, " ".join(own))].mean(dim=1) for own in TWO.values()]
-    direct(reads, examples, logits, torch.stack(columns, dim=1))
-
-
-def test_the_first_token_of_a_long_word_stands_for_it(tiny, tiny_folder, data_dir):
-    data, backbone = sst2(data_dir), tiny()
-    long = {"negative": ["baddull"], "positive": ["goodish"]}
-    reads, examples = words(backbone, data, words=long, rule="first"), data.load("train")
-    logits = mask_logits(tiny_folder, read(reads, examples)[0])
-    first = [ids(backbone, own[0])[0] for own in long.values()]
-    direct(reads, examples, logits, logits[:, first])
-
-
-def test_every_token_of_a_long_word_has_a_mask(tiny, tiny_folder, data_dir):
-    data, backbone = sst2(data_dir), tiny()
-    long = {"negative": ["bad"], "positive": ["goods"]}
-    pattern = PATTERN.replace("mask", "masks")
-    reads = words(backbone, data, pattern, long, "mean")
-    examples = data.load("train")
-    batch = read(reads, examples)[0]
-    assert len(batch.reads.rows) == 2 * len(examples)
-    logits = mask_logits(tiny_folder, batch).view(len(examples), 2, -1)
-    good = ids(backbone, "goods")
-    positive = (logits[:, 0, good[0]] + logits[:, 1, good[1]]) / 2
-    negative = logits[:, 0, ids(backbone, "bad")[0]]
-    direct(reads, examples, logits, torch.stack([negative, positive], dim=1))
 
 
 def test_letters_go_no_further_than_the_options(tiny, data_dir):
@@ -125,47 +72,6 @@ def test_a_question_s_other_words_are_no_option(tiny, data_dir):
         assert reads.decode(BackboneOutput(logits=logits), batch)[0].value == answer
 
 
-@pytest.mark.parametrize(
-    ("pattern", "asked"),
-    [(PATTERN, True), (PATTERN, False), ("{~sentence} film was", True)],
-    ids=["marked", "unmarked", "lm_adapted"],
-)
-def test_t5_learns_the_sentinel_and_the_word_as_the_library_does(
-    tiny, tiny_folder, data_dir, pattern, asked
-):
-    """PPT section 2: decoder input [start, sentinel], labels [sentinel, word], answer at 1."""
-    data, backbone = sst2(data_dir), tiny("t5")
-    reads = words(backbone, data, pattern, among="vocabulary", sentinel=asked)
-    sentinel = asked and pattern == PATTERN
-    examples = data.load("train")
-    batch = read(reads, examples)[0]
-    mark = [backbone.tokenizer().mask_token_id] if sentinel else []
-    wanted = torch.tensor([[*mark, ids(backbone, ONE[e.target][0])[0]] for e in examples])
-    model = transformers.T5ForConditionalGeneration.from_pretrained(tiny_folder("t5")).eval()
-    with torch.no_grad():
-        theirs = model(input_ids=batch.ids, attention_mask=batch.mask.long(), labels=wanted)
-    loss, answers = loss_and_answers(reads, examples)
-    assert batch.targets.tolist() == wanted.flatten().tolist()
-    assert abs(loss - float(theirs.loss)) < 1e-5
-    said = backbone.tokenizer().convert_ids_to_tokens(theirs.logits[:, -1].argmax(dim=-1))
-    names = {"bad": "negative", "good": "positive"}
-    assert answers == [names.get(word, word) for word in said]
-    assert (batch.ids == backbone.tokenizer().mask_token_id).any() == sentinel
-
-
-def test_a_left_to_right_model_is_read_at_the_token_before_the_answer():
-    backbone, data = pocket("pocket_gpt2"), task("pocket_sentiment")
-    reads = words(backbone, data, "{~sentence} It was {mask}", among="labels")
-    examples = data.load("train")[:5]
-    batch, output = read(reads, examples, room=128)
-    model = transformers.GPT2LMHeadModel.from_pretrained(backbone.folder, dtype=torch.float32)
-    for row, logits in zip(batch.rows, output.logits, strict=True):
-        with torch.no_grad():
-            last = model(input_ids=torch.tensor([row.ids])).logits[0, -1]
-        torch.testing.assert_close(logits, last, atol=1e-4, rtol=1e-4)
-        assert row.reads == [len(row.ids) - 1]
-
-
 @pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5", "pocket_glm"])
 @pytest.mark.parametrize("among", ["labels", "vocabulary"])
 def test_others_in_the_batch_change_nothing(name, among):
@@ -176,36 +82,6 @@ def test_others_in_the_batch_change_nothing(name, among):
     alone = [loss_and_answers(reads, [e]) for e in examples[::-1]][::-1]
     assert together[1] == [own[0] for _, own in alone]
     assert abs(together[0] - sum(loss for loss, _ in alone) / 6) < 1e-4
-
-
-def test_a_closed_target_ends_in_the_next_sentinel_as_the_library_learns_it():
-    """PPT section 2, pre-training: labels [sentinel 0, word, sentinel 1], mean over the three."""
-    backbone, data = pocket("pocket_t5"), task("pocket_sentiment")
-    reads, plain = (words(backbone, data, among="vocabulary", closed=c) for c in (True, False))
-    examples = data.load("train")[:5]
-    batch = read(reads, examples)[0]
-    ends = backbone.tokenizer().convert_tokens_to_ids(["<extra_id_0>", "<extra_id_1>"])
-    wanted = [[ends[0], ids(backbone, ONE[e.target][0])[0], ends[1]] for e in examples]
-    assert batch.targets.view(-1, 3).tolist() == wanted
-    model = transformers.T5ForConditionalGeneration.from_pretrained(backbone.folder)
-    with torch.no_grad():
-        theirs = model.float()(batch.ids, batch.mask.long(), labels=torch.tensor(wanted)).loss
-    loss, answers = loss_and_answers(reads, examples)
-    assert abs(loss - float(theirs)) < 1e-5
-    assert answers == loss_and_answers(plain, examples)[1]
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_equal_logits_cost_the_logarithm_of_the_vocabulary(tiny, data_dir, closed):
-    """Every target weighs the same, the sentinels' too, so the mean is ln V whatever they are."""
-    data, backbone = sst2(data_dir), tiny("t5")
-    reads = words(backbone, data, among="vocabulary", closed=closed)
-    batch = collate(reads.encode(data.load("train"), 64), None, CPU)
-    size = backbone.model.config.vocab_size
-    output = BackboneOutput(logits=torch.zeros(len(batch.targets), size))
-    mean = reads.loss(output, batch) / len(batch.targets)
-    assert len(batch.targets) == 6 * (2 + closed) == len(batch.reads.rows)
-    assert abs(float(mean) - math.log(size)) < 1e-5
 
 
 def test_what_a_closed_answer_shows_the_decoder_changes_no_answer(tiny, data_dir):
