@@ -1,15 +1,10 @@
 """Every method on every family and kind of task: the promises all methods make."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
-import torch
 
-from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
-from ptrun.folder.store import RunStore, read_tensors
-from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
@@ -18,10 +13,10 @@ from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.training.member import Member
 from ptrun.types import Example
+from tests.method.test_every_kind import keeps_the_promises, learns
 from tests.readings import reading
-from tests.small_runs import conll03, engine, member, sst2
+from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered
 
 METHODS = {
@@ -133,114 +128,21 @@ learning_cell = pytest.mark.parametrize(
 )
 
 
-def trained(make, backbone, data, budget=40, **train):
-    one = member(make, backbone, data, **train)
-    fit = engine(backbone, budget)
-    fit.place([one.method])
-    fit.fit([one])
-    return fit, one
-
-
-def copied(parameters):
-    return {name: p.detach().clone() for name, p in parameters.items()}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A method after four steps, and what its tensors were; no test changes any of it."""
-
-    kind: str
-    make: object
-    task: object
-    one: Member
-    engine: TorchEngine
-    backbone_before: dict
-    checksum_before: str
-    learned_before: dict
-
-    @property
-    def backbone(self):
-        return self.one.method.backbone
-
-
-@pytest.fixture(
-    scope="module",
-    params=tiered(
-        [pytest.param(c.values, id=c.id) for c in CELLS], lambda values: in_core(*values)
-    ),
-)
-def cell(request, tiny, rows):
-    kind, make, data = request.param
-    backbone, task = tiny(kind), data(rows)
-    before = {p: p.detach().clone() for p in backbone.model.parameters()}  # PEFT renames them
-    whole = checksum(backbone.model)
-    start = copied(member(make, backbone, task).learned)
-    fit, one = trained(make, backbone, task, max_steps=4)
-    return Cell(kind, make, task, one, fit, before, whole, start)
-
-
-def test_only_learned_tensors_move_and_all_of_them_do(cell):
-    one, start = cell.one, cell.learned_before
-    tuned = {id(p) for p in one.learned.values()}
-    for name, parameter in cell.backbone.model.named_parameters():
-        if id(parameter) not in tuned:
-            assert torch.equal(parameter, cell.backbone_before[parameter]), name
-    if not one.method.tunes_backbone:
-        assert checksum(cell.backbone.model) == cell.checksum_before
-    moved = [n for n, p in one.learned.items() if not torch.equal(p, start[n])]
-    still = set(one.learned) - set(moved)
-    assert not {n for n in still if not n.startswith(("backbone.", "lora.decoder_"))}
-    assert all(any(part in n for part in UNMOVED) for n in still), still
-
-
-def test_saved_and_loaded_it_answers_the_same(tiny, tmp_path, cell):
-    backbone, one = cell.backbone, cell.one
-    features = one.method.encode(cell.task.load("test"))
-    answers = cell.engine.predict([one.method], [features])[0]
-    bound = {"name": backbone.name, "revision": "None", "weights": backbone.weights}
-    RunStore(tmp_path, bound, tracker=None).write_prompt(one.method.exported(), {}, {})
-    tensors, _ = read_tensors(tmp_path / "prompt.safetensors", bound)
-    fresh_backbone = tiny(cell.kind)
-    fresh = cell.make(fresh_backbone, cell.task)
-    fresh.load_exported(tensors)
-    again = engine(fresh_backbone)
-    again.place([fresh])
-    assert again.predict([fresh], [features])[0] == answers
-
-
-def test_batch_size_and_order_change_no_answer(cell):
-    one = cell.one
-    features = one.method.encode(cell.task.load("test"))
-    whole = engine(cell.backbone, 10_000).predict([one.method], [features])[0]
-    single = engine(cell.backbone, 1).predict([one.method], [features[::-1]])[0]
-    assert single[::-1] == whole
+@pytest.mark.parametrize(("kind", "make", "data"), tiered(CELLS, in_core))
+def test_a_cell_keeps_the_promises_and_learns_all_it_can(tiny, rows, kind, make, data):
+    unmoved = keeps_the_promises(make, lambda: tiny(kind), data(rows), steps=4)
+    assert all(n.startswith(("backbone.", "lora.decoder_")) for n in unmoved), unmoved
+    assert all(any(part in n for part in UNMOVED) for n in unmoved), unmoved
 
 
 @learning_cell
 def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
-    """The loss without dropout falls by a quarter; a random frozen backbone is what bounds it."""
-    examples, backbone = data(data_dir), tiny(kind)
-    first = examples.load("train")[:4]
-    examples.load = lambda part: first
-    before = _loss(backbone, member(make, backbone, examples))
-    lr = 3e-3 if member(make, backbone, examples).method.tunes_backbone else 5e-2
+    """The loss falls by a quarter; a random frozen backbone is what bounds it."""
+    task = data(data_dir)
+    lr = 3e-3 if make(tiny(kind), task).tunes_backbone else 5e-2
     lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"], ENTAILMENT["efl_lora"]) else lr
     slow = make is METHODS["prompt_tuning"]  # input vectors alone learn slowest
-
-    def learned(steps):
-        fresh = tiny(kind)
-        whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass
-        _, one = trained(make, fresh, examples, lr=lr, **whole)
-        return _loss(fresh, one) < 0.75 * before
-
-    assert any(learned(steps) for steps in ((60, 400) if slow else (20, 100)))  # most need few
-
-
-@torch.no_grad()
-def _loss(backbone, one):
-    batch = engine(backbone)._collate(one.features)
-    loss = one.method.loss(backbone.forward(one.method.inputs(batch)), batch)
-    return float(loss) / len(batch.targets)
+    learns(make, lambda: tiny(kind), task, (60, 400) if slow else (20, 100), lr, 0.75)
 
 
 @pytest.mark.parametrize("kind", WITHOUT_POOLER)
