@@ -9,8 +9,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
 from ptrun.runs.parts import divide
 from ptrun.types import Split
-from tests.facts import ROWS, backbone, facts, task
-from tests.readings import reading
+from tests.facts import ROWS, facts
 from tests.small_runs import engine
 
 
@@ -97,57 +96,3 @@ def test_the_list_is_part_of_what_identifies_the_data(tmp_path):
         words.write_text(text)
         digests.append(facts(tmp_path, f"task.vocabulary={words}").digest())
     assert len(set(digests)) == 3
-
-
-def test_a_token_inside_a_word_is_not_the_word(tmp_path):
-    """GPT-2 has tokens for a word after a space and within one; only the first is the answer."""
-    loaded = backbone("pocket_gpt2")
-    loaded.load()
-    data = task("pocket_facts", None)
-    method = ManualPrompt(loaded, data)
-    example = next(e for e in data.load("test") if bool(method.readout.answerable([e])))
-    features = method.encode([example])[0]
-    assert method.readout._word(features, features.targets[0]) == example.target
-    whole = loaded.tokenizer().get_vocab()
-    inside = {t: i for t, i in whole.items() if not t.startswith("Ġ") and f"Ġ{t}" in whole}
-    token = next(iter(inside))
-    assert method.readout._word(features, inside[token]) == f"##{token}"
-    assert method.readout._word(features, whole[f"Ġ{token}"]) == token
-
-
-@pytest.mark.parametrize("sentinel", [True, False])
-def test_t5_is_read_after_its_sentinel_or_at_its_first_token(sentinel):
-    """Logits are the library's under teacher forcing, to 1e-5; loss and answer follow them."""
-    from transformers import T5ForConditionalGeneration
-
-    loaded = backbone("pocket_t5")
-    loaded.load()
-    data = task("pocket_facts", None)
-    method = ManualPrompt(loaded, data, reading=reading("verbalizer", sentinel=sentinel))
-    examples = [e for e in data.load("test")[:300] if bool(method.readout.answerable([e]))][:3]
-    features = method.encode(examples)
-    start = loaded.config["decoder_start_token_id"]
-    mark = loaded.tokenizer().convert_tokens_to_ids("<extra_id_0>")
-    row = features[0].rows[0]
-    assert row.decoder == ([start, mark] if sentinel else [start])
-    assert row.reads == [int(sentinel)] and (mark in row.ids) is sentinel
-    theirs = T5ForConditionalGeneration.from_pretrained(loaded.folder, dtype=torch.float32)
-    expected = []
-    for one in features:
-        (own,) = one.rows
-        given = {
-            "input_ids": torch.tensor([own.ids]),
-            "decoder_input_ids": torch.tensor([own.decoder]),
-        }
-        expected.append(theirs.eval()(**given).logits[0, -1])
-    expected = torch.stack(expected)
-    batch = engine(loaded)._collate(features)
-    output = loaded.forward(method.inputs(batch))
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
-    golds = [method.readout.encoder.spelling.answer(e.target)[0] for e in examples]
-    loss = -expected.log_softmax(-1)[range(len(golds)), golds].sum()
-    torch.testing.assert_close(method.loss(output, batch), loss, atol=1e-4, rtol=0)
-    right = [
-        p.value == e.target for p, e in zip(method.decode(output, batch), examples, strict=True)
-    ]
-    assert right == [int(a) == g for a, g in zip(expected.argmax(-1), golds, strict=True)]

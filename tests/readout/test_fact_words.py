@@ -1,16 +1,12 @@
 """Facts: full-vocabulary loss at the mask, the likeliest allowed word, one-token objects."""
 
 import pytest
-import torch
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
 from ptrun.pattern.pattern import read_pvp
-from ptrun.readout.base import collate
 from ptrun.readout.label_words import FactWords
 from ptrun.types import Example
-from tests.pattern import tokenizers
-from tests.readout.reading import CPU, pocket, read, task, words_only
+from tests.readout.reading import pocket, read, task
 
 PATTERN = "{template|fact}"
 
@@ -22,47 +18,6 @@ def facts(backbone, data, pattern=PATTERN, **options):
 def fact(answer, subject="Ann", relation="P1"):
     fields = {"sub_label": subject, "template": "[X] was in [Y] ."}
     return Example(answer, fields, answer, relation)
-
-
-def test_the_loss_is_over_the_whole_vocabulary_and_the_answer_among_allowed_words(tiny):
-    backbone, data = tiny(), task("lama", "none")
-    data.vocabulary = ["Oslo", "Rome", "Oslofilm"]
-    reads, examples = facts(backbone, data), [fact("Oslo"), fact("Rome", "Bob")]
-    batch, output = read(reads, examples)
-    tokens = backbone.tokenizer().convert_tokens_to_ids(["Oslo", "Rome"])
-    assert batch.targets.tolist() == tokens and reads.allowed.tolist() == sorted(tokens)
-    wanted = functional.cross_entropy(output.logits, batch.targets, reduction="sum")
-    assert abs(float(reads.loss(output, batch)) - float(wanted)) < 1e-5
-    best = output.logits[:, tokens].argmax(dim=1).tolist()
-    answers = [p.value for p in reads.decode(output, batch)]
-    assert answers == [["Oslo", "Rome"][i] for i in best]
-
-
-def test_objects_of_several_or_unknown_tokens_cannot_be_answered(tiny):
-    reads = facts(tiny(), task("lama", "none"))
-    kept = [
-        word for word in ("Oslo", "Oslofilm", "☃", "film") if bool(reads.answerable([fact(word)]))
-    ]
-    assert kept == ["Oslo", "film"]
-    limited = facts(tiny(), task("lama", "none"))
-    limited.task.vocabulary = ["film", "☃"]
-    assert not bool(limited.answerable([fact("Oslo")])) and bool(limited.answerable([fact("film")]))
-    assert len(limited.allowed) == 1
-
-
-def test_another_token_of_the_same_letters_is_wrong(shared):
-    """GPT-2 has `Paris` with and without its space: only the one after a space is the object."""
-    tokenizer = tokenizers.real(shared, "gpt2")
-    backbone = words_only(tokenizer, "causal")
-    reads = facts(backbone, task("lama", "none"), "{template|fact_start}")
-    glued, spaced = tokenizer.convert_tokens_to_ids(["Paris", "ĠParis"])
-    batch = collate(reads.encode([fact("Paris")], 64), None, CPU)
-    assert batch.targets.tolist() == [spaced]
-    for token, right in ((glued, False), (spaced, True)):
-        logits = torch.zeros(1, len(tokenizer))
-        logits[0, token] = 1
-        answer = reads.decode(BackboneOutput(logits=logits), batch)[0].value
-        assert (answer == "Paris") is right
 
 
 @pytest.mark.parametrize("shifted", [False, True])

@@ -104,7 +104,6 @@ def test_the_surest_mask_is_filled_first_as_a_loop_by_hand_does(method, monkeypa
         ("[PAD]", "the film", "same"),  # no word is in any, as in the released code
     ],
 )
-@pytest.mark.slow
 def test_words_found_are_in_the_noun_phrase_or_the_other_way_round(method, said, noun, answer):
     tokenizer = method.backbone.tokenizer()
     ids = tokenizer.convert_tokens_to_ids(said.split())
