@@ -89,7 +89,14 @@ def attend(
 
 @dataclass(frozen=True)
 class Form:
-    """How a model turns products of queries and keys into scores, as in `attend`."""
+    """How a model turns products of queries and keys into scores, as in `attend`.
+
+    >>> import torch
+    >>> from ptrun.backbone.attention import Form
+    >>> query, key = torch.ones(1, 2, 3, 8), torch.ones(1, 2, 5, 8)  # [B, heads, T, d]
+    >>> Form().weights(query, key, None).shape
+    torch.Size([1, 2, 3, 5])
+    """
 
     scaling: float | None = None
     bias: Tensor | None = None
@@ -203,6 +210,12 @@ class Sight:
     Args:
         reach: which tokens of its row a token sees.
         mask: `[B, S]` bool, True at real tokens.
+
+    >>> import torch
+    >>> from ptrun.backbone.attention import Sight
+    >>> from ptrun.backbone.packing import LOOK_BACK
+    >>> Sight(LOOK_BACK, torch.ones(1, 3, dtype=torch.bool)).visible(2).int().tolist()
+    [[[[1, 1, 0], [1, 1, 1]]]]
     """
 
     def __init__(self, reach: Reach, mask: Tensor):

@@ -111,6 +111,13 @@ class BackboneInput:
             states and language-model logits; the decoder's positions if there is a decoder input.
         decoder: input of the decoder, or the answer in the blank of a blank infiller. Without it
             only the encoder runs, or only the text is read.
+
+    >>> import torch
+    >>> from ptrun.backbone.base import BackboneInput, Positions
+    >>> ids, at = torch.tensor([[2, 7, 3]]), Positions(torch.tensor([0]), torch.tensor([2]))
+    >>> batch = BackboneInput(torch.ones_like(ids, dtype=torch.bool), ids=ids, hidden_at=at)
+    >>> len(batch.requested)
+    1
     """
 
     mask: Tensor

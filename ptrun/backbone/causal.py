@@ -32,7 +32,13 @@ _STOCK = Stock(_WORDS, tags="score")
 
 @dataclass(frozen=True)
 class Decoder(Family):
-    """One left-to-right architecture."""
+    """One left-to-right architecture.
+
+    >>> from ptrun.backbone.pretrained import PretrainedBackbone
+    >>> backbone = PretrainedBackbone(name="pocket_gpt2", shipped="pocket_gpt2")
+    >>> backbone.architecture.left_to_right, backbone.shape.layers
+    (True, 4)
+    """
 
     paths: Paths = _LLAMA
     name: str = "causal"
@@ -65,7 +71,12 @@ class Decoder(Family):
 
 
 class Megatron(Decoder):
-    """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together."""
+    """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together.
+
+    >>> from ptrun.backbone.registry import families
+    >>> families()["megatron"].library
+    'MegatronLM'
+    """
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers, their attention and their dropout to the current pass."""

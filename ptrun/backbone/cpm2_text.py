@@ -87,6 +87,10 @@ class Cpm2Text:
         ids: ids by token.
         q2b: convert full-width letters, digits and most signs to half-width ones first, as CPM-2's
             fine-tuning code does; PPT's code does not.
+
+    >>> from ptrun.backbone.cpm2_text import Cpm2Text
+    >>> Cpm2Text({"好": 0, "电": 1, "影": 2}, q2b=False).word("好电影")
+    ['好', '电', '影']
     """
 
     def __init__(self, ids: Mapping[str, int], *, q2b: bool):

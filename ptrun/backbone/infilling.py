@@ -22,7 +22,12 @@ from ptrun.backbone.packing import Packing
 
 
 class Infiller(Decoder):
-    """The one architecture of the family: a GPT-2 that reads the text in both directions."""
+    """The one architecture of the family: a GPT-2 that reads the text in both directions.
+
+    >>> from ptrun.backbone.registry import families
+    >>> families()["blocklm"].has_blank
+    True
+    """
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; the last row of the position table serves an unused objective."""

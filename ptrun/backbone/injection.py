@@ -27,6 +27,11 @@ class Division:
         size: number of ranks in the group.
         group: the process group.
         device: device of the rank's part.
+
+    >>> from ptrun.backbone.injection import Division
+    >>> half = Division(rank=1, size=2, group=None, device="cpu")
+    >>> half.first(width=4)
+    4
     """
 
     rank: int
@@ -114,6 +119,14 @@ class Injection:
     of the backbone's residual stream (`ptrun.backbone.seq2seq`). `latest` is the number of tokens
     that a step of generation reads, the last of each row; None: all are read. `seen` receives the
     keys and values of each attention, unless it is None.
+
+    >>> import torch
+    >>> from ptrun.backbone.base import BackboneInput
+    >>> from ptrun.backbone.injection import Injection
+    >>> injection, batch = Injection(), BackboneInput(torch.ones(1, 3, dtype=torch.bool))
+    >>> with injection.of(batch):
+    ...     injection.given is batch
+    True
     """
 
     given: BackboneInput | None = None
@@ -247,7 +260,12 @@ def _heads(
 
 @dataclass(frozen=True)
 class Link:
-    """Connects an attention module to its prefixes and to its dropout site."""
+    """Connects an attention module to its prefixes and to its dropout site.
+
+    >>> from ptrun.backbone.injection import Injection, Link
+    >>> Link(Injection(), "text", ("attention", 0)).prefix() is None  # outside of a pass
+    True
+    """
 
     injection: Injection
     reader: Reader
@@ -355,6 +373,11 @@ class KeyedDropout(nn.Module):
     """Replaces an `nn.Dropout` of a backbone; uses the keys of the current pass.
 
     `cut` is True if each rank of a tensor-parallel group has a part of the last axis.
+
+    >>> import torch
+    >>> from ptrun.backbone.injection import Injection, KeyedDropout
+    >>> KeyedDropout(0.5, 0, Injection())(torch.ones(1, 4)).tolist()  # no keys: nothing is dropped
+    [[1.0, 1.0, 1.0, 1.0]]
     """
 
     cut: bool = False

@@ -28,7 +28,16 @@ Embed = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Joined:
-    """One input for the backbone, `given`, and the members' inputs that it was joined from."""
+    """One input for the backbone, `given`, and the members' inputs that it was joined from.
+
+    >>> import torch
+    >>> from ptrun.backbone.base import BackboneInput
+    >>> from ptrun.backbone.joining import join
+    >>> masks = [torch.ones(1, width, dtype=torch.bool) for width in (2, 3)]
+    >>> parts = [BackboneInput(mask, ids=mask.long()) for mask in masks]
+    >>> join(parts).given.ids.tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
 
     given: BackboneInput
     parts: Sequence[BackboneInput]

@@ -96,6 +96,12 @@ class Launch:
         prefix_key, prefix_value: `[B, key heads, P, d]`, or None.
         prefix_mask: bool `[B, P]`, or None.
         terms: the rest.
+
+    >>> import torch
+    >>> from ptrun.backbone.kernel import Launch, Terms
+    >>> query = torch.ones(1, 2, 4, 16)
+    >>> Launch(query, query, query, None, None, None, Terms(scale=0.25)).forward()[0].shape
+    torch.Size([1, 4, 2, 16])
     """
 
     query: Tensor

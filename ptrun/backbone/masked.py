@@ -39,6 +39,11 @@ class Architecture(Family):
     Args:
         counts: attribute that the published size includes beside the encoder, or None.
         numbers_from_pad: whether positions start after the padding index (RoBERTa), not at 0.
+
+    >>> from ptrun.backbone.pretrained import PretrainedBackbone
+    >>> backbone = PretrainedBackbone(name="pocket_bert", shipped="pocket_bert")
+    >>> backbone.architecture.fills_masks, backbone.shape.hidden_size
+    (True, 128)
     """
 
     paths: Paths = _BERT
@@ -108,7 +113,12 @@ class Architecture(Family):
 
 
 class Albert(Architecture):
-    """ALBERT: one layer, called repeatedly; word embeddings are narrower than H."""
+    """ALBERT: one layer, called repeatedly; word embeddings are narrower than H.
+
+    >>> from ptrun.backbone.registry import families
+    >>> families()["albert"].shares_layers
+    True
+    """
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Make one module per call over the shared parameters, then connect them."""
@@ -125,7 +135,12 @@ class Albert(Architecture):
 
 
 class Deberta(Architecture):
-    """DeBERTa: its own attention, with relative positions."""
+    """DeBERTa: its own attention, with relative positions.
+
+    >>> from ptrun.backbone.registry import families
+    >>> sorted(families()["deberta-v2"].position_maps)
+    ['key_proj', 'query_proj']
+    """
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers and put prefixes into their attention."""
@@ -218,7 +233,15 @@ KINDS: dict[str, Architecture] = {
 
 
 class Call(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One call of ALBERT's layer: new modules that share their tensors with all other calls."""
+    """One call of ALBERT's layer: new modules that share their tensors with all other calls.
+
+    >>> from torch import nn
+    >>> from ptrun.backbone.masked import Call
+    >>> group = nn.Module()
+    >>> group.albert_layers = nn.ModuleList([nn.Linear(2, 2)])
+    >>> Call(group).albert_layers[0].weight is group.albert_layers[0].weight
+    True
+    """
 
     def __init__(self, group: Any):
         super().__init__()

@@ -17,13 +17,24 @@ from ptrun.backbone.injection import Injection, KeyedDropout
 
 
 class BlockConfig(GPT2Config):  # type: ignore[misc]
-    """GPT-2's configuration under another name."""
+    """GPT-2's configuration under another name.
+
+    >>> from ptrun.backbone.own_models import BlockConfig
+    >>> BlockConfig(n_layer=1).model_type
+    'blocklm'
+    """
 
     model_type = "blocklm"
 
 
 class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
-    """GPT-2 with a second position table `transformer.wbe [positions, H]`, for the answer."""
+    """GPT-2 with a second position table `transformer.wbe [positions, H]`, for the answer.
+
+    >>> from ptrun.backbone.own_models import BlockConfig, BlockLM
+    >>> config = BlockConfig(n_layer=1, n_embd=8, n_head=2, n_positions=16, vocab_size=32)
+    >>> BlockLM(config).transformer.wbe.weight.shape
+    torch.Size([16, 8])
+    """
 
     config_class = BlockConfig
 
@@ -56,14 +67,26 @@ _WIDE = _SITE + 10_000  # first site inside the feed-forward, which ranks may di
 
 
 class MegatronConfig(XGLMConfig):  # type: ignore[misc]
-    """XGLM's configuration with `final_norm`, the norm after the last layer."""
+    """XGLM's configuration with `final_norm`, the norm after the last layer.
+
+    >>> from ptrun.backbone.own_models import MegatronConfig
+    >>> MegatronConfig().final_norm
+    False
+    """
 
     model_type = "megatron"
     final_norm: bool = False
 
 
 class MegatronLM(XGLMForCausalLM):  # type: ignore[misc]
-    """XGLM with or without its last norm."""
+    """XGLM with or without its last norm.
+
+    >>> from ptrun.backbone.own_models import MegatronConfig, MegatronLM
+    >>> sizes = {"d_model": 8, "ffn_dim": 8, "attention_heads": 2, "vocab_size": 32}
+    >>> config = MegatronConfig(num_layers=1, **sizes)
+    >>> MegatronLM(config).model.layer_norm
+    Identity()
+    """
 
     config_class = MegatronConfig
 

@@ -93,6 +93,13 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     Raises:
         UserError: the vocabulary cannot be read; on encoding, jieba is not installed.
+
+    >>> from pathlib import Path
+    >>> from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
+    >>> tokens = "<unk> <pad> <eod> <s> <sep> <mask> ▂ ▃".split()
+    >>> _ = Path("vocab.txt").write_text(chr(10).join(tokens), encoding="utf-8")
+    >>> Cpm2Tokenizer("vocab.txt").vocab_size
+    8
     """
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}

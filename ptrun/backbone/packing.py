@@ -25,6 +25,11 @@ class Reach:
 
     Args:
         before, after: how many real tokens before and after it; None is all.
+
+    >>> import torch
+    >>> from ptrun.backbone.packing import Reach
+    >>> Reach(before=1, after=0)(torch.ones(1, 3, dtype=torch.bool))[0, 0].int().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
 
     before: int | None = None
@@ -72,6 +77,12 @@ class Block:
         rows: b, the number of rows.
         width: t, the tokens of each row.
         mask: `[b, t]`, True at real tokens.
+
+    >>> import torch
+    >>> from ptrun.backbone.packing import EVERY, Block
+    >>> mask = torch.tensor([[True, True, False]])
+    >>> Block(1, 3, mask).visible(EVERY).shape
+    torch.Size([1, 1, 1, 3])
     """
 
     rows: int
@@ -106,6 +117,12 @@ class Packing:
         order: `[B]` rows in the order of the tokens; None if they keep their order.
         size: B and T.
         tokens: B numbers on the host, the tokens of each row with its padding.
+
+    >>> import torch
+    >>> from ptrun.backbone.packing import BLOCK, EVERY, packing_of
+    >>> mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]]).bool()
+    >>> packing_of(mask, [6, 1], EVERY, BLOCK).pack(torch.arange(12).view(2, 6))
+    tensor([[ 6,  7,  8,  9, 10, 11,  0,  1,  2,  3,  4,  5]])
     """
 
     blocks: Sequence[Block]
@@ -224,6 +241,13 @@ class Members:
         tokens: their origin, one by member.
         places: their indices among the tokens, one by member.
         back: `[N]` order that undoes the concatenation of all members' tokens.
+
+    >>> import torch
+    >>> from ptrun.backbone.packing import BLOCK, EVERY, members_of, packing_of
+    >>> tokens = packing_of(torch.ones(2, 3, dtype=torch.bool), [3, 3], EVERY, BLOCK)
+    >>> members = members_of(tokens, rows=[1, 1], counts=[3, 3])
+    >>> [part.tolist() for part in members.split(torch.arange(6)[None])]
+    [[[0, 1, 2]], [[3, 4, 5]]]
     """
 
     tokens: Sequence[Packing]

@@ -64,6 +64,11 @@ class PretrainedBackbone:
 
     Raises:
         UserError: the family is not supported, a file is not readable, or an option does not fit.
+
+    >>> from ptrun.backbone.pretrained import PretrainedBackbone
+    >>> backbone = PretrainedBackbone(name="pocket_bert", shipped="pocket_bert")
+    >>> backbone.shape.layers, backbone.shape.hidden_size
+    (4, 128)
     """
 
     families: ClassVar[Mapping[str, Family]] = {}

@@ -99,6 +99,12 @@ class Probed(Family):
         first: the position of the first token; RoBERTa's follow the padding index.
         loose: probability of dropouts by a function, which draws for a whole batch; 0: none.
         widths: H, E, and the longest input in tokens.
+
+    >>> from transformers import PhiConfig
+    >>> from ptrun.backbone.probe import probed
+    >>> sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    >>> probed("mine", PhiConfig(vocab_size=8, intermediate_size=8, **sizes).to_dict()).paths.layers
+    'model.layers'
     """
 
     stacks: tuple[Stack, ...] = ()

@@ -44,6 +44,10 @@ class ModelCheck:
         far: how far it is from holding, as a share.
         limit: the largest that is allowed.
         where: the first layer that is too far, or "".
+
+    >>> from ptrun.backbone.proof import ModelCheck
+    >>> ModelCheck("logits are the model's own", far=float("nan"), limit=1e-4).passed
+    False
     """
 
     name: str

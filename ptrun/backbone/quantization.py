@@ -105,6 +105,14 @@ class QuantizedLinear(nn.Linear):
     `weight` stays on the meta device: it says shape and precision, and counts the parameters.
     `codes` and `scales` hold the numbers. The bytes of the scales are kept as uint8, because
     `module.to(dtype)` would round floating-point buffers.
+
+    >>> from torch import nn
+    >>> from ptrun.backbone.quantization import QuantizedLinear
+    >>> linear = nn.Linear(64, 4)
+    >>> held = QuantizedLinear(linear, "int8")
+    >>> held.hold(linear.weight.detach())
+    >>> held.codes.dtype, held.matrix().shape
+    (torch.int8, torch.Size([4, 64]))
     """
 
     codes: Tensor

@@ -32,7 +32,13 @@ _WORDS = ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM")
 
 @dataclass(frozen=True)
 class EncoderDecoder(Family):
-    """One encoder-decoder architecture."""
+    """One encoder-decoder architecture.
+
+    >>> from ptrun.backbone.pretrained import PretrainedBackbone
+    >>> backbone = PretrainedBackbone(name="pocket_t5", shipped="pocket_t5")
+    >>> backbone.architecture.has_decoder, backbone.shape.decoder_layers
+    (True, 2)
+    """
 
     paths: Paths = _ENCODER
     name: str = "seq2seq"

@@ -67,6 +67,12 @@ class Cut:
         pieces: number of equal pieces along the axis; each is cut separately.
         turned: whether the file stores the transpose (GPT-2's `Conv1D`).
         summed: whether its gradient is the sum over all ranks.
+
+    >>> import torch
+    >>> from ptrun.backbone.tensor_parallel import Cut
+    >>> parts = [Cut(axis=0).part(torch.eye(4), rank, size=2) for rank in (0, 1)]
+    >>> torch.equal(Cut(axis=0).joined(parts), torch.eye(4))
+    True
     """
 
     axis: int | None = None

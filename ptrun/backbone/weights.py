@@ -208,6 +208,11 @@ class Classifier:
         stored: tensor names in the files, without `.weight`, of `linear` and optionally `dense`.
         pooler: the pooler before it, as in `ptrun.readout.head`.
         origin: where it comes from, for messages.
+
+    >>> from ptrun.backbone.weights import Classifier
+    >>> head = Classifier(["contradiction", "entailment"], {"linear": "classifier"}, "none", "mnli")
+    >>> head.entailed
+    1
     """
 
     labels: Sequence[str]
@@ -262,6 +267,11 @@ class Tuned:
         digest: identifier of the tensors, 16 hex digits.
         classifier: the head that was tuned with it, if its rows are labels.
         pooler_seed: the seed of the untrained pooler that was used with it.
+
+    >>> from pathlib import Path
+    >>> from ptrun.backbone.weights import Tuned
+    >>> Tuned(Path("prompt.safetensors"), digest="0123456789abcdef").classifier is None
+    True
     """
 
     file: Path
