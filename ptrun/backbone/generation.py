@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
+from ptrun.backbone.base import BackboneInput, Positions, Prefix
 from ptrun.backbone.injection import Reader
 from ptrun.errors import UserError
 
@@ -113,7 +113,7 @@ def generate(
     start = _start(backbone, inputs, rows)
     with _decoding(backbone, inputs):
         written = model.generate(**start, **more, past_key_values=cache)
-    prompt = 0 if inputs.decoder is None else _width(inputs.decoder)
+    prompt = 0 if inputs.decoder is None else inputs.decoder.mask.shape[1]
     return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]
 
 
@@ -138,7 +138,10 @@ def _in_blanks(backbone: Any, inputs: BackboneInput, beams: int, more: dict[str,
         now = replace(inputs, decoder=replace(answer, ids=input_ids, mask=mask), logits_at=last)
         return CausalLMOutput(logits=backbone.forward(now).logits[:, None])
 
-    model.forward, model.prepare_inputs_for_generation = forward, _ids_alone
+    model.forward, model.prepare_inputs_for_generation = (
+        forward,
+        lambda input_ids, **_: {"input_ids": input_ids},
+    )
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
         with torch.no_grad():
@@ -147,10 +150,6 @@ def _in_blanks(backbone: Any, inputs: BackboneInput, beams: int, more: dict[str,
         model.generation_config = usual
         del model.forward, model.prepare_inputs_for_generation
     return sequences
-
-
-def _ids_alone(input_ids: Tensor, **_: Any) -> dict[str, Tensor]:
-    return {"input_ids": input_ids}
 
 
 def _start(backbone: Any, inputs: BackboneInput, rows: int) -> dict[str, Tensor]:
@@ -165,10 +164,6 @@ def _start(backbone: Any, inputs: BackboneInput, rows: int) -> dict[str, Tensor]
         assert inputs.decoder.ids is not None
         start["decoder_input_ids"] = inputs.decoder.ids[:: inputs.decoder.ids.shape[0] // rows]
     return start
-
-
-def _width(decoder: DecoderInput) -> int:
-    return decoder.mask.shape[1]
 
 
 def _until(row: list[int], ends: Sequence[int]) -> list[int]:

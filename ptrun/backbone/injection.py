@@ -50,10 +50,10 @@ class Division:
         part: Tensor = _exchange(_part, _gather, tensor, axis, self)
         return part
 
-    def whole(self, own: Tensor, axis: int) -> Tensor:
+    def whole(self, part: Tensor, axis: int) -> Tensor:
         """Return the tensor gathered from all ranks; backward keeps this rank's gradient."""
-        whole: Tensor = _exchange(_gather, _part, own, axis, self)
-        return whole
+        tensor: Tensor = _exchange(_gather, _part, part, axis, self)
+        return tensor
 
     def read(self, tensor: Tensor) -> Tensor:
         """Return a replicated tensor for divided maps to read; backward sums over the ranks."""

@@ -82,19 +82,20 @@ def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Joined:
 def _alike(parts: Sequence[BackboneInput], embed: Embed | None) -> Sequence[BackboneInput]:
     """Return inputs that all have embeddings, types, shifts and updates, if one of them has."""
     if any(part.embeddings is not None for part in parts) and embed is not None:
-        parts = [part if part.ids is None else _embedded(part, embed) for part in parts]
+        parts = [
+            part if part.ids is None else replace(part, ids=None, embeddings=embed(part.ids))
+            for part in parts
+        ]
     if any(part.types is not None for part in parts):
         parts = [_filled(part, "types", part.mask) for part in parts]
     if any(part.shift is not None for part in parts):
         parts = [_filled(part, "shift", part.mask[:, 0]) for part in parts]
     if any(part.updates for part in parts):
-        parts = [part if part.updates else replace(part, updates=[_none(part)]) for part in parts]
+        parts = [
+            part if part.updates else replace(part, updates=[Updates(len(part.mask), {})])
+            for part in parts
+        ]
     return parts
-
-
-def _embedded(inputs: BackboneInput, embed: Embed) -> BackboneInput:
-    assert inputs.ids is not None
-    return replace(inputs, ids=None, embeddings=embed(inputs.ids))
 
 
 def _filled(inputs: BackboneInput, name: str, like: Tensor) -> BackboneInput:
@@ -103,10 +104,6 @@ def _filled(inputs: BackboneInput, name: str, like: Tensor) -> BackboneInput:
         return inputs
     zeros: Mapping[str, Tensor] = {name: torch.zeros_like(like, dtype=torch.long)}
     return replace(inputs, **zeros)  # type: ignore[arg-type]
-
-
-def _none(inputs: BackboneInput) -> Updates:
-    return Updates(len(inputs.mask), {})
 
 
 def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
@@ -202,8 +199,12 @@ def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
 
 def _lengths(members: Sequence[Sequence[int] | None]) -> list[int] | None:
     """Concatenate the lengths of rows; None if those of a member are not known."""
-    known = [own for own in members if own is not None]
-    return [n for own in known for n in own] if len(known) == len(members) else None
+    lengths: list[int] = []
+    for member in members:
+        if member is None:
+            return None
+        lengths += member
+    return lengths
 
 
 def _updates(parts: Sequence[BackboneInput]) -> Sequence[Updates]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -190,7 +190,8 @@ class Launch:
         rows = rows or (packing.size[0] if packing else self.query.shape[0])
         options = {"num_warps": arguments["warps"], "num_stages": arguments["stages"]}
         options |= {"enable_fp_fusion": True, "sanitize_overflow": False}  # hashes overflow
-        with _current(self.query):
+        on_gpu = self.query.is_cuda  # Triton starts kernels on the current device
+        with torch.cuda.device(self.query.device) if on_gpu else nullcontext():
             kernel[(rows * heads * blocks,)](
                 **{n: arguments[n] for n in kernel.arg_names}, **options
             )
@@ -232,11 +233,6 @@ class Launch:
             "stages": tiles.stages,
             "PRECISION": "ieee" if precise else "tf32",
         }
-
-
-def _current(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Make the device of a tensor the current one, on which Triton starts kernels."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def _vectors(name: str, vectors: Tensor | None) -> dict[str, Any]:
@@ -310,7 +306,8 @@ def attention(
     mask = None
     if prefix is not None and prefix.key.shape[2]:
         vectors[3:], mask = [prefix.key, prefix.value], prefix.mask
-    dense = (None if vector is None else _dense(vector.to(dtype)) for vector in vectors)
+    typed = (None if vector is None else vector.to(dtype) for vector in vectors)
+    dense = (v if v is None or v.stride(-1) == 1 else v.contiguous() for v in typed)
     out: Tensor = _Attention.apply(*dense, mask, terms)  # type: ignore[no-untyped-call]
     return out
 
@@ -321,11 +318,6 @@ def _dtype(query: Tensor) -> torch.dtype:
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return query.dtype
-
-
-def _dense(vectors: Tensor) -> Tensor:
-    """Return vectors whose numbers are neighbours in memory."""
-    return vectors if vectors.stride(-1) == 1 else vectors.contiguous()
 
 
 class _Attention(torch.autograd.Function):
@@ -403,7 +395,9 @@ def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
         _LOG.info("triton is not installed: the scores of attention are kept in memory")
         return False
     _LOG.info("checking the attention kernel on %s; Triton compiles it the first time", device)
-    with torch.enable_grad(), torch.autocast(device.type, enabled=False), _unseen():
+    # activation checkpointing does not count tensors that are saved here
+    unseen = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with torch.enable_grad(), torch.autocast(device.type, enabled=False), unseen:
         try:
             far = error(device, dtype, width)
         except Exception as failed:  # Triton, its compiler and the driver share no error class
@@ -412,11 +406,6 @@ def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     if not far <= 1:  # nan too
         _LOG.warning("plain attention is used; the kernel is wrong on %s: %g", device, far)
     return far <= 1
-
-
-def _unseen() -> saved_tensors_hooks:
-    """Return a context whose saved tensors activation checkpointing does not count."""
-    return saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 # One small attention by the kernel and by torch: does the kernel work on a device?

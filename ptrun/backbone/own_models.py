@@ -108,16 +108,13 @@ def connect(body: Any, injection: Injection) -> None:
         attention = layer.self_attn
         attention.forward = functools.partial(_attend, attention)
         for module, site in ((attention.out_proj, 2 * index + 1), (layer.fc2, 2 * index + 2)):
-            _drop_outputs(module, KeyedDropout(body.dropout, _SITE + site, injection))
+            dropout = KeyedDropout(body.dropout, _SITE + site, injection)
+            module.register_forward_hook(lambda _m, _i, output, drop=dropout: drop(output))
         wide = KeyedDropout(layer.activation_dropout, _WIDE + index, injection)
         wide.cut = True
         _drop_inputs(layer.fc2, wide)
         layer.dropout = layer.activation_dropout = 0.0
     body.dropout = 0.0
-
-
-def _drop_outputs(module: nn.Module, dropout: KeyedDropout) -> None:
-    module.register_forward_hook(lambda _module, _inputs, output: dropout(output))
 
 
 def _drop_inputs(module: nn.Module, dropout: KeyedDropout) -> None:

@@ -198,7 +198,8 @@ def packing_of(
     widths = [lengths[group[-1]] for group in groups]
     ordered_rows = [row for group in groups for row in group]
     repeats = [width for group, width in zip(groups, widths, strict=True) for _ in group]
-    by_row = dict(zip(ordered_rows, zip(_starts(repeats), repeats, strict=True), strict=True))
+    ends_before = [0, *accumulate(repeats[:-1])]
+    by_row = dict(zip(ordered_rows, zip(ends_before, repeats, strict=True), strict=True))
     begin, tokens = zip(*(by_row[row] for row in range(size[0])), strict=True)
     order, starts, wide = on_device([ordered_rows, begin, tokens], device)
     total = sum(repeats)
@@ -212,11 +213,6 @@ def packing_of(
     ]
     every = rows, columns, starts, wide.int(), mask
     return Packing(blocks, *every, reach, None if in_order else order, size, tokens)
-
-
-def _starts(widths: Sequence[int]) -> list[int]:
-    """Return where each piece starts, given their widths."""
-    return [0, *accumulate(widths[:-1])]
 
 
 def requested(

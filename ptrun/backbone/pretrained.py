@@ -325,10 +325,12 @@ class PretrainedBackbone:
         with self.injection.of(inputs, packing):
             (hidden,) = self.injection.narrow(self.architecture.hidden(self.model, inputs, packing))
         states, pooled, predicted = requested(hidden, inputs, packing)
+        if predicted is not None and not self.has_head:
+            raise UserError(f"backbone={self.name} has no output head; use another method.readout.")
         return BackboneOutput(
             hidden=states,
             pooled=None if pooled is None else activate(self.model, self.model.pooler(pooled)),
-            logits=None if predicted is None else self._logits(predicted),
+            logits=None if predicted is None else self.architecture.logits(self.model, predicted),
         )
 
     @torch.no_grad()
@@ -352,11 +354,6 @@ class PretrainedBackbone:
         if self.division:
             tensors = [self.division.whole(tensor, 0) for tensor in tensors]
         return torch.stack([tensor.transpose(0, 1).float() for tensor in tensors], dim=1)
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        if not self.has_head:
-            raise UserError(f"backbone={self.name} has no output head; use another method.readout.")
-        return self.architecture.logits(self.model, hidden)
 
     def _library_config(self, content: dict[str, Any]) -> Any:
         return family.with_our_attention(self.architecture, self.folder, content | self._overrides)

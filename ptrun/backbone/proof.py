@@ -250,7 +250,7 @@ def _states(backbone: Any, inputs: BackboneInput) -> list[Tensor]:
 def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
     """Return the checks that a row's prefix moves that row alone, and that gradients are slopes."""
     inputs = replace(_rows(backbone, (4, 4)), decoder=None)
-    leaves = [own.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for own in pair]
+    leaves = [x.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for x in pair]
     weights = torch.linspace(-1, 1, backbone.shape.hidden_size, device=backbone.model.device)
 
     def of(tensors: Sequence[Tensor]) -> Tensor:
@@ -262,14 +262,14 @@ def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
 
     with torch.enable_grad():
         slopes = torch.autograd.grad(of(leaves)[0], leaves)
-    other = max(float(own[1].abs().max()) for own in slopes)
-    still = [i // 2 for i, own in enumerate(slopes) if not float(own[0].abs().max()) > 0]
+    other = max(float(slope[1].abs().max()) for slope in slopes)
+    still = [i // 2 for i, slope in enumerate(slopes) if not float(slope[0].abs().max()) > 0]
     where = f"layer {still[0] + 1}" if still else ""
     name = "a prefix moves its own row, in each layer, and no other"
     moves = ModelCheck(name, other + len(still), 0.0, where)
     if backbone.model.dtype != torch.float32:
         return [moves]  # differences of rounded numbers say nothing of slopes
-    steepest, size = (_norm(own) for own in (slopes, leaves))
+    steepest, size = map(_norm, (slopes, leaves))
     wrong = []
     for step in _STEPS:
         with torch.no_grad():
@@ -282,15 +282,15 @@ def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
 
 
 def _norm(tensors: Sequence[Tensor]) -> float:
-    return float(torch.stack([own.detach().norm() for own in tensors]).norm().clamp(min=1e-12))
+    return float(torch.stack([t.detach().norm() for t in tensors]).norm().clamp(min=1e-12))
 
 
 def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> ModelCheck:
     """Return a check that pairs of states, layer by layer, are equal."""
     limit = _LIMIT[backbone.model.dtype]
     shares = [
-        float((own.float() - other.float()).abs().max() / other.float().abs().max().clamp(min=1e-9))
-        for own, other in pairs
+        float((a.float() - b.float()).abs().max() / b.float().abs().max().clamp(min=1e-9))
+        for a, b in pairs
     ]
     wrong = next((i for i, far in enumerate(shares) if not far <= limit), None)
     where = (

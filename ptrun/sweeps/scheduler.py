@@ -76,8 +76,10 @@ class Scheduler:
                 while self._fill() or self._left():
                     self._step()
                 self._look()
-            finally:
-                self._end()
+            finally:  # workers save their runs if any are left, and end
+                if any(worker.request for worker in self.workers.running.values()):
+                    self.workers.stop()
+                self.workers.close()
 
     def _slots(self) -> list[str | None]:
         while self.unseen and not self.composed:
@@ -90,12 +92,6 @@ class Scheduler:
         if hardware.divides:  # its ranks take all devices
             return [None]
         return slots(self.options.devices, hardware.device)
-
-    def _end(self) -> None:
-        """Let workers save their runs if any are left, and end them."""
-        if any(worker.request for worker in self.workers.running.values()):
-            self.workers.stop()
-        self.workers.close()
 
     def _left(self) -> bool:
         """Return whether runs are left that this process may still do."""
