@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from ptrun.backbone import tokenizers
 from ptrun.backbone.tokenizers import BESIDE, FILES
 from ptrun.errors import UserError
-from ptrun.files import opened_tensors, read_json
+from ptrun.files import opened_tensors, read_json, write_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -233,10 +233,8 @@ def _read(file: Path) -> dict[str, list[int | str]]:
 
 def _write(file: Path, cache: dict[str, list[int | str]]) -> None:
     """Keep the hashes; where that is not possible the next run reads the weights again."""
-    draft = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(cache), encoding="utf-8")
-        draft.replace(file)
+        write_text(file, json.dumps(cache))
     except OSError as error:
         _LOG.info("%s: not written (%s)", file, error.strerror)

@@ -28,7 +28,9 @@ def has_bf16(device: str) -> bool:
     """Return whether the processor computes bf16 matrix products."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    # torch 2.10 says nothing of its processor, so nothing is said to be faster there
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def check_bf16(precision: str, device: str) -> None:

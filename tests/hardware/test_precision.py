@@ -25,7 +25,8 @@ def test_auto_depends_on_the_configuration_alone(monkeypatch, requested, device,
 
 
 def test_an_engine_on_the_cpu_computes_in_fp32_whatever_the_processor_has(tiny, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    capabilities = {"avx512_bf16": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     backbone = tiny()
     backbone.dtype = "bf16"
     made = TorchEngine(
