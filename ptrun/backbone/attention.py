@@ -141,7 +141,9 @@ def _attend(
         key, value = joined(prefix, key, value)
     mask = _biased(mask, form.bias, length, query.dtype)
     groups = query.shape[1] // key.shape[1]  # queries that share keys and values
-    fused = drop is None and form.plain and not _needs_order(query, key, value)
+    # on CUDA torch's attention adds up gradients in an open order
+    open_order = query.is_cuda and any(t.requires_grad for t in (query, key, value))
+    fused = drop is None and form.plain and not open_order
     shares = fused and groups > 1 and (mask is None or not query.is_cuda)
     if groups > 1 and not shares:
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
@@ -151,11 +153,6 @@ def _attend(
         )
     weights = form.weights(query, key, mask)
     return torch.matmul(weights if drop is None else drop(weights, origin=length), value)
-
-
-def _needs_order(*tensors: Tensor) -> bool:
-    """Return whether torch's attention would add up gradients in an open order: on CUDA."""
-    return tensors[0].is_cuda and any(tensor.requires_grad for tensor in tensors)
 
 
 def _by_block(prefix: Prefix | None, packing: Packing) -> list[Prefix | None]:

@@ -160,14 +160,9 @@ def _of_rows(keys: Tensor, site: int) -> Tensor:
 
 def _kept(lines: Tensor, size: int, limit: Tensor, origin: int) -> Tensor:
     """Return the mask `[n, size]` of lines `[n]`."""
-    cells = lines.unsqueeze(-1) ^ _last(size, origin, lines.device)
+    place = torch.arange(size, dtype=torch.int32, device=lines.device) - origin
+    cells = lines.unsqueeze(-1) ^ _mix(place * GOLDEN)
     cells *= MIX1
     cells ^= cells >> 15
     cells *= MIX2
     return cells >= limit
-
-
-def _last(size: int, origin: int, device: torch.device) -> Tensor:
-    """Return the hashes `[size]` of the last axis."""
-    last = torch.arange(size, dtype=torch.int32, device=device) - origin
-    return _mix(last * GOLDEN)

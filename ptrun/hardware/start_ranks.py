@@ -92,8 +92,11 @@ def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception |
         plain = same or end.rank == 0  # rank 0 may check before the others do
         return UserError(error.text if plain else f"rank {end.rank} of {ranks}: {error.text}")
     others = "; the others were ended" if ranks > 1 else ""
-    line = f"rank {end.rank} of {ranks} {_how(end, error)}{others}."
-    return RankLost("\n".join([line, *_last_lines(end, folder), _SAME]))
+    told = [f"rank {end.rank} of {ranks} {_how(end, error)}{others}."]
+    if end.rank:  # the output of rank 0 was shown already
+        output = (folder / f"rank{end.rank}.err").read_text(encoding="utf-8", errors="replace")
+        told += [f"  {line}" for line in output.splitlines()[-_LINES:]]
+    return RankLost("\n".join([*told, _SAME]))
 
 
 def _how(end: RankEnd, error: RankError | None) -> str:
@@ -103,13 +106,6 @@ def _how(end: RankEnd, error: RankError | None) -> str:
         return f"was killed by signal {-end.code} ({name}{memory})"
     text = f": {error.kind}: {error.text.strip()}" if error else ""
     return f"ended with exit code {end.code}{text}"
-
-
-def _last_lines(end: RankEnd, folder: Path) -> list[str]:
-    """Return the last lines of a rank's output; those of rank 0 were shown already."""
-    file = folder / f"rank{end.rank}.err"
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if end.rank else []
-    return [f"  {line}" for line in lines[-_LINES:]]
 
 
 # The number of ranks of a run, and checks of those that a launcher started.

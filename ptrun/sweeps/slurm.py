@@ -163,7 +163,16 @@ class Slurm:
         cluster = groups[0][0].composed.cluster
         _check_links(self._logs())
         executor = _executor(self._logs() / "%j", parameters(cluster, groups))
-        ids = _submitted(executor, [self._task(group) for group in groups])
+        slurm_tasks = [
+            SlurmTask(
+                [job.title for job in group],
+                [job.configuration for job in group],
+                [_folder(job) for job in group],
+                self.options,
+            )
+            for group in groups
+        ]
+        ids = _submitted(executor, slurm_tasks)
         tasks = dict(zip(ids, groups, strict=True))
         self.tasks |= tasks
         folders = {task: [_folder(job) for job in group] for task, group in tasks.items()}
@@ -178,10 +187,6 @@ class Slurm:
             f"how far they are, type: ptrun status {self.outputs}",
             file=sys.stderr,
         )
-
-    def _task(self, group: Group) -> SlurmTask:
-        titles, texts = [job.title for job in group], [job.configuration for job in group]
-        return SlurmTask(titles, texts, [_folder(job) for job in group], self.options)
 
     def _wait(self) -> None:
         """Stay until all runs have ended; a run that its job left is submitted again, once."""
@@ -268,16 +273,20 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
         raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
     on_node = ranks // nodes
     _check_texts(cluster)
+    most = queue.cores(cluster.partition) if cluster.cpus is None else None  # of a node
+    cores = _CORES if most is None else max(1, min(_CORES, most // on_node))
+    needs = [(len(group), group[0].needs) for group in groups]
+    gib = max(float(need["gib"] + (count - 1) * need["each"]) for count, need in needs)
     typed = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
     return {
         **{key: value for key, value in typed.items() if value is not None},
         "job_name": "ptrun",
         "time": _minutes(cluster, groups),
-        "mem": f"{math.ceil(1024 * (cluster.memory or _gib(groups) * on_node))}MB",
+        "mem": f"{math.ceil(1024 * (cluster.memory or gib * on_node))}MB",
         "nodes": nodes,
         **({"srun_args": ["--kill-on-bad-exit=1"]} if ranks > 1 else {}),
         "ntasks_per_node": on_node,
-        "cpus_per_task": cluster.cpus or _cores(cluster, on_node),
+        "cpus_per_task": cluster.cpus or cores,
         **({"gpus_per_node": on_node} if gpu else {}),
         "signal_delay_s": cluster.warn,
         "array_parallelism": cluster.jobs,
@@ -305,18 +314,6 @@ def _minutes(cluster: ClusterConfig, groups: Sequence[Group]) -> int:
     if any(seconds is None for group in times for seconds in group):
         return cluster.max_time
     return min(cluster.max_time, math.ceil(_START + _MARGIN * max(map(sum, times)) / 60))
-
-
-def _gib(groups: Sequence[Group]) -> float:
-    """Return the GiB of main memory of a process of the largest group."""
-    needs = [(len(group), group[0].needs) for group in groups]
-    return max(float(need["gib"] + (count - 1) * need["each"]) for count, need in needs)
-
-
-def _cores(cluster: ClusterConfig, on_node: int) -> int:
-    """Return the cores of each of some processes on a node."""
-    most = queue.cores(cluster.partition)
-    return _CORES if most is None else max(1, min(_CORES, most // on_node))
 
 
 def _need(group: Group, key: str) -> Any:
