@@ -151,11 +151,10 @@ class _Visible(logging.Formatter):
 # 1000 and 10,000, MiniLM: 1,070, 2,150 and 2,110 alone; 1,320, 1,130 and 500 beside a second run.
 # Kept memory, BERT-base with prompt tuning: 210 before, 246 with it.
 #
-# oneDNN keeps a kernel for each shape of a product, and torch a description of each. Packed batches
-# have many shapes, and what is kept lies between the tensors of a step, so that memory is used in
-# pieces. 400 passes through MiniLM's linear maps, 200 to 1,200 rows: memory in fp32 and bf16 grows
-# by 1,031 and 520 MiB with 128 kernels and 1,024 descriptions, by 118 and 80 with 32 of each, and
-# takes the same time.
+# oneDNN, which computes bf16, keeps a kernel for each shape of a product, and torch a description.
+# Packed batches have many shapes, and what is kept lies between the tensors of a step, so memory is
+# used in pieces. 400 passes through MiniLM's linear maps, 200 to 1,200 rows, in bf16: memory grows
+# by 520 MiB with 128 kernels and 1,024 descriptions, by 80 with 32 of each, in the same time.
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _MAX_MMAP_THRESHOLD = 32 * 2**20
