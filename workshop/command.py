@@ -43,7 +43,7 @@ def merged(command: str, overrides: Sequence[str], defaults: Any = None) -> dict
     """Return the defaults with some overrides, as plain data.
 
     Raises:
-        UserError: an override cannot be read, or refers to the environment.
+        UserError: an override cannot be read.
     """
     try:
         node = OmegaConf.merge(defaults or {}, OmegaConf.from_dotlist(list(overrides)))
