@@ -22,7 +22,7 @@ from ptrun.folder.store import bound_to
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
 from ptrun.predicting.rows import (
-    LineForm,
+    JsonLines,
     Question,
     Submission,
     form_of,
@@ -31,6 +31,7 @@ from ptrun.predicting.rows import (
     questions,
     readable,
 )
+from ptrun.readout.base import Features
 from ptrun.runs.finished import Finished, backbone_of, learned, recalled
 from ptrun.start import saved_prompt
 from ptrun.start.saved_prompt import tuned_by
@@ -68,7 +69,7 @@ class Detail:
 
 
 def predict(
-    given: str,
+    name: str,
     typed: Sequence[str],
     file: Path,
     output: Path | None,
@@ -80,7 +81,7 @@ def predict(
     """Write an answer for each row of a file, in order.
 
     Args:
-        given: the run's folder or id.
+        name: the run's folder or id.
         typed: `KEY=VALUE` arguments.
         file: the rows; `-` is standard input.
         output: a new file, whose suffix selects the form; None writes to standard output.
@@ -91,21 +92,23 @@ def predict(
     Raises:
         UserError: the run cannot predict, a row does not suit its task, or `output` exists.
     """
-    run = lengthened(ready(given, typed), detail.most)
+    run = lengthened(ready(name, typed), detail.most)
     parts = frozenset(run.parts)
     if isinstance(run.task, Own) and table.quoting is None:
         table = replace(table, quoting=run.task.form.quoting)
-    form: LineForm = form_of(output, detail.top, raw=detail.raw)
+    form: JsonLines = form_of(output, detail.top, raw=detail.raw)
     if submission is not None:
         form = Submission(run.task.name, run.task.labels, file)
         output = submission / form.name
-    with readable(file) as own:
-        total = sum(1 for _ in questions(own, run.task, parts, table))  # checks every row first
+    with readable(file) as rows_file:
+        total = sum(
+            1 for _ in questions(rows_file, run.task, parts, table)
+        )  # checks every row first
         if submission is not None:
             make(submission)
         quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
         with lines_to(output) as lines, _bar(total, quiet=quiet) as bar:
-            rows = questions(own, run.task, parts, table)
+            rows = questions(rows_file, run.task, parts, table)
             for answered in _chunks(run, run.load(), rows, detail):
                 lines.write(form.lines(answered))
                 bar.advance(bar.task_ids[0], len(answered))
@@ -143,10 +146,9 @@ def _chunks(
     rows = iter(asked)
     size = _TEXTS if run.task.answer == "text" else _CHUNK
     while chunk := list(islice(rows, size)):
-        found = predictions(run, methods, [row.example for row in chunk])
-        yield [
-            (own, answer_of(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)
-        ]
+        values = predictions(run, methods, [question.example for question in chunk])
+        pairs = zip(chunk, values, strict=True)
+        yield [(question, answer_of(run, question, value, detail)) for question, value in pairs]
 
 
 def predictions(
@@ -156,13 +158,26 @@ def predictions(
     places: dict[str, list[int]] = {}
     for place, example in enumerate(examples):
         places.setdefault("" if "" in methods else str(example.group), []).append(place)
-    chosen = [methods[part] for part in places]
-    features = [methods[p].encode([examples[i] for i in rows]) for p, rows in places.items()]
-    found: dict[int, Prediction] = {}
-    for rows, values in zip(places.values(), run.engine.predict(chosen, features), strict=True):
-        found.update(zip(rows, values, strict=True))
-    run.backbone.kept.clear()  # cached features of these rows; the next rows differ
-    return [found[place] for place in range(len(examples))]
+    encoded: dict[int, tuple[Method, Features]] = {}
+    for part, of_part in places.items():
+        features = methods[part].encode([examples[place] for place in of_part])
+        for place, row in zip(of_part, features, strict=True):
+            encoded[place] = methods[part], row
+    return in_passes(run.engine, [encoded[place] for place in range(len(examples))])
+
+
+def in_passes(engine: TorchEngine, rows: Sequence[tuple[Method, Features]]) -> list[Prediction]:
+    """Return the prediction for each encoded row, in order; rows of all methods share passes."""
+    places: dict[Method, list[int]] = {}
+    for place, (method, _) in enumerate(rows):
+        places.setdefault(method, []).append(place)
+    features = [[rows[place][1] for place in of_method] for of_method in places.values()]
+    ordered: dict[int, Prediction] = {}
+    answers = engine.predict(list(places), features)
+    for of_method, values in zip(places.values(), answers, strict=True):
+        ordered.update(zip(of_method, values, strict=True))
+    engine.backbone.kept.clear()  # cached features of these rows; the next rows differ
+    return [ordered[place] for place in range(len(rows))]
 
 
 def answer_of(
@@ -213,17 +228,17 @@ _WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set
 _INSIDE = ("backbone.path", "start", "method.glove", "task.vocabulary")
 
 
-def ready(given: str, typed: Sequence[str], command: str = "predict") -> Finished:
+def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished:
     """Return a finished run; `load` reads the backbone's weights later.
 
     Raises:
         UserError: the run is missing or unfinished, a key is not allowed, or a file that the run
             used is missing or has changed.
     """
-    keys = {one: one.partition("=")[0] for one in typed}
+    keys = {override: override.partition("=")[0] for override in typed}
     _check_keys(keys)
-    outputs = [one.partition("=")[2] for one, key in keys.items() if key == "outputs"]
-    run = find(given, command, Path(*outputs[-1:] or ["outputs"]).expanduser())
+    outputs = [text.partition("=")[2] for text, key in keys.items() if key == "outputs"]
+    run = find(name, command, Path(*outputs[-1:] or ["outputs"]).expanduser())
     if run.result.status != "finished":
         raise UserError(f"{command} {run.folder}: this run failed ({run.result.reason}).")
     config = _config(run, keys)
@@ -231,8 +246,8 @@ def ready(given: str, typed: Sequence[str], command: str = "predict") -> Finishe
     config["readout"] = reading.recalled(config["readout"], run.result.config["readout"])
     _check_method(run, config)
     backbone = _backbone(run, config, "backbone.path" in keys.values())
-    tensors, found = learned(run.folder, run.result, backbone)
-    task = _task(run, config, found)
+    tensors, labels = learned(run.folder, run.result, backbone)
+    task = _task(run, config, labels)
     engine = build.build("hardware", config["hardware"], backbone)
     return Finished(
         *(run.folder, run.result, task, backbone, engine),
@@ -241,15 +256,15 @@ def ready(given: str, typed: Sequence[str], command: str = "predict") -> Finishe
 
 
 def _check_keys(keys: Mapping[str, str]) -> None:
-    for one, key in keys.items():
-        if "=" not in one:
-            raise UserError(f"predict {one}: expected KEY=VALUE.")
+    for override, key in keys.items():
+        if "=" not in override:
+            raise UserError(f"predict {override}: expected KEY=VALUE.")
         if key in ("input", "output"):
-            raise UserError(f"predict {one}: type --{key} {one.partition('=')[2]}.")
+            raise UserError(f"predict {override}: type --{key} {override.partition('=')[2]}.")
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
             allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
             raise UserError(
-                f"predict {one}: a finished run cannot change this. Allowed: {allowed}."
+                f"predict {override}: a finished run cannot change this. Allowed: {allowed}."
             )
 
 
@@ -259,21 +274,21 @@ def _config(run: RunFolder, keys: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         UserError: the run has no configuration, a value is invalid, or the hardware cannot predict.
     """
-    kept = request.read(run.folder)
-    whole = compose_run([one for one, key in keys.items() if key in _WHOLE]).config
-    config = dict(kept.config)
+    recorded = request.read(run.folder)
+    typed = compose_run([override for override, key in keys.items() if key in _WHOLE]).config
+    config = dict(recorded.config)
     if "data_dir" in keys.values() or not config.get("data_dir"):
-        config["data_dir"] = whole["data_dir"]
+        config["data_dir"] = typed["data_dir"]
     if "hardware" in keys.values():
-        config["hardware"] = {**whole["hardware"], **run.result.config["hardware"]}
-    for one, key in keys.items():
+        config["hardware"] = {**typed["hardware"], **run.result.config["hardware"]}
+    for override, key in keys.items():
         if key not in _WHOLE:
-            put(config, key, parsed(one))
+            put(config, key, parsed(override))
     build.check({"hardware": config["hardware"]})
     if build.target("hardware", config["hardware"]) is not TorchEngine:
         raise UserError(
-            f"predict {run.folder}: hardware={kept.names['hardware']} has several processes, but "
-            "predict runs in one. Type hardware=gpu or hardware=cpu."
+            f"predict {run.folder}: hardware={recorded.names['hardware']} has several processes, "
+            "but predict runs in one. Type hardware=gpu or hardware=cpu."
         )
     return config
 
@@ -288,8 +303,8 @@ def _check_method(run: RunFolder, config: Mapping[str, Any]) -> None:
             )
     method: type[Method] = build.target("method", node)
     parts = {"backbone": {}, "task": {}, "method": method.fingerprint_config(node)}
-    own = identity.affecting({**parts, "readout": config["readout"]}, "", "")
-    if any(own[group] != run.result.config[group] for group in ("method", "readout")):
+    content = identity.affecting({**parts, "readout": config["readout"]}, "", "")
+    if any(content[group] != run.result.config[group] for group in ("method", "readout")):
         raise UserError(
             f"predict {run.folder}: a file of its method has changed. Type "
             "method.glove=FILE with the original content."
@@ -307,7 +322,7 @@ def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> Pretrai
     return backbone
 
 
-def _task(run: RunFolder, config: Mapping[str, Any], found: Mapping[str, Any] | None) -> Task:
+def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any] | None) -> Task:
     """Return the task with the labels of the run.
 
     Raises:
@@ -317,7 +332,7 @@ def _task(run: RunFolder, config: Mapping[str, Any], found: Mapping[str, Any] | 
     if "corpus" in (node.get("source") or {}):  # keeps the labels of the labeller
         node = {**run.result.config["task"], "source": {"pocket": node["name"]}}
     try:
-        task = recalled(node, found, config["data_dir"])
+        task = recalled(node, labels, config["data_dir"])
     except UserError as error:
         raise UserError(f"predict {run.folder}: {error}") from error
     if node.get("vocabulary") and task.digest() != run.result.config["data"]:

@@ -47,6 +47,7 @@ class Wish:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    repetition_penalty: float | None = None
 
 
 @dataclass(eq=False)
@@ -57,17 +58,17 @@ class WaitingRow:
         name: the id of its run.
         row: the fields of the run's task; for a chat or a prompt, its turns or text.
         wish: how a text is written.
-        whole: whether a prompt that does not fit is refused, not cut as in training.
+        uncut: whether a prompt that does not fit is refused, not cut as in training.
         told: receives the text so far, in the thread that computes.
     """
 
     name: str
     row: Mapping[str, Any]
     wish: Wish = Wish()
-    whole: bool = False
+    uncut: bool = False
     told: Callable[[str], None] | None = None
     done: "Future[RowAnswer]" = field(default_factory=Future)
-    own: Loaded = field(init=False)
+    loaded: Loaded = field(init=False)
     question: Question = field(init=False)
     method: Method = field(init=False)
     features: Features = field(init=False)
@@ -96,7 +97,7 @@ class RowAnswer:
     `shortened` says that the row was too long and was cut, as in training.
     """
 
-    own: Loaded
+    loaded: Loaded
     question: Question
     prediction: Prediction
     prompt_tokens: int
@@ -151,8 +152,8 @@ class Batches:
                 self._changed.wait_for(lambda: self.waiting or not self._open)
                 if not self.waiting:
                     return
-                first = self.waiting[0]
-                left = 0.0 if first.ready else first.since + self.wait - time.monotonic()
+                oldest = self.waiting[0]
+                left = 0.0 if oldest.ready else oldest.since + self.wait - time.monotonic()
             if left > 0:
                 time.sleep(left)  # others may come
             self._compute(self._taken())
@@ -195,21 +196,21 @@ class Batches:
         Raises:
             UserError: there is no such run, or the row does not suit it.
         """
-        job.own = self.prompts.get(job.name)
-        shorthand = job.whole or [*job.row] == ["prompt"]  # else the fields of the task
-        row = _fields(job.own, job.row) if shorthand else job.row
-        (job.question,) = job.own.asked([row])
-        job.method, job.features = job.own.encoded(job.question.example)
+        job.loaded = self.prompts.get(job.name)
+        shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
+        row = _fields(job.loaded, job.row) if shorthand else job.row
+        (job.question,) = job.loaded.asked([row])
+        job.method, job.features = job.loaded.encoded(job.question.example)
         readout: Any = job.method.readout
-        (whole,) = unlimited(readout).encode([job.question.example], _FAR)
-        job.shortened = job.features.tokens < whole.tokens
+        (unlimited_features,) = unlimited(readout).encode([job.question.example], _FAR)
+        job.shortened = job.features.tokens < unlimited_features.tokens
         if readout.writes:
-            prompt = readout.prompt(whole if job.whole else job.features)
+            prompt = readout.prompt(unlimited_features if job.uncut else job.features)
             left = _left(job.method, prompt)
             if left < 1:
                 room = f"{job.method.room():,} tokens, with one for the answer"
                 raise TooLong(
-                    f"the prompt has {prompt.tokens:,} tokens; {job.own.id} reads {room}."
+                    f"the prompt has {prompt.tokens:,} tokens; {job.loaded.id} reads {room}."
                 )
             seed = job.wish.seed
             job.dice = dice_of(readout.seeds([job.features])[0] if seed is None else seed)
@@ -217,16 +218,18 @@ class Batches:
             job.features = prompt
         job.ready = True
 
-    def _decoding(self, own: Decoding, wish: Wish, left: int) -> Decoding:
+    def _decoding(self, usual: Decoding, wish: Wish, left: int) -> Decoding:
         """Return how a text is written: the run's own way, but for what is wished."""
         changes: dict[str, Any] = {
-            "max_new_tokens": min(wish.max_tokens or own.max_new_tokens, self.longest, left),
-            "stop": (*own.stop, *wish.stop),
+            "max_new_tokens": min(wish.max_tokens or usual.max_new_tokens, self.longest, left),
+            "stop": (*usual.stop, *wish.stop),
         }
         if wish.temperature is not None:
-            changes |= {"temperature": wish.temperature, "beams": 1}
-        changes |= {} if wish.top_p is None else {"top_p": wish.top_p}
-        return replace(own, **changes)
+            changes["beams"] = 1
+        for key in ("temperature", "top_p", "repetition_penalty"):
+            if (value := getattr(wish, key)) is not None:
+                changes[key] = value
+        return replace(usual, **changes)
 
     def _compute(self, jobs: Sequence[WaitingRow]) -> None:
         """Compute a batch; where that fails each row is tried alone, so that one fails alone."""
@@ -238,17 +241,17 @@ class Batches:
             # each row looks for its own stop texts
             key = job.decoding and replace(job.decoding, max_new_tokens=0, stop=())
             groups.setdefault(key, []).append(job)
-        for decoding, own in groups.items():
-            states = [(len(job.tokens), job.dice.get_state() if job.dice else None) for job in own]
+        for decoding, alike in groups.items():
+            states = [(len(j.tokens), j.dice.get_state() if j.dice else None) for j in alike]
             try:
-                self._step(decoding, own)
+                self._step(decoding, alike)
                 continue
             except Exception as error:
-                _LOG.warning("a batch of %d rows failed", len(own), exc_info=True)
-                if len(own) == 1:
-                    _fail(own[0], error)
+                _LOG.warning("a batch of %d rows failed", len(alike), exc_info=True)
+                if len(alike) == 1:
+                    _fail(alike[0], error)
                     continue
-            for job, (count, state) in zip(own, states, strict=True):
+            for job, (count, state) in zip(alike, states, strict=True):
                 if job.done.done():
                     continue
                 del job.tokens[count:]
@@ -270,20 +273,20 @@ class Batches:
 
     def _write(self, decoding: Decoding, jobs: Sequence[WaitingRow]) -> None:
         """Write a slice of each text; those that have no end wait again."""
-        whole = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
+        at_once = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
         count = max(job.left for job in jobs)
         groups: dict[int, list[WaitingRow]] = {}
         for job in jobs:
             groups.setdefault(id(job.method), []).append(job)
-        ordered = [job for own in groups.values() for job in own]
+        ordered = [job for of_method in groups.values() for job in of_method]
         shared = self.prompts.shared
-        given = join([_inputs(own) for own in groups.values()], shared.backbone.embed).given
+        joined = join([_inputs(jobs) for jobs in groups.values()], shared.backbone.embed)
         told = None if decoding.beams > 1 else _Told(ordered)
-        own = replace(decoding, max_new_tokens=count if whole else min(SLICE, count))
+        slice_ = replace(decoding, max_new_tokens=count if at_once else min(SLICE, count))
         dice = [job.dice for job in ordered if job.dice] if decoding.temperature else None
         shared.backbone.model.eval()
         with shared.engine.precise():
-            written = generate(shared.backbone, given, own, dice, told)
+            written = generate(shared.backbone, joined.given, slice_, dice, told)
         for job, row in zip(ordered, written, strict=True):
             job.tokens = job.tokens if told else row[: job.left]
             self.written += len(row)
@@ -324,23 +327,23 @@ class _Told:
         return self.done
 
 
-def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of the run's task; a prompt or the turns of a chat become its field."""
-    task = own.run.task
-    wanted = list(task.reads)
-    talks = not task.pvps and own.run.task.answer == "text"
+    task = loaded.run.task
+    fields = list(task.reads)
+    talks = not task.pvps and task.answer == "text"
     if not talks and (others := [turn["role"] for turn in row.get("messages", [])][:-1]):
         raise UserError(
-            f"{own.id} was not trained on conversations and reads one text, so the turns before "
+            f"{loaded.id} was not trained on conversations and reads one text, so the turns before "
             f"the last one ({', '.join(others[:5])}) would have no effect. Leave them out."
         )
-    if len(wanted) != 1:
+    if len(fields) != 1:
         raise UserError(
-            f"{own.id} reads the fields {', '.join(wanted)}, so a prompt is not enough. Use "
+            f"{loaded.id} reads the fields {', '.join(fields)}, so a prompt is not enough. Use "
             "/v1/predict with these fields."
         )
     turns = row.get("messages", [{"role": "user", "content": row.get("prompt")}])
-    return {wanted[0]: turns if talks else turns[-1]["content"]}
+    return {fields[0]: turns if talks else turns[-1]["content"]}
 
 
 def _inputs(jobs: Sequence[WaitingRow]) -> Any:
@@ -369,8 +372,8 @@ def _text(job: WaitingRow) -> tuple[str, bool]:
     ended = bool(job.tokens) and job.tokens[-1] in job.decoding.ends
     text: str = job.method.backbone.tokenizer().decode(job.tokens, skip_special_tokens=True)
     for stop in job.decoding.stop:
-        before, found, _ = text.partition(stop)
-        text, ended = before, ended or bool(found)
+        text, mark, _ = text.partition(stop)
+        ended = ended or bool(mark)
     return text.strip(), ended
 
 
@@ -389,11 +392,11 @@ def _left(method: Method, prompt: Features) -> int:
     return room - len(row.ids)
 
 
-def _give(job: WaitingRow, found: Prediction) -> None:
+def _give(job: WaitingRow, prediction: Prediction) -> None:
     if job.done.set_running_or_notify_cancel():
-        ended = not found.figures.get("unfinished", 0.0)
+        ended = not prediction.figures.get("unfinished", 0.0)
         counts = (job.features.tokens, len(job.tokens))
-        answer = RowAnswer(job.own, job.question, found, *counts, ended, job.shortened)
+        answer = RowAnswer(job.loaded, job.question, prediction, *counts, ended, job.shortened)
         job.done.set_result(answer)
 
 

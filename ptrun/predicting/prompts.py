@@ -95,7 +95,7 @@ class Prompts:
         Raises:
             UnknownRun: there is none, or several.
         """
-        fit = [own for own in self.ids() if name and own.endswith(f"-{name}")]
+        fit = [run_id for run_id in self.ids() if name and run_id.endswith(f"-{name}")]
         fit = [name] if name in self.folders else fit
         if len(fit) != 1:
             raise UnknownRun(
@@ -113,7 +113,7 @@ class Prompts:
     @property
     def size(self) -> int:
         """The bytes of all loaded prompts."""
-        return sum(own.size for own in self.loaded.values())
+        return sum(loaded.size for loaded in self.loaded.values())
 
     def _load(self, name: str) -> Loaded:
         """Return a run; the message of an error has its id, not its place."""
@@ -135,16 +135,16 @@ class Prompts:
 
         Of two with one id the first whole one stays. Why others are left out is told once.
         """
-        found = [folder for place in self.places for folder in sorted(_finished(place))]
-        new = [folder for folder in found if folder not in self._reasons]
+        folders = [folder for place in self.places for folder in sorted(_finished(place))]
+        new = [folder for folder in folders if folder not in self._reasons]
         for folder in new:
-            self._reasons[folder] = self._reason(folder, alone=len(found) == 1)
+            self._reasons[folder] = self._reason(folder, alone=len(folders) == 1)
         for reason in sorted({why for folder in new if (why := self._reasons[folder])}):
             left = [visible(folder.name) for folder in new if self._reasons[folder] == reason]
             more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
             _LOG.warning("not served, %s: %s%s", reason, ", ".join(left[:_TOLD]), more)
         offered: dict[str, Path] = {}
-        for folder in sorted(found, key=lambda folder: self._reasons[folder] == ""):
+        for folder in sorted(folders, key=lambda folder: self._reasons[folder] == ""):
             if not self._reasons[folder]:
                 offered.setdefault(folder.name, folder)
         return offered

@@ -28,7 +28,7 @@ HARMLESS = (
 NEUTRAL: Mapping[str, Any] = {
     "n": 1, "best_of": 1, "logprobs": False, "echo": False, "suffix": "", "tools": [],
     "functions": [], "tool_choice": "none", "function_call": "none", "logit_bias": {},
-    "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0,
+    "presence_penalty": 0, "frequency_penalty": 0, "min_p": 0,
     "response_format": {"type": "text"}, "modalities": ["text"],
 }  # fmt: skip
 _EXPECTED = {
@@ -64,7 +64,7 @@ class _Typed(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, given: Any) -> Any:
+    def _plain(cls, content: Any) -> Any:
         """Leave out nulls, and keys whose value asks for nothing."""
 
         def says_nothing(key: str, value: Any) -> bool:
@@ -74,9 +74,9 @@ class _Typed(BaseModel):
             same = usual == value and isinstance(usual, bool) == isinstance(value, bool)
             return same or key in cls.harmless
 
-        if not isinstance(given, dict):
-            return given
-        return {key: value for key, value in given.items() if not says_nothing(key, value)}
+        if not isinstance(content, dict):
+            return content
+        return {key: value for key, value in content.items() if not says_nothing(key, value)}
 
 
 class TextPart(_Typed):
@@ -120,6 +120,7 @@ class TextRequest(_Typed):
     top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
     stop: Stop | Annotated[list[Stop], Field(max_length=8)] = []
     seed: Annotated[Whole, Field(ge=-(2**63), lt=2**63)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
 
     @property
     def wish(self) -> Wish:
@@ -131,6 +132,7 @@ class TextRequest(_Typed):
             top_p=self.top_p,
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             seed=self.seed,
+            repetition_penalty=self.repetition_penalty,
         )
 
 
@@ -201,20 +203,20 @@ def parsed(kind: type[Model], content: Any) -> Model:
 def _told(errors: Sequence[Any]) -> InvalidRequest:
     """Return the first error in words; of the forms that a value may have, the deepest one's."""
     same = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
-    first = max(same, key=lambda error: (error["type"] == "extra_forbidden", len(error["loc"])))
-    place = [p for p in first["loc"] if isinstance(p, int) or (p.isidentifier() and p != "str")]
+    deepest = max(same, key=lambda error: (error["type"] == "extra_forbidden", len(error["loc"])))
+    place = [p for p in deepest["loc"] if isinstance(p, int) or (p.isidentifier() and p != "str")]
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
-    if first["type"] == "extra_forbidden" and key in NEUTRAL:
+    if deepest["type"] == "extra_forbidden" and key in NEUTRAL:
         if not isinstance(NEUTRAL[key], int):
             return InvalidRequest(f"{key}: not offered by this server; leave it out.", key)
-        given = f"{key} is {shown(first['input'])}"
-        return InvalidRequest(f"{given}; this server offers {NEUTRAL[key]} alone.", key)
-    if first["type"] == "extra_forbidden":
+        value = shown(deepest["input"])
+        return InvalidRequest(f"{key} is {value}; this server offers {NEUTRAL[key]} alone.", key)
+    if deepest["type"] == "extra_forbidden":
         return InvalidRequest(f"{key}: not read by this server; leave it out.", key)
-    if first["type"] == "missing":
+    if deepest["type"] == "missing":
         return InvalidRequest(f"{key}: missing.", key)
-    said = _EXPECTED.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
+    said = _EXPECTED.get(deepest["type"], deepest["msg"][:1].lower() + deepest["msg"][1:])
     said = said.removeprefix("value error, ")
     if not key:
         return InvalidRequest("the body is no JSON object.")
-    return InvalidRequest(f"{key} is {shown(first['input'])}; {said}.", key)
+    return InvalidRequest(f"{key} is {shown(deepest['input'])}; {said}.", key)

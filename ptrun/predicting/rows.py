@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import field as dataclass_field
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from ptrun.errors import UserError, named, names, near, plain_json, shown
 from ptrun.files import created, safe
@@ -54,9 +55,9 @@ def questions(
         UserError: the file is missing, empty or without a required field, or a row has an empty
             field or a relation that was not learned.
     """
-    own = table(file, form)
-    _check_fields(str(file), task, own.columns)
-    return _asked(own.rows(own.columns), task, parts, cells=own.kind in ("cells", "excel"))
+    rows = table(file, form)
+    _check_fields(str(file), task, rows.columns)
+    return _asked(rows.rows(rows.columns), task, parts, cells=rows.kind in ("cells", "excel"))
 
 
 def given(
@@ -67,12 +68,13 @@ def given(
     Raises:
         UserError: a row is no mapping, or lacks a field, or has an empty one.
     """
-    for number, own in enumerate(data, start=1):
+    form = "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
+    for number, fields in enumerate(data, start=1):
         where = f"row {number}"
-        if not isinstance(own, Mapping):
-            raise UserError(f"{where}: {shown(own)}; expected a dict such as {_form(task)}.")
-        _check_fields(where, task, own)
-        yield _question(Row(where, own), number, task, parts, cells=False)
+        if not isinstance(fields, Mapping):
+            raise UserError(f"{where}: {shown(fields)}; expected a dict such as {form}.")
+        _check_fields(where, task, fields)
+        yield _question(Row(where, fields), number, task, parts, cells=False)
 
 
 @contextmanager
@@ -96,25 +98,23 @@ def readable(file: Path) -> Iterator[Path]:
 
 
 def _asked(
-    found: Iterable[Row], task: Task, parts: Collection[str], *, cells: bool
+    table_rows: Iterable[Row], task: Task, parts: Collection[str], *, cells: bool
 ) -> Iterator[Question]:
-    rows = enumerate(found, start=1)
+    """Yield the rows of a file as questions; of those that are refused, say how many they are."""
+    rows = enumerate(table_rows, start=1)
     for number, row in rows:
         try:
             question = _question(row, number, task, parts, cells=cells)
         except UserError as error:
-            others = sum(_is_refused(own, n, task, parts, cells=cells) for n, own in rows)
+            others = 0
+            for later, below in rows:
+                try:
+                    _question(below, later, task, parts, cells=cells)
+                except UserError:
+                    others += 1
             more = f"\n{others:,} rows below it cannot be answered either." if others else ""
             raise UserError(f"{error}{more}") from error
         yield question
-
-
-def _is_refused(row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool) -> bool:
-    try:
-        _question(row, number, task, parts, cells=cells)
-    except UserError:
-        return True
-    return False
 
 
 def _question(
@@ -130,24 +130,20 @@ def _question(
     return Question(_name(row, number, task), example, number, row.data)
 
 
-def _form(task: Task) -> str:
-    return "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
-
-
-def _check_fields(where: str, task: Task, known: Collection[str]) -> None:
+def _check_fields(where: str, task: Task, fields: Collection[str]) -> None:
     for field in task.reads:
-        if field not in known:
+        if field not in fields:
             raise UserError(
-                f"{where}: no field {shown(field)}{near(field, known)}\n"
-                f"The run reads: {names(task.reads)}. Found: {names(known)}"
+                f"{where}: no field {shown(field)}{near(field, fields)}\n"
+                f"The run reads: {names(task.reads)}. Found: {names(fields)}"
             )
 
 
 def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
     """Refuse a field without a value; in a table of text, an empty cell has none."""
     for field in task.reads:
-        found = row.data.get(field, "null")
-        if found is None or (cells and not str(found).strip()):
+        value = row.data.get(field, "null")
+        if value is None or (cells and not str(value).strip()):
             raise UserError(
                 f"{row.where}: field {shown(field)} is {'empty' if cells else 'null'}; fill it in "
                 "or delete the row."
@@ -156,14 +152,14 @@ def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
 
 def _name(row: Row, number: int, task: Task) -> int | str:
     """Return the id of the row, else its number."""
-    found = None if _ID in task.reads else row.data.get(_ID)
-    if found is None or found == "" or found != found:  # pandas' NaN
+    name = None if _ID in task.reads else row.data.get(_ID)
+    if name is None or name == "" or name != name:  # pandas' NaN
         return number
-    if isinstance(found, float) and found.is_integer():  # pandas, where a row has no id
-        return int(found)
-    if isinstance(found, bool) or not isinstance(found, int | str):
-        raise UserError(f"{row.where}: id is {shown(found)}; expected a text, a number, or no id.")
-    return found
+    if isinstance(name, float) and name.is_integer():  # pandas, where a row has no id
+        return int(name)
+    if isinstance(name, bool) or not isinstance(name, int | str):
+        raise UserError(f"{row.where}: id is {shown(name)}; expected a text, a number, or no id.")
+    return name
 
 
 # The output of predictions: standard output, or a file that appears only when it is complete.
@@ -173,29 +169,20 @@ def _name(row: Row, number: int, task: Task) -> int | str:
 Answered = Sequence[tuple[Question, dict[str, Any]]]
 
 
-class LineForm(Protocol):
-    """How answers become lines of text."""
+class JsonLines:
+    """One JSON object a line; the base of other forms."""
 
     def lines(self, answered: Answered) -> Iterator[str]:
         """Yield the lines of some rows and their answers."""
+        # a terminal would obey control characters that JSON lets pass
+        return (plain_json(json.dumps(answer, ensure_ascii=False)) for _, answer in answered)
 
     def end(self) -> Iterator[str]:
         """Yield the lines that can be written after the last answer only."""
-
-
-class JsonLines:
-    """One JSON object a line."""
-
-    def lines(self, answered: Answered) -> Iterator[str]:
-        """Yield a line for each answer."""
-        return (_json(answer) for _, answer in answered)
-
-    def end(self) -> Iterator[str]:
-        """Yield nothing."""
         return iter(())
 
 
-class Delimited:
+class Delimited(JsonLines):
     """A table: a header, then a row for each answer; lists are JSON in one cell.
 
     Args:
@@ -222,10 +209,6 @@ class Delimited:
                 )
             yield self._line([cells.get(name, "") for name in self.header])
 
-    def end(self) -> Iterator[str]:
-        """Yield nothing."""
-        return iter(())
-
     def _cells(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer with one value a column."""
         cells = {key: value for key, value in answer.items() if key != "top"}
@@ -234,20 +217,20 @@ class Delimited:
             cells |= {f"probability_{label}": share for label, share in shares.items()}
         best = answer.get("top", [])
         for place in range(self.top or 0):
-            own = best[place] if place < len(best) else {}
-            cells[f"top_{place + 1}"] = own.get("prediction", "")
-            cells[f"top_{place + 1}_probability"] = own.get("probability", "")
+            label = best[place] if place < len(best) else {}
+            cells[f"top_{place + 1}"] = label.get("prediction", "")
+            cells[f"top_{place + 1}_probability"] = label.get("probability", "")
         return cells
 
     def _line(self, cells: Sequence[Any]) -> str:
         plain = [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
         text = io.StringIO()
-        kept = plain if self.raw else [*map(safe, plain)]
-        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(kept)
+        row = plain if self.raw else [*map(safe, plain)]
+        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(row)
         return text.getvalue()
 
 
-def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> LineForm:
+def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> JsonLines:
     """Return the form of a file, by its suffix."""
     suffix = "" if output is None else output.suffix.lower()
     separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
@@ -317,11 +300,6 @@ def make(folder: Path) -> None:
         raise _unwritable(str(folder), error) from error
 
 
-def _json(answer: dict[str, Any]) -> str:
-    """Return an answer as JSON; a terminal would obey control characters that JSON lets pass."""
-    return plain_json(json.dumps(answer, ensure_ascii=False))
-
-
 def _check_new(file: Path) -> None:
     if file.exists():
         raise UserError(f"{file}: the file exists. Type another name, or remove it.")
@@ -340,8 +318,6 @@ def _unwritable(name: str, error: OSError) -> UserError:
 # `idx` or `index`, as the published test files and the hub's copies have it; without one, by their
 # number from 0.
 
-_KEYS = ("idx", "index")
-_MISMATCHED = ("mismatched", "mnli-mm", "mnli_mm")
 _FALSE_TRUE = {"different": "false", "same": "true"}
 
 
@@ -372,10 +348,9 @@ _OFFICIAL = {
     "wic": Official("WiC.jsonl", 1400, _FALSE_TRUE),
     "wsc": Official("WSC.jsonl", 146, {"different": "False", "same": "True"}),
 }
-_MISMATCHED_FILE = Official("MNLI-mm.tsv", 9847)
 
 
-class Submission:
+class Submission(JsonLines):
     """The file of one task.
 
     Args:
@@ -388,19 +363,19 @@ class Submission:
     """
 
     def __init__(self, task: str, labels: Sequence[str], file: Path):
-        official = _OFFICIAL.get(task)
-        if official is None:
+        if task not in _OFFICIAL:
             raise UserError(
                 f"--submission: task={task} has no leaderboard file. Tasks with one: "
                 f"{', '.join(_OFFICIAL)}."
             )
-        if task == "glue_mnli" and any(part in file.name.lower() for part in _MISMATCHED):
-            official = _MISMATCHED_FILE
-        self.task, self.official, self.name = task, official, official.name
-        self.seen: set[str] = set()
-        self.passages: dict[int, dict[int, list[dict[str, Any]]]] = {}
+        self.task, self.file, self.official = task, file, _OFFICIAL[task]
+        if task == "glue_mnli" and re.search("mismatched|mnli[-_]mm", file.name.lower()):
+            self.official = Official("MNLI-mm.tsv", 9847)
+        self.name, self.is_table = self.official.name, self.official.name.endswith(".tsv")
         self.labels = (0, 1) if task == "copa" else labels  # the two options of COPA
-        self.file, self.others = file, 0
+        self.seen: set[int | tuple[int, ...]] = set()
+        self.passages: dict[int, dict[int, list[dict[str, Any]]]] = {}
+        self.unlabelled = 0
 
     def lines(self, answered: Answered) -> Iterator[str]:
         """Yield a line for each answer; GLUE's header before the first; MultiRC's come last.
@@ -408,80 +383,70 @@ class Submission:
         Raises:
             UserError: an index is no number, or appears twice.
         """
-        if not self.seen and self.name.endswith(".tsv"):
+        if not self.seen and self.is_table:
             yield "index\tprediction"
         for question, answer in answered:
-            value = self._value(answer["prediction"])
-            if self.task == "multirc":
-                self._gather(question, value)
-            elif self.name.endswith(".tsv"):
-                yield f"{self._index(question)}\t{value}"
+            index, value = self._index(question), self._value(answer["prediction"])
+            if isinstance(index, tuple):
+                passage, asked, option = index
+                options = self.passages.setdefault(passage, {}).setdefault(asked, [])
+                options.append({"idx": option, "label": value})
+            elif self.is_table:
+                yield f"{index}\t{value}"
             else:
-                yield json.dumps({"idx": self._index(question), "label": value})
+                yield json.dumps({"idx": index, "label": value})
 
     def end(self) -> Iterator[str]:
         """Yield MultiRC's passages; warn about a wrong number of rows, and words of no label."""
-        for idx, questions in self.passages.items():
-            asked = [{"idx": one, "answers": own} for one, own in questions.items()]
-            yield json.dumps({"idx": idx, "passage": {"questions": asked}})
+        for idx, asked in self.passages.items():
+            answers = [{"idx": number, "answers": options} for number, options in asked.items()]
+            yield json.dumps({"idx": idx, "passage": {"questions": answers}})
         if len(self.seen) != self.official.rows:
             _LOG.warning(
                 "%s: %d rows; the hidden test of %s has %d, and its server takes all of them.",
                 *(self.file, len(self.seen), self.task, self.official.rows),
             )
-        if self.others:
+        if self.unlabelled:
             _LOG.warning(
                 "%s: for %d rows the model wrote a word of no label; they have the label %s.",
-                *(self.file, self.others, self.labels[0]),
+                *(self.file, self.unlabelled, self.labels[0]),
             )
 
     def _value(self, value: Any) -> Any:
         if self.task == "glue_stsb":
             return f"{min(max(float(value), 0.0), 5.0):.3f}"
         if self.labels and value not in self.labels:
-            self.others += 1
+            self.unlabelled += 1
             value = self.labels[0]
         return self.official.labels[value] if self.official.labels else value
 
-    def _index(self, question: Question) -> int:
-        found = _found(question)
-        if self.task == "record" and isinstance(found, Mapping):
-            found = found.get("query")
-        index = _number(found, question)
-        self._new(index, question)
+    def _index(self, question: Question) -> int | tuple[int, ...]:
+        """Return the index of a row as its file has it, else its number from 0; note it."""
+        where, data = f"row {question.number}", question.data
+        idx = next((data[key] for key in ("idx", "index") if key in data), question.number - 1)
+        index: int | tuple[int, ...]
+        if self.task == "multirc":
+            if not isinstance(idx, Mapping):
+                raise UserError(
+                    f"{where}: idx is {shown(idx)}; MultiRC needs an object such as "
+                    '{"paragraph": 0, "question": 0, "answer": 0}.'
+                )
+            parts = ("paragraph", "question", "answer")
+            index = tuple(_number(idx.get(part), where) for part in parts)
+        else:
+            if self.task == "record" and isinstance(idx, Mapping):
+                idx = idx.get("query")
+            index = _number(idx, where)
+        if index in self.seen:
+            raise UserError(f"{where}: the index {index} appears twice; remove one.")
+        self.seen.add(index)
         return index
 
-    def _gather(self, question: Question, value: int) -> None:
-        found = _found(question)
-        if not isinstance(found, Mapping):
-            raise UserError(
-                f"row {question.number}: idx is {shown(found)}; MultiRC needs an object such as "
-                '{"paragraph": 0, "question": 0, "answer": 0}.'
-            )
-        parts = [_number(found.get(key), question) for key in ("paragraph", "question", "answer")]
-        passage, asked, answer = parts
-        self._new(tuple(parts), question)
-        own = self.passages.setdefault(passage, {}).setdefault(asked, [])
-        own.append({"idx": answer, "label": value})
 
-    def _new(self, index: int | tuple[int, ...], question: Question) -> None:
-        """Note an index; refuse one that an earlier row has."""
-        if str(index) in self.seen:
-            raise UserError(f"row {question.number}: the index {index} appears twice; remove one.")
-        self.seen.add(str(index))
-
-
-def _found(question: Question) -> Any:
-    """Return the index of a row as its file has it, else its number from 0."""
-    return next((question.data[key] for key in _KEYS if key in question.data), question.number - 1)
-
-
-def _number(value: Any, question: Question) -> int:
+def _number(value: Any, where: str) -> int:
     """Return an index as a number; a TSV has it as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value)
     if type(value) is not int or value < 0:
-        raise UserError(
-            f"row {question.number}: idx is {shown(value)}; expected a whole number, 0 or more."
-        )
+        raise UserError(f"{where}: idx is {shown(value)}; expected a whole number, 0 or more.")
     return value

@@ -118,7 +118,7 @@ def made(
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [prompts.facts(own) for own in prompts.ids()]}
+        return {"object": "list", "data": [prompts.facts(run_id) for run_id in prompts.ids()]}
 
     @app.get("/v1/models/{name}")
     async def model(name: str) -> dict[str, Any]:
@@ -182,12 +182,12 @@ class _Checked:
         await self.app(scope, receive, sent)
 
 
-def _check_host(given: str, hosts: Sequence[str]) -> None:
+def _check_host(host: str, hosts: Sequence[str]) -> None:
     """Refuse another Host: a page of somebody else may have renamed itself to this machine."""
-    name = given.rpartition("]")[0] + "]" if given.startswith("[") else given.partition(":")[0]
+    name = host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     if name.lower() not in hosts:
         raise Refused(
-            421, f"Host {given[:80]!r} is not this server's; start it with --name {name[:80]!r}."
+            421, f"Host {host[:80]!r} is not this server's; start it with --name {name[:80]!r}."
         )
 
 
@@ -196,13 +196,13 @@ def _check_key(request: Request, keys: Sequence[str]) -> None:
     if not keys:
         return
     kind, _, value = request.headers.get("authorization", "").partition(" ")
-    given = value.strip()
+    typed = value.strip()
     if kind.lower() == "basic":
         try:
-            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+            typed = base64.b64decode(typed, validate=True).decode().partition(":")[2]
         except ValueError:
-            given = ""
-    fits = [hmac.compare_digest(given.encode(), own.encode()) for own in keys]
+            typed = ""
+    fits = [hmac.compare_digest(typed.encode(), key.encode()) for key in keys]
     if not any(fits):
         raise Refused(401, "a key is needed: Authorization: Bearer KEY.")
 
@@ -217,20 +217,20 @@ class _Asking:
         """Return labels with the probabilities of all."""
         answers = await self._of_rows(request)
         if any(a.prediction.probabilities is None for a in answers):
-            raise Refused(400, f"{answers[0].own.id} has no probabilities; use /v1/predict.")
+            raise Refused(400, f"{answers[0].loaded.id} has no probabilities; use /v1/predict.")
         detail = Detail(probabilities=True)
-        data = [answer_of(a.own.run, a.question, a.prediction, detail) for a in answers]
+        data = [answer_of(a.loaded.run, a.question, a.prediction, detail) for a in answers]
         return {
             "object": "list",
-            "model": answers[0].own.id,
+            "model": answers[0].loaded.id,
             "data": [
                 {
                     "index": index,
-                    "label": own["prediction"],
-                    "probabilities": own["probabilities"],
+                    "label": line["prediction"],
+                    "probabilities": line["probabilities"],
                     **_cut(answer),
                 }
-                for index, (own, answer) in enumerate(zip(data, answers, strict=True))
+                for index, (line, answer) in enumerate(zip(data, answers, strict=True))
             ],
         }
 
@@ -238,9 +238,10 @@ class _Asking:
         """Return the lines of `ptrun predict`."""
         answers = await self._of_rows(request)
         data = [
-            {**answer_of(a.own.run, a.question, a.prediction, Detail()), **_cut(a)} for a in answers
+            {**answer_of(a.loaded.run, a.question, a.prediction, Detail()), **_cut(a)}
+            for a in answers
         ]
-        return {"object": "list", "model": answers[0].own.id, "data": data}
+        return {"object": "list", "model": answers[0].loaded.id, "data": data}
 
     async def write(self, request: Request, *, chat: bool) -> Response:
         """Return a text as OpenAI's API does, or stream it."""
@@ -250,15 +251,15 @@ class _Asking:
         if len(rows) > self.limits.rows:
             raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.", key="prompt")
         form = _Form(chat=chat, model=asked.model, usage=usage)
-        waiting = [WaitingRow(asked.model, row, asked.wish, whole=True) for row in rows]
+        waiting = [WaitingRow(asked.model, row, asked.wish, uncut=True) for row in rows]
         if asked.stream:
             if len(rows) > 1:
                 raise Refused(400, "stream takes one prompt.", key="stream")
             return await self._streamed(request, waiting[0], form)
         answers = await self._answers(request, waiting)
         for answer in answers:
-            if answer.own.run.task.answer != "text":
-                raise Refused(400, f"{answer.own.id} writes no texts; use /v1/classify.")
+            if answer.loaded.run.task.answer != "text":
+                raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
         return JSONResponse(form.whole(answers))
 
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
@@ -304,7 +305,7 @@ class _Asking:
             while True:
                 _, left = await asyncio.wait(waits, timeout=0.5)
                 if not left:
-                    return [await own for own in waits]
+                    return [await wait for wait in waits]
                 if await request.is_disconnected():
                     raise Refused(499, "the client left.")
                 if time.monotonic() > until:
@@ -314,8 +315,9 @@ class _Asking:
         finally:
             for job in jobs:
                 job.done.cancel()
-            for wait in (one for one in waits if one.done() and not one.cancelled()):
-                wait.exception()  # asyncio logs what nobody looks at
+            for wait in waits:
+                if wait.done() and not wait.cancelled():
+                    wait.exception()  # asyncio logs what nobody looks at
 
     async def _streamed(self, request: Request, job: WaitingRow, form: "_Form") -> Response:
         """Return a stream of the text; its first event says whether the job was accepted."""
@@ -327,17 +329,17 @@ class _Asking:
         job.told = told
         job.done.add_done_callback(lambda _: loop.call_soon_threadsafe(texts.put_nowait, None))
         self._add([job])
-        first = await texts.get()
-        form.model = job.own.id if job.ready else form.model
-        if first is None:  # it has failed, or is a label
+        begun = await texts.get()
+        form.model = job.loaded.id if job.ready else form.model
+        if begun is None:  # it has failed, or is a label
             try:
                 answer = job.done.result(timeout=0)
             except Exception as error:
                 raise _refusal(error) from error
-            if answer.own.run.task.answer != "text":
-                raise Refused(400, f"{answer.own.id} writes no texts; use /v1/classify.")
+            if answer.loaded.run.task.answer != "text":
+                raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
         return StreamingResponse(
-            self._events(job, form, texts, first), media_type="text/event-stream"
+            self._events(job, form, texts, begun), media_type="text/event-stream"
         )
 
     async def _events(
@@ -346,13 +348,13 @@ class _Asking:
         """Yield the pieces of a text; a client that leaves cancels the job."""
         sent = ""
         try:
-            yield form.event("", None, first=True)
+            yield form.event("", None, begins=True)
             until = time.monotonic() + self.limits.seconds
             while text is not None and time.monotonic() < until:
-                whole = text.rstrip("\ufffd")  # a letter whose bytes are not all there
-                if whole.startswith(sent) and whole != sent:
-                    yield form.event(whole[len(sent) :], None)
-                    sent = whole
+                letters = text.rstrip("\ufffd")  # of the last one not all bytes may be there
+                if letters.startswith(sent) and letters != sent:
+                    yield form.event(letters[len(sent) :], None)
+                    sent = letters
                 text = await texts.get()
             answer = job.done.result(timeout=0)
             rest = str(answer.prediction.value)
@@ -381,17 +383,21 @@ class _Form:
         for index, a in enumerate(answers):
             text = str(a.prediction.value)
             turn = {"role": "assistant", "content": text, "refusal": None}
-            own = {"message": turn} if self.chat else {"text": text}
+            content = {"message": turn} if self.chat else {"text": text}
             ended = "stop" if a.ended else "length"
-            choices.append({"index": index, **own, "finish_reason": ended, "logprobs": None})
+            choices.append({"index": index, **content, "finish_reason": ended, "logprobs": None})
         kind = "chat.completion" if self.chat else "text_completion"
-        return {**self._head(kind, answers[0].own.id), "choices": choices, "usage": _usage(answers)}
+        return {
+            **self._head(kind, answers[0].loaded.id),
+            "choices": choices,
+            "usage": _usage(answers),
+        }
 
-    def event(self, text: str, ended: str | None, *, first: bool = False) -> str:
+    def event(self, text: str, ended: str | None, *, begins: bool = False) -> str:
         """Return a piece of a stream."""
         piece: dict[str, Any] = {"text": text}
         if self.chat:
-            delta = {"role": "assistant", "content": ""} if first else {}
+            delta = {"role": "assistant", "content": ""} if begins else {}
             piece = {"delta": {**delta, **({"content": text} if text else {})}}
         choice = {"index": 0, **piece, "finish_reason": ended, "logprobs": None}
         kind = "chat.completion.chunk" if self.chat else "text_completion"
@@ -412,8 +418,8 @@ def _cut(answer: RowAnswer) -> dict[str, bool]:
 
 
 def _usage(answers: Sequence[RowAnswer]) -> dict[str, int]:
-    prompt, own = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
-    return {"prompt_tokens": prompt, "completion_tokens": own, "total_tokens": prompt + own}
+    prompt, text = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
+    return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
 
 
 def _refusal(error: Exception) -> Refused:
@@ -444,10 +450,10 @@ class _Counted:
 
     def __init__(self, prompts: Prompts, batches: Batches):
         self.prompts, self.batches = prompts, batches
-        self._own = CollectorRegistry()
+        self._registry = CollectorRegistry()
         self.requests = Counter(
             "ptrun_requests", "Requests by route and status", ["route", "status"],
-            registry=self._own,
+            registry=self._registry,
         )  # fmt: skip
         for name, text, value in (
             ("waiting_rows", "Rows that wait", lambda: len(batches.waiting)),
@@ -458,8 +464,8 @@ class _Counted:
             ("loaded_bytes", "Bytes of these prompts", lambda: prompts.size),
             ("unloaded_total", "Prompts unloaded for others", lambda: prompts.unloads),
         ):
-            Gauge(f"ptrun_{name}", text, registry=self._own).set_function(value)
+            Gauge(f"ptrun_{name}", text, registry=self._registry).set_function(value)
 
     def text(self) -> bytes:
         """Return the figures in the form of Prometheus."""
-        return generate_latest(self._own)
+        return generate_latest(self._registry)

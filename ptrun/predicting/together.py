@@ -12,7 +12,7 @@ from typing import Any
 from ptrun.errors import UserError, shown
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
+from ptrun.predicting.answering import Detail, answer_of, in_passes, lengthened, ready
 from ptrun.predicting.rows import Question, form_of, given, lines_to, readable
 from ptrun.readout.base import Features
 from ptrun.runs.finished import Finished
@@ -85,31 +85,19 @@ class Together:
         if run is self.first.run:
             return self.first
         self._check(run)
-        own = replace(run, backbone=self.backbone, engine=self.engine)
-        methods = own.placed()
-        if any(self._is_alone(method, own) for method in methods.values()):
+        run = replace(run, backbone=self.backbone, engine=self.engine)
+        methods = run.placed()
+        if any(self._is_alone(method, run) for method in methods.values()):
             raise UserError(f"{run.done.run_id} {_ALONE}")
-        return Loaded(own, methods)
+        return Loaded(run, methods)
 
     def predict(self, rows: Sequence[tuple[Loaded, Example]]) -> list[Prediction]:
         """Return the prediction for each row, in order; rows of all runs share passes."""
-        return self.answers([own.encoded(example) for own, example in rows])
+        return self.answers([loaded.encoded(example) for loaded, example in rows])
 
     def answers(self, rows: Sequence[tuple[Method, Features]]) -> list[Prediction]:
         """Return the prediction for each encoded row, in order."""
-        methods = {id(method): method for method, _ in rows}
-        places: dict[int, list[int]] = {own: [] for own in methods}
-        for place, (method, _) in enumerate(rows):
-            places[id(method)].append(place)
-        features = [[rows[place][1] for place in own] for own in places.values()]
-        answers = self.engine.predict(list(methods.values()), features)
-        self.backbone.kept.clear()  # cached features of these rows
-        found = {
-            place: value
-            for own, values in zip(places.values(), answers, strict=True)
-            for place, value in zip(own, values, strict=True)
-        }
-        return [found[place] for place in range(len(rows))]
+        return in_passes(self.engine, rows)
 
     def _check(self, run: Finished) -> None:
         """Refuse another backbone, and a run that cannot share it.
@@ -147,13 +135,13 @@ def together(runs: Sequence[Finished]) -> tuple[Together, dict[str, Loaded]]:
         UserError: two are one run, or as `Together.load`.
     """
     shared = Together(runs[0])
-    found: dict[str, Loaded] = {}
+    by_id: dict[str, Loaded] = {}
     for run in runs:
-        own = shared.load(run)
-        if own.id in found:
-            raise UserError(f"{own.id} is given twice.")
-        found[own.id] = own
-    return shared, found
+        loaded = shared.load(run)
+        if loaded.id in by_id:
+            raise UserError(f"{loaded.id} is given twice.")
+        by_id[loaded.id] = loaded
+    return shared, by_id
 
 
 # Rows whose field `run` names their run.
@@ -185,10 +173,10 @@ def predict_together(
         UserError: a run cannot predict or not share the backbone, a row does not suit its run, or
             `output` exists.
     """
-    shared, runs = together([lengthened(ready(one, typed), detail.most) for one in given_runs])
+    shared, runs = together([lengthened(ready(name, typed), detail.most) for name in given_runs])
     lines = form_of(output, detail.top, raw=detail.raw)
-    with readable(file) as own, lines_to(output) as out:
-        read = table(own, form)
+    with readable(file) as rows_file, lines_to(output) as out:
+        read = table(rows_file, form)
         for _ in asked(runs, read.rows(read.columns)):
             pass
         for answered in chunks(shared, asked(runs, read.rows(read.columns)), detail):
@@ -204,7 +192,7 @@ def asked(runs: Mapping[str, Loaded], rows: Iterable[Row]) -> Iterator[Asked]:
     """
     for number, row in enumerate(rows, start=1):
         name = row.data.get(RUN)
-        fit = [own for own in runs if name and (own == name or own.endswith(f"-{name}"))]
+        fit = [run for run in runs if name and (run == name or run.endswith(f"-{name}"))]
         if len(fit) != 1:
             raise UserError(
                 f"row {number}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or the "
@@ -225,8 +213,8 @@ def chunks(
     """Yield questions with their answers, which have the run; rows of all runs share passes."""
     left = iter(rows)
     while chunk := list(islice(left, _CHUNK)):
-        found = shared.predict([(own, question.example) for own, question in chunk])
+        values = shared.predict([(loaded, question.example) for loaded, question in chunk])
         yield [
-            (question, {RUN: own.id, **answer_of(own.run, question, one, detail)})
-            for (own, question), one in zip(chunk, found, strict=True)
+            (question, {RUN: loaded.id, **answer_of(loaded.run, question, value, detail)})
+            for (loaded, question), value in zip(chunk, values, strict=True)
         ]

@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ptrun.backbone.generation import Decoding
+from ptrun.predicting.batches import Batches, WaitingRow, Wish
 from ptrun.predicting.requests import (
     HARMLESS,
     NEUTRAL,
@@ -70,6 +72,31 @@ def test_a_key_that_is_not_read_is_refused(key):
     for kind, body in ((ChatRequest, CHAT), (CompletionRequest, WRITE)):
         with pytest.raises(InvalidRequest, match=rf"^{key}: not read by this server"):
             parsed(kind, {**body, key: 1})
+
+
+def test_a_penalty_of_one_takes_the_place_of_the_run_s_own():
+    wish = parsed(CompletionRequest, {**WRITE, "repetition_penalty": 1}).wish
+    usual = Decoding(repetition_penalty=1.3)
+    batches = Batches.__new__(Batches)  # without its thread
+    batches.longest = 9
+    assert batches._decoding(usual, wish, 9).repetition_penalty == 1
+    assert batches._decoding(usual, Wish(), 9).repetition_penalty == 1.3
+
+
+def test_a_row_that_has_its_answer_is_not_computed_again(monkeypatch):
+    batches = Batches.__new__(Batches)
+    batches.rows = batches.batches = 0
+    jobs, tried = [WaitingRow("run", {}), WaitingRow("run", {})], []
+
+    def step(_, rows):
+        tried.append(list(rows))
+        rows[0].done.set_result("answered")
+        if len(rows) > 1:
+            raise RuntimeError("the second row fails")
+
+    monkeypatch.setattr(batches, "_step", step)
+    batches._compute(jobs)
+    assert tried == [jobs, jobs[1:]] and all(job.done.result() for job in jobs)
 
 
 @pytest.mark.parametrize("key", NEUTRAL)
