@@ -48,6 +48,14 @@ def method_of(planned: Plan) -> Method:
         return planned.method_over(planned.backbone, planned.task)
 
 
+def alike(planned: Plan) -> str:
+    """Return what decides memory and time: seeds and learning rates do not."""
+    content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
+    keys = ("batch_size", "max_steps", "epochs", "eval_every")
+    train = {key: content["train"][key] for key in keys}
+    return repr({**content, "train": train, "hardware": planned.hardware})
+
+
 # The length and number of texts, if data and tokenizer are on this machine.
 
 LENGTH = 256

@@ -21,7 +21,7 @@ from ptrun.folder.scan import runs, state_of
 from ptrun.method.base import Method
 from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
-from ptrun.planning.costs import costs, planned_on, texts
+from ptrun.planning.costs import alike, costs, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
 from ptrun.runs.parts import Part, divide, shape
 from ptrun.runs.plan import Plan, split_of
@@ -181,15 +181,15 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
     groups: dict[str, list[PlannedJob]] = {}
     for planned_job in jobs:
         if planned_job.planned:
-            groups.setdefault(_needs(planned_job.planned), []).append(planned_job)
+            groups.setdefault(alike(planned_job.planned), []).append(planned_job)
     if not groups:
         raise UserError(jobs[0].state.removeprefix("refused: "))
     lines: list[RenderableType] = []
     seconds: dict[str, float | None] = {}
-    for alike in groups.values():
-        of_group, took = _group(alike[0], asked)
-        lines += of_group
-        seconds |= {planned_job.title: took for planned_job in alike}
+    for of_group in groups.values():
+        text, took = _group(of_group[0], asked)
+        lines += text
+        seconds |= {planned_job.title: took for planned_job in of_group}
     head: list[RenderableType] = [_jobs_table(jobs, seconds)]
     if asked.probe or asked.tflops:
         left = sum(
@@ -224,13 +224,6 @@ def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
         if option != job.composed.names["hardware"]:
             typed = [o for o in job.overrides if not o.startswith("hardware=")]
             yield engine_layout(compose_run([*typed, f"hardware={option}"]), asked)
-
-
-def _needs(planned: Plan) -> str:
-    """Return what decides the memory and time of a job."""
-    content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
-    train = {key: content["train"][key] for key in ("batch_size", "max_steps", "epochs")}
-    return repr({**content, "train": train, "hardware": planned.hardware})
 
 
 def _jobs_table(jobs: Sequence[PlannedJob], seconds: Mapping[str, float | None]) -> Table:

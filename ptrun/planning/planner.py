@@ -14,7 +14,7 @@ from typing import Any
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware import processes
-from ptrun.planning.costs import costs, planned_on, texts
+from ptrun.planning.costs import alike, costs, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, layout_of, per_member
 from ptrun.runs.parts import shape
 from ptrun.runs.plan import Plan, unkept
@@ -61,7 +61,7 @@ class Planner:
             raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
         layout = layout_of(composed.names["hardware"], hardware, composed.dtype, elsewhere=True)
         planned = planned_on(composed, layout)
-        needs = self.known.get(key := _key(planned))
+        needs = self.known.get(key := alike(planned))
         if needs is None:
             needs = self.known[key] = _needs(planned, layout, composed.cluster.tflops)
         shared = shape(planned)
@@ -72,12 +72,6 @@ class Planner:
             "unkept": unkept(planned),
             "needs": asdict(needs),
         }
-
-
-def _key(planned: Plan) -> str:
-    content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
-    train = {k: content["train"][k] for k in ("batch_size", "max_steps", "epochs", "eval_every")}
-    return repr({**content, "train": train})
 
 
 def _needs(planned: Plan, layout: HardwareLayout, tflops: float | None) -> Needs:

@@ -20,7 +20,6 @@ from ptrun.readout.reading import worded
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
 from ptrun.task.columns import in_parts, targets_of
-from ptrun.task.dataset import Task
 from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select
 from ptrun.types import Example
@@ -58,8 +57,8 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     """
     method = planned.method_over(planned.backbone, planned.task)
     check_select(planned.train, method)
-    whole, shared = split_of(planned)
-    split = usable(method, whole)
+    examples, shared = split_of(planned)
+    split = usable(method, examples)
     free = unlimited(method.readout)
     parts = [
         _part(name, split.origin.get(name, ""), getattr(split, name), method, free)
@@ -68,16 +67,12 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
     part = parts[0] if parts[0].examples else parts[2]
     body = [*_rendered(method, part), *_patterns(method, part)]
-    doubts = [*shared.warnings, *unseen(planned.task, whole)]
+    doubts = [*shared.warnings, *unseen(planned.task, examples)]
     rows, keeps = part.features[:1], planned.keep.has_weights
     doubts.append(afterwards(method, rows, keeps_weights=keeps))
-    return Group(title, *_read(planned.task), _counts(parts), *map(escape, doubts), *body)
-
-
-def _read(task: Task) -> list[str]:
-    """Return a line on the rows that were read and left out; a task may not count them."""
-    parts = [f"{name} {own}" for name, own in task.accounts.items()]
-    return [escape(f"read: {' · '.join(parts)}")] if parts else []
+    accounts = " · ".join(f"{name} {account}" for name, account in planned.task.accounts.items())
+    read = [escape(f"read: {accounts}")] if accounts else []  # a task may not count rows
+    return Group(title, *read, _counts(parts), *map(escape, doubts), *body)
 
 
 def _part(
@@ -85,19 +80,19 @@ def _part(
 ) -> PreviewPart:
     """Return a part; `free` reads without a limit on length. Few examples are held at once."""
     lengths, answers, cut = array("i"), array("i"), 0
-    first = method.encode(examples[:_SHOWN]) if examples else []
+    head = method.encode(examples[:_SHOWN]) if examples else []
     for some in in_parts(examples):
-        features, whole = method.encode(some), free.encode(some, 10**6)
+        features, uncut = method.encode(some), free.encode(some, 10**6)
         lengths.extend(len(row.ids) for f in features for row in f.rows)
-        pairs = zip(features, whole, strict=True)
+        pairs = zip(features, uncut, strict=True)
         cut += sum(f.tokens < all_.tokens or f.facts.get("cut", False) for f, all_ in pairs)
         learned = (len(f.targets) for f in features if f.targets)
         answers.extend(learned if method.readout.writes else ())
-    return PreviewPart(name, origin, examples, lengths, cut, first, answers)
+    return PreviewPart(name, origin, examples, lengths, cut, head, answers)
 
 
 def _counts(parts: Sequence[PreviewPart]) -> Table:
-    writes = any(own.answers for own in parts)
+    writes = any(part.answers for part in parts)
     shown = "learned tokens: median, most" if writes else "labels"
     table = Table("part", "examples", "tokens: median, most", "cut", shown, "origin")
     for part in parts:
