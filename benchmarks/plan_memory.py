@@ -5,9 +5,8 @@
 Models have public shapes and random weights, in a temporary folder. A new process trains each case
 for a few steps. Its peak resident memory (VmHWM) while training counts from the memory after the
 imports, before the weights load. The peak while loading is recorded too. It includes pages of the
-files, which Linux can reclaim. The prediction is that of `ptrun plan`, from sizes only. The goal is
-a mean error of at most 20 %. Writes results/plan_memory.json, where `off_by_trace` has the errors of
-a former prediction, by a step that was traced on the meta device.
+files, which Linux can reclaim. The prediction is that of `ptrun plan`, from sizes only. Its mean
+error may be 20 %. Writes results/plan_memory.json, with the errors of a former, traced prediction.
 """
 
 import json
