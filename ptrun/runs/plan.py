@@ -144,6 +144,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     composed, labelling = labelling_of(composed, components["hardware"])
     config, names = composed.config, composed.names
     components["task"] = Component("task", config["task"])
+    # 1. The data: optimisation, setting and task
     train = schema.train_config(config["train"])
     check_train(train)
     setting = components["setting"].build()
@@ -151,6 +152,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     task = components["task"].build(config["data_dir"], variant)
     if of_corpus(config):  # up to millions of examples
         task.store = below(composed.outputs, TOKENS)
+    # 2. The model: backbone, method and read-out
     backbone = components["backbone"].build()
     method: Any = components["method"].target
     composed = composed.read_by(
@@ -161,6 +163,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     components["readout"] = Component("readout", config["readout"])
     reading = components["readout"].target
     check_kept(reading, method, tunes=method.tunes(config["method"]))
+    # 3. The start of the prompt, and the run that it needs
     start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
@@ -169,6 +172,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
     built_engine = engine(backbone) if engine else components["hardware"].build(backbone)
+    # 4. The id: what can change a number
     code = own_code({group: component.node for group, component in components.items()})
     hardware = {"precision": built_engine.precision, **identity.quantized(config["hardware"])}
     if config["hardware"].get("fp16_scaling"):
@@ -217,6 +221,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder=below(composed.outputs, composed.name, run_id),
         request=request,
     )
+    # 5. The commits of the hub
     commits = _recorded(planned, composed.commits)
     pin(planned.repositories, commits)
     return replace(planned, request=replace(request, commits=commits))

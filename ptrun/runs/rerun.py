@@ -34,6 +34,7 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
     """
     recorded = request.read(old.folder)
+    # 1. Divide what is typed: keys inside of a component, and options and other keys
     keys = {override: override.partition("=")[0].lstrip("+") for override in typed}
     if fixed := [key for key in keys.values() if key in _FIXED]:
         raise UserError(f"rerun {fixed[0]}=...: a rerun sets {fixed[0]} itself. Leave it out.")
@@ -43,6 +44,7 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         if key.split(".")[0] in _COMPONENTS and "." in key
     ]
     outside = [override for override in typed if override not in inside]
+    # 2. Take the recorded values where nothing else is typed
     base = compose_run(outside)
     groups = {keys[override] for override in outside} & set(GROUPS)
     inside_outputs = old.folder.resolve().is_relative_to(recorded.outputs.resolve())
@@ -62,6 +64,7 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
         put(config, keys[override], parsed(override))
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
+    # 3. Find the files and the other runs here
     _check_places(old, config)
     _resolve_runs(config, str(recorded.config["name"]))
     return _under_free_name(Composed(config, names, recorded.commits, [*keys.values()]))
