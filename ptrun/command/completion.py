@@ -63,9 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     words = args.line.split(" ")[1:] or [""]
     options = []
     if words[0] in commands():
-        options = [
-            flag for action in load(words[0]).parser()._actions for flag in action.option_strings
-        ]
+        options = load(words[0]).parser().flags
     for word in completed(words, commands(), options):
         print(word)
 

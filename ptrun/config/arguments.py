@@ -32,6 +32,11 @@ class Parser(argparse.ArgumentParser):
         """Accept overrides of the configuration; `text` is their help."""
         self.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=text)
 
+    @property
+    def flags(self) -> list[str]:
+        """The options, such as `--help`."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the parsed arguments; overrides and options may be mixed.
 
@@ -39,11 +44,10 @@ class Parser(argparse.ArgumentParser):
             UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
         """
         parsed, rest = self.parse_known_intermixed_args(arguments)
-        flags = {flag for action in self._actions for flag in action.option_strings}
         for argument in arguments:
             key, equals, value = argument.partition("=")
             flag = f"--{key.replace('_', '-')}"
-            if equals and flag in flags:
+            if equals and flag in self.flags:
                 self.error(f"{argument} is an option of the command: type {flag} {value}".rstrip())
         for override in getattr(parsed, "overrides", ()):
             if "=" not in override and not override.startswith("~"):

@@ -1,4 +1,4 @@
-"""Private doors of other libraries: names with an underscore that are not ptrun's own.
+"""Private doors of other libraries: names with an underscore that are not ptrun's inner.
 
 python -m tests.design.doors    list them, by file and line
 """
@@ -39,8 +39,8 @@ def doors():
                 continue
             for name in names:
                 root, *parts = name.split(".")
-                outside = root not in ("ptrun", "__future__") and root not in sys.stdlib_module_names
-                if outside and any(map(private, [root, *parts])):
+                inner = {"ptrun", "__future__", *sys.stdlib_module_names}
+                if root not in inner and any(map(private, [root, *parts])):
                     yield file, node.lineno, name
 
 
