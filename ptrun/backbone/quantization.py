@@ -150,12 +150,12 @@ class QuantizedLinear(nn.Linear):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Move and cast as every module, but leave `weight` on the meta device."""
-        weight = self._parameters.pop("weight")
-        assert weight is not None
+        weight = self.weight
+        del self.weight
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         cast = fn(torch.empty(0, dtype=weight.dtype, device=self.codes.device)).dtype
         empty_like = torch.empty_like(weight, dtype=cast)
-        self._parameters["weight"] = nn.Parameter(empty_like, requires_grad=False)
+        self.weight = nn.Parameter(empty_like, requires_grad=False)
         return self
 
 

@@ -302,9 +302,9 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
     """
     by_id = {id(parameter): owned[name] for name, parameter in tuner.learned.items()}
     for module in tuner.root.modules():
-        for name, parameter in list(module._parameters.items()):
+        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
             if id(parameter) in by_id:
-                del module._parameters[name]
+                delattr(module, name)
                 object.__setattr__(module, name, by_id[id(parameter)])
     _key_dropout(tuner.root, backbone)
 
@@ -371,9 +371,9 @@ def _widen(root: Any, buffers: Collection[int]) -> None:
     """Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision."""
     wide: dict[int, Tensor] = {}  # layers share them
     for module in root.modules():
-        for name, buffer in module._buffers.items():
-            if buffer is not None and id(buffer) not in buffers and buffer.is_floating_point():
-                module._buffers[name] = wide.setdefault(id(buffer), buffer.float())
+        for name, buffer in list(module.named_buffers(recurse=False, remove_duplicate=False)):
+            if id(buffer) not in buffers and buffer.is_floating_point():
+                setattr(module, name, wide.setdefault(id(buffer), buffer.float()))
 
 
 def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
@@ -382,7 +382,7 @@ def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
         for name, child in parent.named_children():
             kind = type(child).__name__
             if isinstance(child, nn.Dropout):
-                parent._modules[name] = KeyedDropout(child.p, site, backbone.injection)
+                setattr(parent, name, KeyedDropout(child.p, site, backbone.injection))
                 site += 1
             elif (
                 "Dropout" in kind

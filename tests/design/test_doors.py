@@ -40,7 +40,7 @@ def test_torch_hands_operations_to_a_mode():
 
     with _Operations() as operations:
         torch.ones(2, 2) @ torch.ones(2, 2)
-    assert operations.names == ["mm"]
+    assert "mm" in operations.names
 
 
 def test_deepspeed_has_the_groups_that_autotp_makes():
