@@ -1,7 +1,7 @@
 """The learned modules that methods and read-outs share: vectors, encoder, prefix, linear maps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Literal, Protocol
 
 import torch
@@ -94,7 +94,9 @@ class PromptEncoder(nn.Module):
             return self.folded
         vectors: Tensor = self.table
         if self.lstm is not None:
-            with _in_fixed_order(self.table):
+            # cuDNN sums an LSTM in an open order, and in TF32 on recent GPUs
+            is_cuda = self.table.is_cuda
+            with torch.backends.cudnn.flags(enabled=False) if is_cuda else nullcontext():
                 vectors = self.lstm(self.table[None])[0][0]
         return vectors if self.mlp is None else self.mlp(vectors)
 
@@ -107,11 +109,6 @@ class PromptEncoder(nn.Module):
     def fold(self, vectors: Tensor) -> None:
         """Use finished vectors instead of the network."""
         self.folded = vectors
-
-
-def _in_fixed_order(like: Tensor) -> AbstractContextManager[None]:
-    """Keep an LSTM out of cuDNN, whose sums have an open order and are in TF32 on recent GPUs."""
-    return torch.backends.cudnn.flags(enabled=False) if like.is_cuda else nullcontext()
 
 
 # Deep prefix: learned keys and values for chosen layers, as a table or through an MLP.

@@ -29,7 +29,7 @@ def value_text(key: str, value: Any) -> str:
     if isinstance(value, PathLike):
         value = fspath(value)
     if isinstance(value, str):
-        return value if _is_bare(value) else _quoted(value)
+        return value if _BARE.fullmatch(value) and value.lower() not in _WORDS else _quoted(value)
     if isinstance(value, Mapping):
         pairs = [(value_text(key, name), value_text(key, inner)) for name, inner in value.items()]
         return f"{{{', '.join(map(': '.join, pairs))}}}"
@@ -39,10 +39,6 @@ def value_text(key: str, value: Any) -> str:
         f"{key}: {value!r} is a {type(value).__name__}; expected a text, a number, True or False, "
         "None, a path, or a list or dict of these."
     )
-
-
-def _is_bare(value: str) -> bool:
-    return _BARE.fullmatch(value) is not None and value.lower() not in _WORDS
 
 
 def _quoted(value: str) -> str:

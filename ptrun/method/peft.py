@@ -302,7 +302,7 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
     """
     by_id = {id(parameter): owned[name] for name, parameter in tuner.learned.items()}
     for module in tuner.root.modules():
-        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+        for name, parameter in list(module.named_parameters(recurse=False)):
             if id(parameter) in by_id:
                 delattr(module, name)
                 object.__setattr__(module, name, by_id[id(parameter)])
@@ -371,7 +371,7 @@ def _widen(root: Any, buffers: Collection[int]) -> None:
     """Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision."""
     wide: dict[int, Tensor] = {}  # layers share them
     for module in root.modules():
-        for name, buffer in list(module.named_buffers(recurse=False, remove_duplicate=False)):
+        for name, buffer in list(module.named_buffers(recurse=False)):
             if id(buffer) not in buffers and buffer.is_floating_point():
                 setattr(module, name, wide.setdefault(id(buffer), buffer.float()))
 
