@@ -338,11 +338,7 @@ def _check_sweep(overrides: Sequence[str]) -> None:
 
 
 def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
-    """Return the runs of jobs.
-
-    Raises:
-        UserError: some have not ended.
-    """
+    """Return the runs of jobs."""
     from ptrun.folder import result
 
     runs, left = [], []

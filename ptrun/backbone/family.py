@@ -297,11 +297,7 @@ def has_own_output(family: Family, folder: Path | None, config: Mapping[str, Any
 
 
 def _check_output(folder: Path | None, config: Mapping[str, Any]) -> None:
-    """Refuse a T5 without its own output matrix: the library takes the embeddings instead (5.23).
-
-    Raises:
-        UserError: the weights lack the matrix.
-    """
+    """Refuse a T5 without its own output matrix: transformers 5.23 takes the embeddings."""
     untied = config.get("tie_word_embeddings") is False and config.get("model_type") in _T5
     if folder and untied and not files.stores(folder, "lm_head.weight"):
         raise UserError(

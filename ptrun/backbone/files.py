@@ -53,11 +53,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
 
 
 def _check_lengths(folder: Path) -> None:
-    """Refuse a configuration or tokenizer that is longer than any: it would fill the memory.
-
-    Raises:
-        UserError: names the file.
-    """
+    """Refuse a configuration or tokenizer that is longer than any: it would fill the memory."""
     for name in ("config.json", "model.safetensors.index.json", *FILES, *BESIDE):
         file = folder / name
         if file.is_file() and file.stat().st_size > _LONGEST:
@@ -68,11 +64,7 @@ def _check_lengths(folder: Path) -> None:
 
 
 def _check_sizes(folder: Path, tensors: int) -> None:
-    """Refuse sizes that no model has, and more layers than tensors: a million takes hours to build.
-
-    Raises:
-        UserError: config.json has another model than the weights.
-    """
+    """Refuse sizes that no model has, and more layers than tensors, which take hours to build."""
     for key, value in read_config(folder).items():
         if key in (*_LAYERS, *_SIZES) and isinstance(value, int) and value < 1:
             raise UserError(f"{folder / 'config.json'}: {key} is {value}; expected 1 or more.")

@@ -61,11 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _table(overrides: Sequence[str], asked: "PlanOptions") -> "Group":
-    """Return the plan of a table.
-
-    Raises:
-        UserError: an option or a name is wrong.
-    """
+    """Return the plan of a table."""
     from ptrun.ledger.experiment import jobs, load, parse
     from ptrun.planning.overview import table_overview
 

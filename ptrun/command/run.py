@@ -86,11 +86,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _check_own(overrides: Sequence[str]) -> None:
-    """Refuse settings of Hydra itself.
-
-    Raises:
-        UserError: one was typed; it would have no effect.
-    """
+    """Refuse settings of Hydra itself."""
     for override in overrides:
         if override.lstrip("+~").split("=")[0].startswith(("hydra.", "hydra/")):
             raise UserError(

@@ -122,11 +122,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Raises:
-        UserError: the address is not this machine's, or the port is taken.
-    """
+    """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host.strip("[]"), port), family=family)
@@ -140,11 +136,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _keys(file: Path | None) -> list[str]:
-    """Return the keys of a file.
-
-    Raises:
-        UserError: it cannot be read, or has none.
-    """
+    """Return the keys of a file."""
     if file is None:
         return []
     try:  # the mark that some editors write is no part of a key

@@ -69,11 +69,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _asked(args: Sequence[str]) -> tuple[Path, dict[str, int]]:
-    """Return the folder of runs, and how many each folder of an experiment will have.
-
-    Raises:
-        UserError: the arguments are neither a folder nor an experiment.
-    """
+    """Return the folder of runs, and how many each folder of an experiment will have."""
     if not any("=" in arg for arg in args):
         if len(args) > 1:
             raise UserError(f"status takes one folder; leave out {' '.join(args[1:])}.")

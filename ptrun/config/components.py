@@ -83,11 +83,7 @@ def _source_hash(module: str) -> str:
 
 
 def _check_named(group: str, path: str) -> None:
-    """Refuse a class that is not ptrun's, unless an option file that counts names it.
-
-    Raises:
-        UserError: none does.
-    """
+    """Refuse a class that is not ptrun's, unless an option file that counts names it."""
     folders = [*user_dirs(), *package_dirs()]
     files = [file for folder in folders for file in folder.rglob("*.yaml") if file.is_file()]
     if not any(path in _NAMED.findall(read_text(file, "replace", links=True)) for file in files):

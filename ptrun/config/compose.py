@@ -247,11 +247,7 @@ def _quoted(override: str) -> str:
 
 
 def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[str]) -> Composed:
-    """Return the plain data of a root as a run, with defaults from the environment.
-
-    Raises:
-        UserError: a root key is unknown, or `name` leads out of `outputs`.
-    """
+    """Return the plain data of a root as a run, with defaults from the environment."""
     content.pop("hydra", None)
     for key in content.keys() - _KEYS:
         raise UserError(unknown(key, key, _KEYS))
@@ -289,11 +285,7 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
 
 
 def _check_name(name: str) -> None:
-    """Check that a name is a path below `outputs`.
-
-    Raises:
-        UserError: it is absolute, empty, leads out of the folder, or has control characters.
-    """
+    """Check that a name is a path below `outputs`."""
     if leads_out(name) or visible(name) != name:
         raise UserError(
             f"name={visible(name)}: expected a folder below outputs, such as name=my_runs."
@@ -301,11 +293,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_seeds(content: Mapping[str, Any]) -> None:
-    """Check the seeds of a run.
-
-    Raises:
-        UserError: one is negative, or has more than 32 bits.
-    """
+    """Check the seeds of a run."""
     seeds = {key: content[key] for key in ("seed", "data_seed")}
     for key, value in {**seeds, "pretraining.seed": content["pretraining"]["seed"]}.items():
         if not 0 <= int(value) < 2**32:

@@ -245,11 +245,7 @@ def _stock(
 
 
 def _check(run: Finished) -> None:
-    """Refuse what is known before weights are read.
-
-    Raises:
-        UserError: the run has several prompts, or another backbone than the checkpoint.
-    """
+    """Refuse what is known before weights are read."""
     if run.parts != [""]:
         raise cannot(f"it learned {len(run.parts)} prompts, one for each of {run.parts[0]}, ...")
     if "+" in run.done.manifest["backbone"]["weights"]:
@@ -259,11 +255,7 @@ def _check(run: Finished) -> None:
 
 
 def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
-    """Return the dev examples of the run.
-
-    Raises:
-        UserError: its data are not there, or have changed.
-    """
+    """Return the dev examples of the run."""
     old = RunFolder(run.folder, run.done)
     try:
         planned = plan(again(old, typed))
@@ -310,11 +302,7 @@ def to_hub(run: Finished, typed: Sequence[str], repo: str, *, push: bool) -> str
 
 
 def _upload(folder: Path, repo: str, run_id: str) -> str:
-    """Upload a folder to a repository, which is made if it is missing; return its address.
-
-    Raises:
-        UserError: the hub refuses or does not answer.
-    """
+    """Upload a folder to a repository, which is made if it is missing; return its address."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

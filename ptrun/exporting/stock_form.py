@@ -295,11 +295,7 @@ def _cartridge(method: Cartridge, reader: Reader) -> PeftForm:
 
 
 def _check_prefix(method: PTuningV2) -> None:
-    """Refuse a prefix that PEFT cannot place.
-
-    Raises:
-        UserError: the model or an option of the prefix is not PEFT's.
-    """
+    """Refuse a prefix that PEFT cannot place."""
     architecture = method.backbone.architecture
     if architecture.has_decoder:
         raise cannot("PEFT's prefix in an encoder-decoder mixes the layers' slices.")

@@ -128,11 +128,7 @@ def _cannot(reason: str) -> UserError:
 
 
 def _label_words(readout: Cloze) -> dict[int, str]:
-    """Return the label of each token that answers; none if the answer is a text.
-
-    Raises:
-        UserError: the score of a label needs several tokens.
-    """
+    """Return the label of each token that answers; none if the answer is a text."""
     if readout.writes:
         return {}
     if not isinstance(readout, LabelWords):

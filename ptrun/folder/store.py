@@ -198,11 +198,7 @@ def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
 
 
 def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """Return the plain part of a state.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """Return the plain part of a state."""
     try:
         meta = dict(from_json(header["state"]))
         steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]

@@ -53,11 +53,7 @@ def _of_launcher(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_numbers(env: Mapping[str, str]) -> None:
-    """Refuse ranks and ports that are none.
-
-    Raises:
-        UserError: a variable is no number, or out of range.
-    """
+    """Refuse ranks and ports that are none."""
     size = int(env["WORLD_SIZE"]) if env["WORLD_SIZE"].isdigit() else 0
     most = {"WORLD_SIZE": None, "RANK": size - 1, "LOCAL_RANK": size - 1, "MASTER_PORT": 65_535}
     for key, last in most.items():

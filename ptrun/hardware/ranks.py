@@ -241,11 +241,7 @@ def own_gpu(env: MutableMapping[str, str], visible: int) -> int:
 
 
 def _meet(backend: str) -> None:
-    """Join the process group; signals work meanwhile, and long waiting is told.
-
-    Raises:
-        UserError: the ranks do not find each other.
-    """
+    """Join the process group; signals work meanwhile, and long waiting is told."""
     _find_host(os.environ["MASTER_ADDR"])
     raised: list[BaseException] = []
 
@@ -271,11 +267,7 @@ def _meet(backend: str) -> None:
 
 
 def _find_host(address: str) -> None:
-    """Wait until the name of rank 0's machine is known: containers get theirs when they start.
-
-    Raises:
-        UserError: it is unknown after a minute.
-    """
+    """Wait until the name of rank 0's machine is known: containers get theirs when they start."""
     until = time.monotonic() + _NAMING
     while True:
         try:

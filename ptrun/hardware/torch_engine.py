@@ -130,11 +130,7 @@ class TorchEngine(Loop):
 
     @contextmanager
     def _holding(self, dtype: torch.dtype) -> Iterator[None]:
-        """Say how much memory the weights need if the device has too little.
-
-        Raises:
-            MemoryRanOut: it has.
-        """
+        """Say how much memory the weights need if the device has too little."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:

@@ -432,11 +432,7 @@ def _copy_beside(source: Path, folder: Path) -> None:
 
 
 def _content(file: Path) -> bytes:
-    """Return the content of a small file.
-
-    Raises:
-        UserError: it is no regular file, or too large.
-    """
+    """Return the content of a small file."""
     try:
         return read_bytes(file, _LARGEST, links=True)
     except OSError as error:

@@ -102,11 +102,7 @@ def chosen(names: Collection[str]) -> list[str]:
 
 
 def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> list[str]:
-    """Return the names of the weights; refuse those that the user has not allowed.
-
-    Raises:
-        UserError: there are none, or none that may be read.
-    """
+    """Return the names of the weights; refuse those that the user has not allowed."""
     weights = chosen(names)
     if not weights:
         other = sorted(n for n in names if re.search(r"\.(h5|msgpack|gguf|onnx|bin|pt|ot)$", n))
@@ -149,11 +145,7 @@ def config_folder(repository: Repository) -> Path:
 def _cached(
     repository: Repository, trouble: Exception, check: Check, *, asks: bool
 ) -> tuple[Path, list[Path]]:
-    """Return a snapshot and its weights from the cache.
-
-    Raises:
-        UserError: the cache lacks a file; the message names it.
-    """
+    """Return a snapshot and its weights from the cache."""
     folder = repository.snapshot
     there = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
     lacks = [] if there else ["it"]
@@ -182,11 +174,7 @@ def _missing(shards: Sequence[str]) -> list[str]:
 
 
 def _download(repository: Repository, names: Sequence[str]) -> Path:
-    """Download files, unless they are cached, and return their folder.
-
-    Raises:
-        UserError: the download fails.
-    """
+    """Download files, unless they are cached, and return their folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HTTPError
 
@@ -331,11 +319,7 @@ def is_whole(file: Path) -> bool:
 
 
 def _checked(file: Path) -> str:
-    """Return the hash of a file; the cache names a large file by the hub's hash of it.
-
-    Raises:
-        UserError: the file has another hash.
-    """
+    """Return the hash of a file; the cache names a large file by the hub's hash of it."""
     blob = file.resolve()
     with blob.open("rb") as opened:
         hashed = hashlib.file_digest(opened, "sha256").hexdigest()

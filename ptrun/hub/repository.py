@@ -276,9 +276,6 @@ def _check_names(response: Any) -> None:
     """Refuse an answer whose headers would name a file outside the cache.
 
     Those of a HEAD request do; the ETag of a content server's answer to GET is not looked at.
-
-    Raises:
-        OSError: the hub library makes paths of these headers.
     """
     if response.request.method != "HEAD":
         return

@@ -295,9 +295,6 @@ def _is_region(region: Row, *, alone: bool) -> bool:
     """Return whether a result marks a part of the text; relations between regions do not.
 
     Nor do results about the whole text, unless it has no other.
-
-    Raises:
-        UserError: it is of a type that ptrun does not read.
     """
     kind = region.data.get("type")
     if kind in _WHOLE_TEXT and not alone:
@@ -393,11 +390,7 @@ def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
 
 
 def _new(task: str) -> TaggingFields:
-    """Return the fields of a new task.
-
-    Raises:
-        UserError: its name is no name of a file and of a task.
-    """
+    """Return the fields of a new task."""
     if not _NAME.fullmatch(task):
         raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
     if close := get_close_matches(task, options("task"), 1, _TYPO):

@@ -135,11 +135,7 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
 
 
 def _score(cell: Cell, run: RunResult, metric: str) -> float:
-    """Return the reported score of a run.
-
-    Raises:
-        UserError: the run has no such score.
-    """
+    """Return the reported score of a run."""
     score = number(run, metric)
     if score is None:
         name = metric if "." in metric else f"test.{metric}"

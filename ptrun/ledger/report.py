@@ -453,11 +453,7 @@ _LABELS = (
 
 
 def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
-    """Return a row for each label of each cell.
-
-    Raises:
-        UserError: no run has scores of labels.
-    """
+    """Return a row for each label of each cell."""
     rows = []
     for cell in groups:
         runs = [run.by_label for run in cell.runs if run.status == "finished" and run.by_label]

@@ -176,11 +176,7 @@ def _check(todo: Sequence[TableJob]) -> None:
 
 
 def _run(todo: Sequence[TableJob], overrides: Sequence[str], next_step: str) -> None:
-    """Do the runs that are left.
-
-    Raises:
-        UserError: some runs are not finished.
-    """
+    """Do the runs that are left."""
     runs = [sweep_job.Job(n, job.title, job.overrides) for n, job in enumerate(todo)]
     done = sweep.do(runs, sweep.options_of(overrides))
     print(f"  {next_step}")

@@ -343,11 +343,7 @@ class Folded(Method):
 
 
 def _check_rows(backbone: PretrainedBackbone, features: Sequence[Features]) -> None:
-    """Refuse a token that the embedding has no row for: it would end the process on a GPU.
-
-    Raises:
-        UserError: names the example, the token and its id, and the number of rows.
-    """
+    """Refuse a token that the embedding has no row for: it would end the process on a GPU."""
     for example in features:
         ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
         for number in sorted(ids & backbone.rowless.keys()):

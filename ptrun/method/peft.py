@@ -168,11 +168,7 @@ def peft_config(content: Mapping[str, Any]) -> Any:
 
 
 def _type_of(content: Mapping[str, Any]) -> Any:
-    """Return the `peft_type` of a configuration, whose keys are checked.
-
-    Raises:
-        UserError: the type or a key is unknown, or ptrun does not support it.
-    """
+    """Return the `peft_type` of a configuration, whose keys are checked."""
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
     types = {str(kind.value): kind for kind in PEFT_TYPE_TO_CONFIG_MAPPING}
@@ -310,11 +306,7 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
 
 
 def _check_quantized(backbone: PretrainedBackbone, config: Any) -> None:
-    """Refuse layers that read matrices which are held quantized.
-
-    Raises:
-        UserError: the configuration has such layers.
-    """
+    """Refuse layers that read matrices which are held quantized."""
     kind, reads = backbone.quantization, getattr(config, "use_dora", False)
     if kind != "none" and (reads or config.peft_type not in _BESIDE):
         name = "DoRA" if reads else config.peft_type
@@ -350,11 +342,7 @@ def _keep_inside(backbone: PretrainedBackbone, decoder: bool) -> None:
 
 
 def _check_untouched(backbone: PretrainedBackbone, before: Mapping[int, tuple[int, int]]) -> None:
-    """Refuse a configuration that changes or trains the backbone's own weights.
-
-    Raises:
-        UserError: it does; the backbone has to be loaded again.
-    """
+    """Refuse a configuration that changes or trains the backbone's own weights."""
     for name, parameter in backbone.model.named_parameters():
         version = before.get(id(parameter))
         changed = version is not None and version != (parameter._version, parameter.data_ptr())

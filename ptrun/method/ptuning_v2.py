@@ -192,11 +192,7 @@ class PTuningV2(Folded):
         return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
 
     def _tokens(self) -> int:
-        """Return the number of tokens of the read-out's document.
-
-        Raises:
-            UserError: it has none.
-        """
+        """Return the number of tokens of the read-out's document."""
         document = getattr(self.readout, "document", None)
         if document is None:
             raise UserError("method.length=null needs readout=distillation; type a number.")

@@ -269,11 +269,7 @@ def _check_keys(keys: Mapping[str, str]) -> None:
 
 
 def _config(run: RunFolder, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the run's configuration with the options of the command line.
-
-    Raises:
-        UserError: the run has no configuration, a value is invalid, or the hardware cannot predict.
-    """
+    """Return the run's configuration with the options of the command line."""
     recorded = request.read(run.folder)
     typed = compose_run([override for override, key in keys.items() if key in _WHOLE]).config
     config = dict(recorded.config)
@@ -323,11 +319,7 @@ def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> Pretrai
 
 
 def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any] | None) -> Task:
-    """Return the task with the labels of the run.
-
-    Raises:
-        UserError: the run has no labels, or its vocabulary was read from other data.
-    """
+    """Return the task with the labels of the run."""
     node = config["task"]
     if "corpus" in (node.get("source") or {}):  # keeps the labels of the labeller
         node = {**run.result.config["task"], "source": {"pocket": node["name"]}}

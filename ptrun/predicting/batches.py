@@ -191,11 +191,7 @@ class Batches:
                 _fail(job, error)
 
     def _read(self, job: WaitingRow) -> None:
-        """Load the run of a row, and read the row as its task does.
-
-        Raises:
-            UserError: there is no such run, or the row does not suit it.
-        """
+        """Load the run of a row, and read the row as its task does."""
         job.loaded = self.prompts.get(job.name)
         shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
         row = _fields(job.loaded, job.row) if shorthand else job.row

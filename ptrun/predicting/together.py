@@ -100,11 +100,7 @@ class Together:
         return in_passes(self.engine, rows)
 
     def _check(self, run: Finished) -> None:
-        """Refuse another backbone, and a run that cannot share it.
-
-        Raises:
-            UserError: it cannot.
-        """
+        """Refuse another backbone, and a run that cannot share it."""
         ours, theirs = bound_to(self.backbone), bound_to(run.backbone)
         same = self.backbone.pooler_seed == run.backbone.pooler_seed or self.backbone.has_pooler
         if ours != theirs:

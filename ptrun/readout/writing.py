@@ -178,11 +178,7 @@ class Writing(Cloze):
 
     @cached_property
     def _end(self) -> int:
-        """The token that ends an answer.
-
-        Raises:
-            UserError: the tokenizer has none.
-        """
+        """The token that ends an answer."""
         if self.infills:
             assert self.end is not None  # checked with the tokenizer
             return self.end

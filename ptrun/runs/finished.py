@@ -401,11 +401,7 @@ def _task(done: RunResult) -> Task:
 
 
 def _thresholds(thresholds: Mapping[str, float], labels: list[str]) -> dict[str, float]:
-    """Return the threshold of each label.
-
-    Raises:
-        UserError: a key is not a label.
-    """
+    """Return the threshold of each label."""
     allowed = ("first", "last", "other", *labels)
     for key in thresholds:
         if key not in allowed:

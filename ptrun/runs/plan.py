@@ -274,11 +274,7 @@ def _commits(folder: Path | None) -> dict[str, str]:
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
-    """Return the plan of a prerequisite run.
-
-    Raises:
-        UserError: as `plan`. The message names keys as the user types them.
-    """
+    """Return the plan of a prerequisite run."""
     try:
         return plan(composed, engine)
     except UserError as error:
@@ -339,11 +335,7 @@ def _bounded(split: Split, most: int | None, data_seed: int) -> Split:
 
 
 def _compare(planned: Plan, shared: Overlaps) -> None:
-    """Refuse a dev that is test; other shared texts are warnings of the run.
-
-    Raises:
-        UserError: dev and test are the same texts, and the protocol requires them to differ.
-    """
+    """Refuse a dev that is test; other shared texts are warnings of the run."""
     same = "dev/test" in shared.identical
     if same and planned.trial is not None:
         raise UserError(
@@ -400,12 +392,7 @@ def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
 
 
 def _do(prerequisite: Plan, run: Run, *, main: bool) -> None:
-    """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it.
-
-    Raises:
-        UserError: the run is refused. The message names keys as the user types them.
-        RunFailed: the run failed, now or before.
-    """
+    """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it."""
     with lease.held(prerequisite.folder, wait=True) if main else nullcontext():
         if result.read(prerequisite.folder) is None:
             _LOG.info("pre-training the prompt: %s (done once, then reused)", prerequisite.run_id)

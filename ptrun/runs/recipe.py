@@ -196,11 +196,7 @@ def _prepare(work: Execution) -> None:
 
 
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
-    """Refuse to train without train or dev examples, or without what dev selects by.
-
-    Raises:
-        UserError: the setting or the protocol gives none.
-    """
+    """Refuse to train without train or dev examples, or without what dev selects by."""
     check_select(planned.train, method)
     names = planned.names
     if method.learned() and not (split.train or method.readout.studies):
@@ -311,11 +307,7 @@ def _member(planned: Plan, part: Part, features: _TrainDev, store: SharedStore) 
 
 
 def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
-    """Train all members together.
-
-    Raises:
-        RunFailed: a weight of the frozen backbone changed.
-    """
+    """Train all members together."""
     model = engine.backbone.model
     before = None if works[0].tuned else checksum(model)
     for work in works:

@@ -100,11 +100,7 @@ def command(run: Composed) -> str:
 
 
 def _check_places(old: RunFolder, config: Mapping[str, Any]) -> None:
-    """Check that every file and folder of a configuration exists.
-
-    Raises:
-        UserError: the missing ones, and what to type.
-    """
+    """Check that every file and folder of a configuration exists."""
     if lost := dict(gone(config)):
         values = " ".join(f"{key}={value}" for key, value in lost.items())
         keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())

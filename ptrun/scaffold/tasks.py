@@ -172,11 +172,7 @@ def _sample(kind: str) -> dict[str, list[Row]]:
 
 
 def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
-    """Return the rows of the user's table with the fields of the new task.
-
-    Raises:
-        UserError: the kind takes no table, or the table has not these columns.
-    """
+    """Return the rows of the user's table with the fields of the new task."""
     fields = KINDS[kind].fields
     taken = columns or fields
     if kind == "own":
@@ -212,22 +208,14 @@ def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> 
 
 
 def _label(row: Row) -> str:
-    """Return a label as text.
-
-    Raises:
-        UserError: it is empty, or neither text nor number.
-    """
+    """Return a label as text."""
     if not (text := label_text(row, "label")):
         raise UserError(f"{row.where}: the label is empty; expected text or a number.")
     return text
 
 
 def _number(row: Row, label: Any) -> float:
-    """Return a number, which a CSV has as text.
-
-    Raises:
-        UserError: it is no finite number.
-    """
+    """Return a number, which a CSV has as text."""
     try:
         number = float(label)
     except (TypeError, ValueError):
@@ -255,11 +243,7 @@ def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
 
 
 def _labels(every: Sequence[Row]) -> list[str]:
-    """Return the labels, sorted.
-
-    Raises:
-        UserError: the column does not hold labels.
-    """
+    """Return the labels, sorted."""
     counts = Counter(row.data["label"] for row in every)
     if len(counts) < 2 or (len(counts) > _MOST_LABELS and 2 * len(counts) > len(every)):
         raise UserError(
@@ -295,11 +279,7 @@ def _json(value: Any) -> str:
 
 
 def _check(text: str, every: Sequence[Row]) -> None:
-    """Read every row as the new task will.
-
-    Raises:
-        UserError: one does not fit, with its line in the user's file.
-    """
+    """Read every row as the new task will."""
     task = build("task", yaml.safe_load(text), None, None)
     for row in every:
         task.read(row.where, row)

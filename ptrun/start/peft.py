@@ -182,11 +182,7 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
 
 
 def _check_whole(adapter: PeftAdapter) -> None:
-    """Refuse an adapter that changes more than what is taken from it; its head may be left out.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse an adapter that changes more than what is taken from it; its head may be left out."""
     config = adapter.config
     saved = [name for name in config.get("modules_to_save") or () if name not in _HEADS]
     begun = [str(value).lower() for key, value in config.items() if key.startswith("init_")]
@@ -211,11 +207,7 @@ def _begin_vectors(adapter: PeftAdapter, method: Any) -> None:
 def _prefix(
     adapter: PeftAdapter, method: PTuningV2, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the table of a prefix.
-
-    Raises:
-        UserError: an encoder makes the prefix of the method.
-    """
+    """Return the table of a prefix."""
     if method.prompt.mlp is not None or method.prompt.project is not None:
         raise adapter.wrong(
             "it holds finished keys and values, which cannot be undone. Type "
@@ -226,11 +218,7 @@ def _prefix(
 
 
 def _lora(adapter: PeftAdapter, method: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return low-rank maps; the ratio of both scales goes into the second one.
-
-    Raises:
-        UserError: the adapter has magnitudes, several ranks, or other modules.
-    """
+    """Return low-rank maps; the ratio of both scales goes into the second one."""
     config = adapter.config
     for option in ("use_dora", "rank_pattern", "alpha_pattern"):
         if config.get(option):
@@ -256,11 +244,7 @@ def _lora(adapter: PeftAdapter, method: LoRA, tensors: Mapping[str, Tensor]) -> 
 def _peft(
     adapter: PeftAdapter, method: PeftMethod, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the tensors of any tuner.
-
-    Raises:
-        UserError: an option or a module differs.
-    """
+    """Return the tensors of any tuner."""
     for option, value in peft_config(method.config).to_dict().items():
         free = option in _FREE or "dropout" in option or option.startswith("init_")
         theirs = adapter.config.get(option, value)
@@ -274,11 +258,7 @@ def _peft(
 
 
 def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
-    """Refuse an IA3 that scales the inputs of other maps than the method does.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse an IA3 that scales the inputs of other maps than the method does."""
     modules = adapter.config.get("feedforward_modules") or []
     ends = tuple(f".{_place(name)}" for name in modules)
     theirs = [name for name in method.changed if f".{name}".endswith(ends)]

@@ -82,12 +82,7 @@ def plan_start(
 def _context(
     start: Start, composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
 ) -> Start:
-    """Return a start from keys and values, with its text.
-
-    Raises:
-        UserError: the method cannot start from it, the file cannot be read, or the examples have no
-            answers in words.
-    """
+    """Return a start from keys and values, with its text."""
     where, config = f"start={start.kind}", composed.config
     if reason := method.unfit_for_context(config["method"], backbone):
         raise UserError(f"{where}: {method.__name__} {reason}")
@@ -102,11 +97,7 @@ def _context(
 def _joined(
     start: Start, composed: Composed, method: type[Method], backbone: PretrainedBackbone
 ) -> Start:
-    """Return a start from the prefixes of several runs.
-
-    Raises:
-        UserError: the method has no prefix, or a run is missing or has another backbone.
-    """
+    """Return a start from the prefixes of several runs."""
     if reason := method.unfit_for_context(composed.config["method"], backbone):
         raise UserError(f"start=joined: {method.__name__} {reason}")
     names, bound = start.value.split("+"), bound_to(backbone)
@@ -281,11 +272,7 @@ def spread(ids: Sequence[int], length: int) -> list[int]:
 
 
 def _demonstrations(source: WordSource) -> str:
-    """Return drawn training examples with their answers, one a line.
-
-    Raises:
-        UserError: there are fewer examples.
-    """
+    """Return drawn training examples with their answers, one a line."""
     task, count = source.method.task, int(source.start.value)
     examples = source.train
     if len(examples) < count:

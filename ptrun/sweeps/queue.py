@@ -47,11 +47,7 @@ def queued(outputs: Path) -> dict[Path, str]:
 
 
 def _recorded(file: Path) -> dict[str, list[Path]]:
-    """Return the runs of the tasks of a job.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Return the runs of the tasks of a job."""
     try:
         tasks = digest.unsealed(read_json(file))
         return {str(task): [Path(folder) for folder in folders] for task, folders in tasks.items()}
@@ -67,11 +63,7 @@ def cancel(tasks: Sequence[str]) -> None:
 
 
 def _states() -> dict[str, str]:
-    """Return the tasks in the queue; none where there is no Slurm.
-
-    Raises:
-        UserError: Slurm does not answer, so it is not known what is in the queue.
-    """
+    """Return the tasks in the queue; none where there is no Slurm."""
     line = ["squeue", "--noheader", "--array", "--format=%i %T %r"]
     try:
         listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)

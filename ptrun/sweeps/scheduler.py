@@ -302,11 +302,7 @@ def slots(requested: Any, device: str) -> list[str | None]:
 
 
 def _gpus() -> list[str]:
-    """Return the ids of the visible GPUs, or of their slices (MIG), without importing torch.
-
-    Raises:
-        UserError: CUDA_VISIBLE_DEVICES names a device twice, which CUDA takes for none.
-    """
+    """Return the ids of the visible GPUs, or of their slices (MIG), without importing torch."""
     visible, present = os.environ.get("CUDA_VISIBLE_DEVICES"), _present()
     if visible is None:
         return present

@@ -211,11 +211,7 @@ class Study:
         result.write_json(self.file, digest.sealed(content))
 
     def _of_optuna(self, trial: SearchTrial) -> FrozenTrial:
-        """Return a trial as samplers read it.
-
-        Raises:
-            ValueError: a key is missing or not searched, or a value lies outside its range.
-        """
+        """Return a trial as samplers read it."""
         return optuna.trial.create_trial(
             state=TrialState[trial.state],
             value=trial.value,

@@ -244,11 +244,7 @@ class Slurm:
 
 
 def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
-    """Return the runs of a group that no job in the queue will do.
-
-    Raises:
-        UserError: a run is to be repeated.
-    """
+    """Return the runs of a group that no job in the queue will do."""
     for job in group:
         if job.composed.rerun:
             raise UserError(
@@ -326,11 +322,7 @@ def _folder(job: Job) -> Path:
 
 
 def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
-    """Submit tasks as one array; return their ids.
-
-    Raises:
-        UserError: Slurm rejects the job.
-    """
+    """Submit tasks as one array; return their ids."""
     from submitit.core.utils import FailedJobError
 
     try:
@@ -346,9 +338,6 @@ def _check_links(logs: Path) -> None:
     """Refuse links out of the folder of jobs: submitit writes into a folder named after the job.
 
     It leaves a link to the script of each submission itself.
-
-    Raises:
-        OSError: there is one.
     """
     for entry in logs.iterdir() if logs.is_dir() else ():
         if entry.is_symlink() and not entry.resolve().is_relative_to(logs.resolve()):
@@ -356,11 +345,7 @@ def _check_links(logs: Path) -> None:
 
 
 def _executor(folder: Path, options: dict[str, Any]) -> Any:
-    """Return submitit's executor.
-
-    Raises:
-        UserError: submitit or Slurm is missing, or a parameter is unknown.
-    """
+    """Return submitit's executor."""
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = _SIGNAL
     try:
         from submitit import SlurmExecutor

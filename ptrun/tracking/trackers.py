@@ -226,11 +226,7 @@ class Trackers:
 
 
 def _guard(name: str, run: Tracked, options: Mapping[str, Any]) -> TrackerGuard:
-    """Return a tracker that opens in a thread of its own.
-
-    Raises:
-        UserError: it is not installed, or has no such option.
-    """
+    """Return a tracker that opens in a thread of its own."""
     if find_spec(name) is None:
         raise UserError(f"tracking={name} needs {name}. Type: pip install 'ptrun[{name}]'")
     module: Any = import_module(f"ptrun.tracking.{name}")

@@ -72,11 +72,7 @@ def _server() -> str:
 
 
 def _check_folder(server: str) -> None:
-    """Refuse settings of the current folder that change where a key goes.
-
-    Raises:
-        UserError: names the file and the setting.
-    """
+    """Refuse settings of the current folder that change where a key goes."""
     for file in (Path(".wandb", "settings"), Path("wandb", "settings")):
         for key, value in _settings(file).items():
             ours = key == "base_url" and value.rstrip("/") == server.rstrip("/")
@@ -88,11 +84,7 @@ def _check_folder(server: str) -> None:
 
 
 def _settings(file: Path, *, links: bool = False) -> dict[str, str]:
-    """Return the keys of a settings file of wandb; none if there is no such file.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the keys of a settings file of wandb; none if there is no such file."""
     if not os.path.lexists(file):
         return {}
     parser = configparser.ConfigParser(interpolation=None)

@@ -150,11 +150,7 @@ class Loop(ABC):
         return losses, tokens
 
     def _judge(self, active: Sequence[Member]) -> None:
-        """Evaluate the members that are due. Save all if one is due; after a signal stop, too.
-
-        Raises:
-            Stopped: a signal arrived.
-        """
+        """Evaluate the members that are due. Save all if one is due; after a signal stop, too."""
         self._evaluate([member for member in active if member.due])
         local = [any(member.late for member in active), stopping.received() or 0]
         late, signal = self.world.decided(local)
