@@ -87,9 +87,20 @@ def tell_trust(*, new: bool) -> None:
 
 def tell_untrusted() -> None:
     """Say once that the options of the current folder are not read, and what to type."""
+    former = home() / "config.yaml"
+    if "PTRUN_ALLOW_CODE" in os.environ or former.is_file():
+        _tell_gone(former)
     if not os.environ.get(TRUST) and OPTIONS.is_dir() and not is_trusted(Path.cwd()):
         _tell(Path.cwd())
         os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
+
+
+@cache
+def _tell_gone(former: Path) -> None:
+    _LOG.warning(
+        "allow_code, PTRUN_ALLOW_CODE and %s are gone. Type once in your folder: ptrun trust",
+        visible(str(former)),
+    )
 
 
 @cache

@@ -138,3 +138,16 @@ def test_a_name_with_control_characters_is_no_option(project, caplog):
     main([])
     assert not any("\x1b" in name for name in options("task"))
     assert "\x1b" not in caplog.text
+
+
+@pytest.mark.parametrize("form", ["environment", "file"])
+def test_a_former_permission_says_what_to_type(project, caplog, monkeypatch, tmp_path, form):
+    trust._tell_gone.cache_clear()
+    if form == "environment":
+        monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
+    else:
+        (tmp_path / "home" / "ptrun").mkdir(parents=True)
+        (tmp_path / "home" / "ptrun" / "config.yaml").write_text("allow_code: [/]\n")
+    compose_run(LINE)
+    (line,) = told(caplog, "allow_code")
+    assert line.endswith("ptrun trust")

@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.tiers import package
 
-ROOMS = ["method", "readout"]
+ROOMS = ["backbone", "method", "readout"]
 ROOT = Path(__file__).parents[2] / "ptrun"
 MOST = 6
 FILES = [file for room in ROOMS for file in sorted((ROOT / room).glob("[!_]*.py"))]
@@ -20,13 +21,20 @@ def name(file):
 
 
 def classes(module):
-    """Return the public classes of a module that can have instances; errors say what they are."""
+    """Return the public classes of a module that compute: no abstract ones, errors and records."""
     return [
         of
         for key, of in vars(module).items()
         if inspect.isclass(of) and of.__module__ == module.__name__ and key[0] != "_"
-        if not inspect.isabstract(of) and not issubclass(of, Exception)
+        if not inspect.isabstract(of) and not issubclass(of, Exception) and not is_record(of)
     ]
+
+
+def is_record(of):
+    """Return whether a data class of the backbone only holds fields."""
+    public = (value for key, value in vars(of).items() if not key.startswith("_"))
+    computes = any(inspect.isfunction(value) or isinstance(value, property) for value in public)
+    return "backbone" in of.__module__ and is_dataclass(of) and not computes
 
 
 @pytest.mark.parametrize("file", FILES, ids=name)
