@@ -156,10 +156,10 @@ def _data(arguments: Sequence[str]) -> None:
     kind_of_source = "file" if source.is_file() else "folder" if source.is_dir() else "nothing"
     if kind_of_source not in expected:
         raise UserError(f"{source}: no such {expected}; unpack an archive first.")
-    from ptrun.config.trust import OPTIONS, tell_trust
+    from ptrun.config.trust import is_without_options, tell_trust
     from ptrun.importing.data import write
 
-    new = not OPTIONS.exists()
+    new = is_without_options()
     if args.kind in _MARKED or _is_conll_of_a_new_task(args):
         files, task_file, content = _marks(args)
     else:

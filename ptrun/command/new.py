@@ -63,12 +63,12 @@ def main(arguments: Sequence[str]) -> None:
             options.error(f"--{key} is for a task")
     if args.columns is not None and args.data is None:
         options.error("--columns names those of --data FILE")
-    from ptrun.config.trust import OPTIONS, tell_trust
+    from ptrun.config.trust import is_without_options, tell_trust
     from ptrun.importing.data import write_new
     from ptrun.scaffold.tasks import check_name
 
     check_name(args.what, args.name)
-    files, new = _files(args), not OPTIONS.exists()
+    files, new = _files(args), is_without_options()
     write_new(files)
     for file in files:
         print(f"wrote {file}")

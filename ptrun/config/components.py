@@ -84,8 +84,12 @@ def _source_hash(module: str) -> str:
 
 def _check_named(group: str, path: str) -> None:
     """Refuse a class that is not ptrun's, unless an option file that counts names it."""
-    folders = [*user_dirs(), *package_dirs()]
-    files = [file for folder in folders for file in folder.rglob("*.yaml") if file.is_file()]
+    folders = [
+        inner
+        for folder in (*user_dirs(), *package_dirs())
+        for inner in (folder, *folder.glob("*/"))
+    ]  # a group may be a link to a folder, which Hydra follows
+    files = [file for folder in folders for file in folder.glob("*.yaml") if file.is_file()]
     if not any(path in _NAMED.findall(read_text(file, "replace", links=True)) for file in files):
         raise UserError(
             f"{group}.{TARGET} is {path!r}, which is not a {group} of ptrun. It was not imported.\n"

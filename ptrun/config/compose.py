@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import plain_yaml, schema
 from ptrun.config.build import Component, check, plain
-from ptrun.config.explain import ERRORS, KINDS, PACKED, explain
+from ptrun.config.explain import ERRORS, KINDS, PACKED, explain, no_option
 from ptrun.config.identity import flat
 from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
 from ptrun.config.trust import tell_untrusted
@@ -40,6 +40,7 @@ _GONE = {
     "allow_code": "type ptrun trust once in the folder of your options",
     "hardware.compile": "a run was slower with it; leave it out",
 }
+_OUTSIDE = re.compile(r"(?:^|[\[,'\"\s])[/~]|\.\.|\$")
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 Sources = tuple[Any, ...]
 _KEYS = {key.name for key in fields(schema.RunConfig)}
@@ -227,6 +228,9 @@ def loosen(override: str) -> str:
             f"{override}: backbone.config holds the sizes of a model and is not an option. "
             "Type backbone.dropout=, backbone.attention_dropout= or backbone.layer_norm_eps=."
         )
+    group, _, option = override.partition("=")
+    if group in schema.LISTED and _OUTSIDE.search(option):  # another file than an option's
+        raise UserError(no_option(group, option))
     if any("\ud800" <= letter <= "\udfff" for letter in override):  # bytes of another encoding
         raise UserError(f"{override!a}: not UTF-8 text. Type it again, or rename the file.")
     if not override.partition("=")[0].strip("+~ "):

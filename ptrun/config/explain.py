@@ -85,6 +85,11 @@ def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | No
     if not isinstance(error, MissingConfigException) or not error.missing_cfg_file:
         return None
     group, _, option = error.missing_cfg_file.partition("/")
+    return no_option(group, option)
+
+
+def no_option(group: str, option: str) -> str | None:
+    """Return why a group has no such option, and what to type; None if there is no such group."""
     if group == "backbone" and (option.startswith((".", "~", "/")) or Path(option).is_dir()):
         return f"backbone={option}: a folder; type backbone.path={option}"
     if group == "task" and TABLE.search(option):

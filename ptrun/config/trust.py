@@ -36,6 +36,8 @@ def folders() -> list[Path]:
     file = _list()
     try:
         names = read_json(file, links=True)
+        if not isinstance(names, list) or not all(map(os.path.isabs, names)):
+            raise ValueError("no list of absolute paths")
         return [Path(name) for name in names]
     except FileNotFoundError:
         return []
@@ -44,8 +46,14 @@ def folders() -> list[Path]:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Return whether the user trusts a folder or one above it."""
-    if os.environ.get(TRUST) == "1":
+    """Return whether the user trusts a folder or one above it.
+
+    Raises:
+        UserError: `$PTRUN_TRUST` is neither 1 nor 0, or the list of folders is damaged.
+    """
+    if (value := os.environ.get(TRUST) or "0") not in ("0", "1"):
+        raise UserError(f"{TRUST}={value}: expected 1, to trust every folder, or 0.")
+    if value == "1":
         return True
     place = folder.resolve()
     return any(place.is_relative_to(trusted) for trusted in folders())
@@ -70,15 +78,22 @@ def remove(folder: Path) -> None:
     _write([other for other in trusted if other != place])
 
 
+def is_without_options() -> bool:
+    """Return whether the current folder has no options and no classes for them yet."""
+    return not (OPTIONS.exists() or Path("ptrun_parts").exists())
+
+
 def tell_trust(*, new: bool) -> None:
     """Trust the current folder if ptrun has just made its options, and print a line that says so.
 
     Args:
-        new: there were none before; others may be somebody else's.
+        new: there were none before; others may be somebody else's, as those further below.
     """
-    if is_trusted(Path.cwd()):
+    place = Path.cwd().resolve()
+    if is_trusted(place):
         return
-    if not new:
+    above_all = Path.home().resolve().is_relative_to(place)
+    if not new or above_all or any(place.glob(f"*/**/{OPTIONS}")):
         print(f"{OPTIONS} is not trusted: read what was in it, and type: ptrun trust")
         return
     trust(Path.cwd())
@@ -90,9 +105,13 @@ def tell_untrusted() -> None:
     former = home() / "config.yaml"
     if "PTRUN_ALLOW_CODE" in os.environ or former.is_file():
         _tell_gone(former)
-    if not os.environ.get(TRUST) and OPTIONS.is_dir() and not is_trusted(Path.cwd()):
-        _tell(Path.cwd())
-        os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
+    if os.environ.get(TRUST):
+        return
+    named = os.environ.get("PTRUN_CONFIG_DIR")
+    for folder in (Path.cwd() / OPTIONS, *([Path(named)] if named else [])):
+        if folder.is_dir() and not is_trusted(folder):
+            _tell(folder)
+            os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
 
 
 @cache
@@ -105,9 +124,10 @@ def _tell_gone(former: Path) -> None:
 
 @cache
 def _tell(folder: Path) -> None:
+    name = visible(str(folder))
     _LOG.warning(
-        "%s is not read, because you have not trusted this folder. If you do, type: ptrun trust",
-        visible(str(folder / OPTIONS)),
+        "%s is not read, because you have not trusted this folder. If you do, type: ptrun trust%s",
+        *(name, "" if folder == Path.cwd() / OPTIONS else f" {name}"),
     )
 
 

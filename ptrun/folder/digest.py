@@ -62,7 +62,7 @@ def beside(folder: Path) -> dict[str, str]:
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain data with its digest as the last key, in place of an older one."""
-    plain = {key: value for key, value in content.items() if key != DIGEST}
+    plain = json.loads(json.dumps({k: value for k, value in content.items() if k != DIGEST}))
     return {**plain, DIGEST: of_plain(plain)}
 
 

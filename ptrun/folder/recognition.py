@@ -12,10 +12,12 @@ from contextlib import suppress
 from fnmatch import filter as fitting
 from itertools import islice
 from pathlib import Path
+from stat import S_ISDIR
 
 from ptrun.config.components import targets
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN, canonical
+from ptrun.config.paths import PACKAGE
 from ptrun.errors import UserError
 from ptrun.files import below, read_text, write_text
 from ptrun.folder import result
@@ -38,17 +40,23 @@ def key_of(composed: Composed) -> str | None:
     """Return what stands for a configuration and its files; None if it may read others."""
     config = {key: value for key, value in composed.config.items() if key not in NOT_OF_A_RUN}
     names = {key: name for key, name in composed.names.items() if key not in NOT_OF_A_RUN}
-    if config["start"] or not all(path.startswith("ptrun.") for path in targets(config)):
+    own_classes = not all(str(path).startswith("ptrun.") for path in targets(config))
+    if own_classes or any(text.startswith("run:") for text in texts_of(config)) or config["start"]:
         return None
     read = {key: value for key, value in config.items() if key not in ("name", "outputs")}
     try:
-        files = {path: os.stat(path) for path in islice(paths_of(read), _MOST)}
-    except OSError:
+        paths = list(islice(paths_of(read, os.path.abspath(composed.outputs)), _MOST))
+        files = {path: os.stat(path) for path in paths}
+    except (OSError, ValueError):
         return None
-    states = {path: [state.st_size, state.st_mtime_ns] for path, state in files.items()}
-    content = [__version__, names, config, os.getcwd(), states]
+    states = {
+        path: [] if S_ISDIR(s.st_mode) else [s.st_size, s.st_mtime_ns, s.st_ino]
+        for path, s in files.items()
+    }  # what is in a folder has states of its own
+    changed = max(file.stat().st_mtime_ns for file in PACKAGE.rglob("*.py"))  # in a checkout
+    content = [__version__, changed, names, config, os.getcwd(), states]
     key = hashlib.sha256(canonical(content).encode()).hexdigest()[:24]
-    return key if len(files) < _MOST else None
+    return key if len(paths) < _MOST else None
 
 
 def remember(composed: Composed, folder: Path, key: str | None) -> None:
@@ -60,19 +68,27 @@ def remember(composed: Composed, folder: Path, key: str | None) -> None:
             write_text(file, folder.name)
 
 
-def paths_of(value: object) -> Iterator[str]:
-    """Yield the paths that the texts of a configuration name: all below a folder, all that fit a *.
-
-    A link may lead around in a circle, without end.
-    """
+def texts_of(value: object) -> Iterator[str]:
+    """Yield the texts of a configuration, without spaces around them."""
     if isinstance(value, Mapping | list | tuple):
         for inside in value.values() if isinstance(value, Mapping) else value:
-            yield from paths_of(inside)
-    elif isinstance(value, str) and value:
-        folder, name = os.path.split(os.path.expanduser(value.removeprefix("@")))
+            yield from texts_of(inside)
+    elif isinstance(value, str) and value.strip():
+        yield value.strip()
+
+
+def paths_of(value: object, outputs: str = "") -> Iterator[str]:
+    """Yield the paths that the texts of a configuration name: all below a folder, all that fit a *.
+
+    The folder of runs is left out. A link may lead around in a circle, without end.
+    """
+    for text in texts_of(value):
+        folder, name = os.path.split(os.path.expanduser(text.removeprefix("@")))
         there = os.listdir(folder or ".") if "*" in name and os.path.isdir(folder or ".") else []
         for path in (os.path.join(folder, beside) for beside in [name, *fitting(there, name)]):
             if os.path.exists(path):
                 yield path
             for place, folders, files in os.walk(path, followlinks=True):
+                if outputs:
+                    folders[:] = [f for f in folders if os.path.abspath(f"{place}/{f}") != outputs]
                 yield from (os.path.join(place, inside) for inside in (*folders, *files))

@@ -361,7 +361,8 @@ def activations(
     layer at a time.
 
     Raises:
-        UserError: model parallelism does not divide the heads or the feed-forward width.
+        UserError: model parallelism does not divide the heads or the feed-forward width, or the
+            backbone is quantized.
     """
     for name, size in (("number of heads", sizes.heads), ("feed-forward width", sizes.inner)):
         if size % layout.model_parallel:
@@ -369,6 +370,11 @@ def activations(
                 f"hardware.model_parallel is {layout.model_parallel}, but the backbone's {name} is "
                 f"{size}. Use a divisor, such as 1, 2, 4 or 8."
             )
+    if layout.quantization != "none" and layout.model_parallel > 1:
+        raise UserError(
+            f"hardware.quantization={layout.quantization} cannot be divided. Use "
+            "hardware.model_parallel=1."
+        )
     casts = counts.tunes and layout.precision != "fp32" and not layout.zero
     tokens = step.rows * (step.length + sizes.prompt)
     keys = step.length + sizes.prompt + sizes.prefix
@@ -410,8 +416,10 @@ def _layer(
         (2 * sizes.dropout, hidden),  # masks of bytes
         (3, scores * sizes.distances / ranks * width),
     ]
-    if sizes.dropout and (layout.device == "cpu" or sizes.distances):
-        tensors.append((2.25, scores * keys / ranks * width))  # twice, and a mask of bytes
+    biased = counts.tunes and sizes.plain_norms and sizes.decoder_layers  # T5: no kernel for it
+    if sizes.dropout and (layout.device == "cpu" or sizes.distances or biased):
+        cell = FP32 if biased else width
+        tensors.append((2.25, scores * keys / ranks * cell))  # twice, and a mask of bytes
     if counts.tunes:  # the inputs of the maps, and what norms multiply
         normed = of_sums * sizes.plain_norms
         tensors += [(2, hidden * (width + normed)), (1, inner / ranks * width)]

@@ -144,7 +144,7 @@ def _names(made_with: Mapping[str, Any]) -> bool:
 def learned(
     folder: Path, done: RunResult, backbone: PretrainedBackbone
 ) -> tuple[Tensors, dict[str, Any] | None]:
-    """Return the learned tensors and `found_by` of the task; None if an older run lacks it.
+    """Return the learned tensors and `found_by` of the task; None if it has none.
 
     Raises:
         UserError: the file is missing, damaged, or was made with other weights.
@@ -198,8 +198,8 @@ def recalled(
     """
     if saved is None and _reads_labels(node):
         raise UserError(
-            "this run was made before prompt files held the labels of the task. Type its command "
-            "again with rerun=true."
+            f"{PROMPT} does not hold the labels of the task. Type the command of its run again "
+            "with rerun=true."
         )
     task: Task = building.build("task", _without_files(node, saved or {}), data_dir, None)
     _restore(task, saved or {})
@@ -246,9 +246,10 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
 
 # Label the lines of a corpus with a classifier that another run trained (PPT, CLS).
 #
-#     ptrun task=yelp_full method=fine_tuning backbone=roberta_base               trains a
-# classifier     ptrun task=ppt_cls task.source.labeller=run:RUN_ID task.source.corpus=DIR   labels,
-# then trains
+#     ptrun task=yelp_full method=fine_tuning backbone=roberta_base
+#     ptrun task=ppt_cls task.source.labeller=run:RUN_ID task.source.corpus=DIR
+#
+# The first trains a classifier; the second labels lines with it, then trains.
 #
 # Labels are kept in shards below `<outputs>/.labels`, in a folder named by a hash of corpus,
 # classifier and settings. So nothing is labelled twice, and a killed run resumes after the last

@@ -47,13 +47,14 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
     # 2. Take the recorded values where nothing else is typed
     base = compose_run(outside)
     groups = {keys[override] for override in outside} & set(GROUPS)
-    inside_outputs = old.folder.resolve().is_relative_to(recorded.outputs.resolve())
+    # a folder from somebody else does not decide that files are written outside of this one
+    outputs, here = recorded.outputs.resolve(), Path.cwd()
+    in_here = outputs.is_relative_to(here) and old.folder.resolve().is_relative_to(outputs)
     config = {
         **base.config,
         **{key: value for key, value in recorded.config.items() if key not in groups},
         "data_dir": recorded.config.get("data_dir") or base.config["data_dir"],
-        # a folder from somebody else does not decide where files are written
-        "outputs": str(recorded.outputs if inside_outputs else base.outputs),
+        "outputs": str(recorded.outputs if in_here else base.outputs),
         "rerun": False,
     }
     names = {**base.names, **{g: name for g, name in recorded.names.items() if g not in groups}}

@@ -138,8 +138,9 @@ def cut_texts(features: Sequence[Features], task: Task, room: int) -> str | None
     remedy = f"up to {room} fit: type task.max_tokens=N"
     if limit == room:
         remedy = "the backbone has no more positions for them"
-    count = f"{full} of {len(examples)} texts"
-    return f"{count} fill the limit of {limit} tokens and may be cut; {remedy}"
+    return (
+        f"{full} of {len(examples)} texts fill the limit of {limit} tokens and may be cut; {remedy}"
+    )
 
 
 # Finds label words that a vocabulary cuts into pieces, of which only the first is read.

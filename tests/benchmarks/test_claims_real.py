@@ -1,6 +1,7 @@
 """The claims on real weights: their rows, commands and page, without a run."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -76,4 +77,5 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     assert tables[0].startswith(f"| P-tuning v2, Tables 2 and 3 | above prompt tuning | {NAMES} |")
     assert f" | {NAMES} | " in tables[1] and tables[1].count(NAMES) == 2  # and with 2,000 steps
     pictures = [(tmp_path / f"page{end}.svg").read_text() for end in ("", "_rows")]
-    assert [one.count("<circle") for one in pictures] == [10, 15]
+    seeds = [re.findall(r"<g clip-path[^>]*>\s*((?:<use[^>]*>\s*)+)", one) for one in pictures]
+    assert [sum(dots.count("<use") for dots in one) for one in seeds] == [10, 15]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ptrun.folder import digest
 from tests.cli.conftest import Command
 from tests.cli.warm import SECRET
 
@@ -57,8 +58,16 @@ def project(ptrun, theirs):
     return ptrun
 
 
+def seal(folder):
+    """Make the digests of a run fit what was planted: whoever writes a folder can do so."""
+    file = folder / "result.json"
+    content = {**json.loads(file.read_text()), "files": digest.beside(folder)}
+    file.write_text(json.dumps(digest.sealed(content)))
+
+
 def attack(project, *commands):
     """Type commands; return what they print. Nothing outside the project may change."""
+    seal(project.folder / ID)
     root = project.folder.parent
     before = outside(root, project.folder)
     text = ""
@@ -84,6 +93,23 @@ READERS = [
     ("report", "outputs"),
     (*RUN, f"start=run:{ID}"),
 ]
+
+
+def prerequisite(**keys):
+    """Return the keys of a run that needs another one."""
+    empty = {"recipe": None, "seed": 1, "start": None}
+    empty |= {"method": {}, "readout": {}, "task": {}, "train": {"max_steps": 1}}
+    return {"start": "pretrained:pocket_topics", "pretraining": {**empty, **keys}}
+
+
+def planted(owned):
+    """Write a file of options that holds a secret; return its name as an option of a group."""
+    (file,) = (folder / "evil.yaml" for folder in owned.parent.glob("*/outputs"))
+    content = {"task": {"descriptions": {"world": VARIABLE}}}
+    content["method"] = {"_target_": "ptrun.method.prompt_tuning.PromptTuning"}
+    file.write_text(f"# @package _global_\n{yaml.safe_dump(content)}")
+    return "../" * 20 + str(file.with_suffix("")).lstrip("/")
+
 
 RECORDED = {
     "a nested node": (("config", "backbone", "lr"), lambda o: {"x": popen(o)}),
@@ -122,16 +148,21 @@ REQUESTED = {
     "a tracker": (("config", "tracking"), popen),
     "a prerequisite run": (
         ("config",),
-        lambda o: {"start": "pretrained:pocket_topics", "pretraining": {"task": popen(o)}},
+        lambda o: prerequisite(task=popen(o)),
     ),
     "outputs elsewhere": (("config", "outputs"), str),
+    "outputs above": (("config", "outputs"), lambda _: ".."),
+    "a recipe that is a file": (
+        ("config",),
+        lambda o: prerequisite(recipe=planted(o)),
+    ),
     "a name that leads out": (("config", "name"), lambda _: "../../../owned"),
     "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
     "a secret as a name": (("config", "name"), lambda _: VARIABLE),
     "a secret of a prerequisite run": (
         ("config",),
-        lambda _: {"start": "pretrained:pocket_topics", "pretraining": {"method": {"x": VARIABLE}}},
+        lambda _: prerequisite(method={"x": VARIABLE}),
     ),
 }
 OPTIONS = {

@@ -83,19 +83,24 @@ def test_trust_is_listed_and_taken_back(project, capsys):
         main(["nowhere"])
 
 
-def test_a_damaged_list_is_named(project):
+@pytest.mark.parametrize("text", ["[1", "[1]", '"/home/me"', '["here"]', "null"])
+def test_a_damaged_list_is_named(project, text):
     project("setting/few_shot_32.yaml", MINE)
     main([])
-    (trust.home() / "trusted.json").write_text("[1")
+    (trust.home() / "trusted.json").write_text(text)
     with pytest.raises(UserError, match=r"trusted.json: damaged .* type ptrun trust"):
         compose_run(LINE)
 
 
-def test_a_variable_trusts_every_folder_and_another_folder_of_options(project, monkeypatch):
+def test_a_variable_trusts_every_folder_and_another_folder_of_options(project, monkeypatch, caplog):
     project("setting/few_shot_32.yaml", MINE)
     project("setting/other.yaml", "defaults: [few_shot_32]\n", root="conf")
     monkeypatch.setenv("PTRUN_CONFIG_DIR", "conf")
-    assert "other" not in options("setting")
+    assert "other" not in options("setting") and compose_run(LINE)
+    assert len(told(caplog, "is not read")) == 2
+    monkeypatch.setenv(trust.TRUST, "yes")
+    with pytest.raises(UserError, match="PTRUN_TRUST=yes: expected 1"):
+        options("setting")
     monkeypatch.setenv(trust.TRUST, "1")
     assert compose_run(LINE).config["outputs"] == "elsewhere" and "other" in options("setting")
 
@@ -111,6 +116,34 @@ def test_what_ptrun_writes_is_trusted_unless_others_were_there(project, capsys):
     main(["--remove"])
     new.main(["method", "other"])
     assert "type: ptrun trust" in capsys.readouterr().out and not trust.folders()
+
+
+@pytest.mark.parametrize("place", ["home", "below", "classes"])
+def test_what_others_may_have_put_there_is_not_trusted(project, capsys, monkeypatch, place):
+    if place == "home":
+        monkeypatch.setenv("HOME", os.getcwd())
+    project(
+        "x.yaml" if place == "below" else "x",
+        "",
+        {"below": "examples/ptrun_conf", "classes": "ptrun_parts"}.get(place, "empty"),
+    )
+    new.main(["method", "mine"])
+    assert "type: ptrun trust" in capsys.readouterr().out and not trust.folders()
+
+
+def test_a_linked_group_counts(project):
+    project("mine.yaml", "_target_: mine.Mine\n", root="elsewhere")
+    os.makedirs("ptrun_conf")
+    os.symlink(os.path.abspath("elsewhere"), "ptrun_conf/method")
+    main([])
+    with pytest.raises(UserError, match="mine"):  # it counts, and is not there
+        component("method", "mine.Mine")
+
+
+def test_an_option_is_no_path(project):
+    for option in ("../" * 9 + "x", "/tmp/x", "[none,../x]", "${oc.env:HOME}"):
+        with pytest.raises(UserError, match=r"unknown\. Allowed: mlflow, none"):
+            compose_run([f"tracking={option}"])
 
 
 def test_what_a_file_replaces_is_said_once(project, caplog):

@@ -1,11 +1,13 @@
 """Private doors of other libraries are few, and a test names the upgrade that each fears."""
 
-import pytest
+from importlib import import_module
+
 import torch
 from torch import nn
 
 from ptrun.config.arguments import Parser
 from tests.design.doors import doors
+from tests.tiers import package
 
 DOORS = {
     "_actions": "argparse: the options of a parser, for completion and KEY=VALUE in place of one",
@@ -44,6 +46,7 @@ def test_torch_hands_operations_to_a_mode():
 
 
 def test_deepspeed_has_the_groups_that_autotp_makes():
-    groups = pytest.importorskip("deepspeed.utils.groups")
+    package("deepspeed")
+    groups = import_module("deepspeed.utils.groups")
     for name in ("_init_tp_mesh_device", "_DATA_PARALLEL_GROUP", "_TENSOR_MODEL_PARALLEL_GROUP"):
         assert hasattr(groups, name)

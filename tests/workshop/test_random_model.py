@@ -172,7 +172,7 @@ def test_a_run_prompts_a_random_model(model, tmp_path):
         (["backbone=gpt3"], "backbone=gpt3.*did you mean .gpt2."),
         (["backbone=gpt2", "sed=1"], "random_model.sed: unknown.*'seed'"),
         (["backbone=gpt2", "dtype=int8"], "expected one of 'bf16', 'fp16', 'fp32'"),
-        (["backbone=gpt2", "model.n_layers=2"], "model.n_layers: unknown.*'n_layer'"),
+        (["backbone=gpt2", "model.n_layers=2"], "model.n_layers: unknown; did you mean '"),
         (["backbone=gpt2", "model.n_layer=two"], "n_layer"),
         (["backbone=gpt2", "model.vocab_size=500"], "vocab_size is 500, .* has 2800 entries"),
         (["backbone=gpt2", "tokenizer=/nowhere"], "tokenizer=/nowhere: no such folder"),
