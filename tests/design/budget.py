@@ -1,7 +1,7 @@
 """The budget of the house: lines and Python tokens of each room, in `budget.toml`.
 
 python -m tests.design.budget                          lower the numbers to what the rooms have
-python -m tests.design.budget ROOM "what it is for"    raise a room's, for a new capability
+python -m tests.design.budget ROOM "what it is for" …  raise those of rooms, for a new capability
 """
 
 import argparse
@@ -98,17 +98,17 @@ def raised(before, after):
 
 
 def main():
-    """Write the budget; a number grows for the named room alone."""
+    """Write the budget; a number grows for the named rooms alone."""
     parser = argparse.ArgumentParser(prog="python -m tests.design.budget", description=__doc__)
-    parser.add_argument("room", nargs="?")
-    parser.add_argument("reason", nargs="?")
-    asked = parser.parse_args()
+    parser.add_argument("pairs", nargs="*", metavar="ROOM REASON")
+    pairs = parser.parse_args().pairs
+    reasons = dict(zip(pairs[::2], pairs[1::2], strict=True))
     before, made = read(FILE.read_text(encoding="utf-8")), HEAD
     for room, size in sizes().items():
         most = before.get(room, {})
-        reason = asked.reason if room == asked.room else most.get("reason")
+        reason = reasons.get(room, most.get("reason"))
         grows = any(size[key] > most.get(key, 0) for key in size)
-        if grows and room != asked.room:
+        if grows and room not in reasons:
             sys.exit(f"{room}: {within(size, most)}; a room grows for a reason that you type")
         made += f'\n["{room}"]\nlines = {size["lines"]}\ntokens = {size["tokens"]}\n'
         made += f'reason = "{reason}"\n' if reason else ""
