@@ -38,6 +38,8 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "Any other is refused and": (HOSTILE, "test_a_trusted_folder_runs_no_class_of_a_run"),
     "A tracker or a cluster in": (HOSTILE, "test_a_request_executes_and_writes_nothing"),
     "One that calls something": (HOSTILE, "test_a_request_executes_and_writes_nothing"),
+    "An option that a run names": (HOSTILE, "test_a_request_executes_and_writes_nothing"),
+    "`ptrun rerun` writes where": (HOSTILE, "test_a_request_executes_and_writes_nothing"),
     "`outputs` may be a link": (FILES, "test_a_path_below_the_folder_of_runs"),
     "A link below `outputs`": (FILES, "test_a_path_below_the_folder_of_runs"),
     "A new file is a draft": (FILES, "test_a_planted_draft_is_replaced"),
