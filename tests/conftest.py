@@ -1,6 +1,9 @@
 """Fixtures all tests share: tiny random backbones on disk, small tasks, and an offline world."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault(
@@ -11,6 +14,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed tells it on sta
 os.environ.pop("PTRUN_DATA", None)
 os.environ.pop("PTRUN_CONFIG_DIR", None)
 os.environ["PTRUN_TRUST"] = "1"  # a test of what is not trusted sets it to 0
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp()  # the user's own list of folders stays as it is
 
 import json
 import logging
@@ -32,6 +36,8 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import family_of
 from ptrun.config.components import _ALLOW_BIN
 from ptrun.config.trust import TRUST
+
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]

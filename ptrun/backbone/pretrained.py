@@ -326,7 +326,7 @@ class PretrainedBackbone:
             (hidden,) = self.injection.narrow(self.architecture.hidden(self.model, inputs, packing))
         states, pooled, predicted = requested(hidden, inputs, packing)
         if predicted is not None and not self.has_head:
-            raise UserError(f"backbone={self.name} has no output head; use another method.readout.")
+            raise UserError(f"backbone={self.name} has no output head; type readout=head.")
         return BackboneOutput(
             hidden=states,
             pooled=None if pooled is None else activate(self.model, self.model.pooler(pooled)),
