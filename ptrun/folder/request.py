@@ -67,9 +67,8 @@ def read(folder: Path) -> Composed:
     except _DAMAGES as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
         reason = key + (getattr(error, "strerror", None) or str(error).partition("\n")[0])
-        raise UserError(
-            f"{file}: damaged ({reason}). Type the command of the run with rerun=true."
-        ) from error
+        state = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({reason})"
+        raise UserError(f"{file}: {state}. Type the command of the run with rerun=true.") from error
     return composed
 
 
