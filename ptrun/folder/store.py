@@ -18,10 +18,11 @@ from typing import Any
 
 from torch import Tensor
 
+from ptrun.config.compose import Composed
 from ptrun.config.identity import file_name
 from ptrun.errors import UserError
 from ptrun.files import append, from_json, read_text, write_text
-from ptrun.folder import digest, result
+from ptrun.folder import digest, request, result
 from ptrun.folder import tensors as files
 from ptrun.folder.digest import PROMPT
 from ptrun.types import Example, Prediction, RunResult, Tracker
@@ -41,10 +42,19 @@ class RunStore:
             and compared on reading.
         tracker: also gets the rows of `metrics.jsonl`.
         part: the name of one part of the run; "" is the whole run.
+        main: whether this process writes; of several only the first does.
     """
 
-    def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker, part: str = ""):
-        self.folder, self.bound, self.tracker = folder, dict(bound), tracker
+    def __init__(
+        self,
+        folder: Path,
+        bound: Mapping[str, str],
+        tracker: Tracker,
+        part: str = "",
+        *,
+        main: bool = True,
+    ):
+        self.folder, self.bound, self.tracker, self.main = folder, dict(bound), tracker, main
         folder.mkdir(parents=True, exist_ok=True)
         self._part = part
         self._metrics = folder / "metrics.jsonl"
@@ -70,8 +80,14 @@ class RunStore:
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
         named = {**({"part": self._part} if self._part else {}), **row}
-        append(self._metrics, digest.line(named))
-        self.tracker.log(named)
+        if self.main:
+            append(self._metrics, digest.line(named))
+            self.tracker.log(named)
+
+    def write_request(self, composed: Composed) -> None:
+        """Write `run.yaml`, which `ptrun rerun` reads."""
+        if self.main:
+            request.write(self.folder, composed)
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
@@ -99,7 +115,8 @@ class RunStore:
         Its header has the method's configuration, and what the task read from its data.
         """
         header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
-        self.write_tensors(self.folder / PROMPT, tensors, header)
+        if self.main:
+            self.write_tensors(self.folder / PROMPT, tensors, header)
 
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
@@ -109,16 +126,22 @@ class RunStore:
             {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
             for e, p in zip(examples, predictions, strict=True)
         )
-        _write_lines(self.folder / "predictions.jsonl", rows)
+        self._write_lines("predictions.jsonl", rows)
 
     def write_study(self, examples: Sequence[Example]) -> None:
         """Write the examples that the backbone wrote to `study.jsonl`."""
-        _write_lines(self.folder / "study.jsonl", map(asdict, examples))
+        self._write_lines("study.jsonl", map(asdict, examples))
+
+    def _write_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        if self.main:
+            lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
+            write_text(self.folder / name, "".join(lines))
 
     def close(self, outcome: RunResult) -> None:
         """Write the result; nothing is written after it."""
-        result.write(self.folder, outcome)
-        self.tracker.finish(outcome)
+        if self.main:
+            result.write(self.folder, outcome)
+            self.tracker.finish(outcome)
 
     def write_tensors(
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
@@ -233,8 +256,3 @@ def set_aside(folder: Path) -> None:
     if folder.is_dir():
         names = (folder.with_name(f"{folder.name}~{number}") for number in count(1))
         folder.rename(next(name for name in names if not os.path.lexists(name)))
-
-
-def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
-    write_text(file, "".join(lines))

@@ -17,7 +17,7 @@ from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
 from ptrun.folder import result
-from ptrun.folder.store import RunStore, bound_to, set_aside
+from ptrun.folder.store import bound_to, set_aside
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
@@ -131,7 +131,7 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         outcomes = reported(works)
     except BaseException:
         for work in works:
-            work.store.interrupt()
+            work.store.tracker.finish(None)
         raise
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
@@ -280,10 +280,9 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     world.wait()
     identified = (planned.folder, planned.run_id, planned.content)
     tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
-    run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
-    if world.main:
-        run_store.clean()
-    store = SharedStore(run_store, world, tuned=tuned)
+    bound = bound_to(planned.backbone)
+    store = SharedStore(planned.folder, bound, tracker, world=world, tuned=tuned)
+        store.clean()
     if world.main:
         warn_of_moved(planned.repositories)
     store.write_request(replace(planned.request, commits=loaded(planned.repositories)))

@@ -16,9 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
-from ptrun.folder import request
 from ptrun.folder.store import RunStore, read_tensors
 from ptrun.hardware.device import faster
 from ptrun.hardware.ranks import Ranks
@@ -33,7 +31,7 @@ from ptrun.start.saved_prompt import fingerprint_of
 from ptrun.task.columns import ids_of
 from ptrun.task.generation import MESSAGES
 from ptrun.task.protocol import Overlaps
-from ptrun.types import Example, Prediction, RunResult, Split, __version__
+from ptrun.types import Example, RunResult, Split, Tracker, __version__
 
 # The run folder of several ranks: the first rank writes it.
 #
@@ -42,33 +40,34 @@ from ptrun.types import Example, Prediction, RunResult, Split, __version__
 # their step, and parts of other steps are removed.
 
 
-class SharedStore:
-    """A `RunStore` for one of several ranks.
+class SharedStore(RunStore):
+    """The run folder of one of several ranks, of which the first writes.
 
     Args:
-        store: the run folder.
+        folder, bound, tracker, part: as of `RunStore`.
         world: the ranks.
         tuned: whether the backbone is tuned, so that each rank saves a part of the state.
     """
 
-    def __init__(self, store: RunStore, world: Ranks, *, tuned: bool):
-        self.store, self.world, self.tuned = store, world, tuned
+    def __init__(
+        self,
+        folder: Path,
+        bound: Mapping[str, str],
+        tracker: Tracker,
+        part: str = "",
+        *,
+        world: Ranks,
+        tuned: bool,
+    ):
+        super().__init__(folder, bound, tracker, part, main=world.main)
+        self.world, self.tuned = world, tuned
         self.divided = tuned and world.size > 1
         self._layout = {"ranks": world.size, "model_parallel": world.model_parallel}
 
     def part(self, name: str) -> "SharedStore":
         """Return the store of one part of the run."""
-        return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
-
-    def write_request(self, composed: Composed) -> None:
-        """Write `run.yaml`, which `ptrun rerun` reads."""
-        if self.world.main:
-            request.write(self.store.folder, composed)
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        """Append a row to `metrics.jsonl`."""
-        if self.world.main:
-            self.store.log(row)
+        place = self.folder, self.bound, self.tracker, name
+        return SharedStore(*place, world=self.world, tuned=self.tuned)
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one: the part of every rank, or the whole by the first.
@@ -76,17 +75,17 @@ class SharedStore:
         Return what replaces the saved one.
         """
         if not self.divided:
-            return self.store.draft(tensors, meta) if self.world.main else lambda: None
-        file = self._own_file(meta["step"])
-        self.store.write_tensors(file, tensors, {})
+            return super().draft(tensors, meta) if self.main else lambda: None
+        file = self._rank_file(meta["step"])
+        self.write_tensors(file, tensors, {})
         return partial(self._save_divided, file, meta)
 
     def _save_divided(self, rank_file: Path, meta: Mapping[str, Any]) -> None:
         self.world.wait()
-        if self.world.main:
-            self.store.draft({}, {**meta, **self._layout})()
+        if self.main:
+            super().draft({}, {**meta, **self._layout})()
         self.world.wait()
-        for file in rank_file.parent.glob(self._own_file("*").name):
+        for file in rank_file.parent.glob(self._rank_file("*").name):
             if file != rank_file:
                 file.unlink()
 
@@ -96,56 +95,32 @@ class SharedStore:
         Raises:
             UserError: the state is damaged, or was divided among another number of ranks.
         """
-        saved = self.world.broadcast(self.store.restore() if self.world.main else None)
+        saved = self.world.broadcast(super().restore() if self.main else None)
         if saved is None or not self.tuned:
             return saved
         _, meta = saved
         layout = {key: meta.get(key, 1) for key in self._layout}
         if layout != self._layout:
             raise UserError(
-                f"{self.store.folder}: saved by {layout['ranks']} ranks with hardware."
+                f"{self.folder}: saved by {layout['ranks']} ranks with hardware."
                 f"model_parallel={layout['model_parallel']}. Start as many, or type rerun=true."
             )
         if not self.divided:
             return saved
-        tensors, _ = read_tensors(self._own_file(meta["step"]), self.store.bound)
+        tensors, _ = read_tensors(self._rank_file(meta["step"]), self.bound)
         return tensors, meta
-
-    def write_prompt(
-        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
-    ) -> None:
-        """Write `prompt.safetensors`."""
-        if self.world.main:
-            self.store.write_prompt(tensors, method, task)
-
-    def write_predictions(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> None:
-        """Write `predictions.jsonl`."""
-        if self.world.main:
-            self.store.write_predictions(examples, predictions)
-
-    def write_study(self, examples: Sequence[Example]) -> None:
-        """Write `study.jsonl`."""
-        if self.world.main:
-            self.store.write_study(examples)
 
     def close(self, outcome: RunResult, *, keep_state: bool = True) -> None:
         """Write the result; without `keep_state` a finished run loses its state."""
-        if self.world.main:
-            self.store.close(outcome)
+        super().close(outcome)
         self.world.wait()
-        if self.world.main and outcome.status == "finished" and not keep_state:
-            for file in self.store.folder.glob("*state*.safetensors"):
+        if self.main and outcome.status == "finished" and not keep_state:
+            for file in self.folder.glob("*state*.safetensors"):
                 file.unlink()
 
-    def interrupt(self) -> None:
-        """Close the tracker of a run that has no result."""
-        self.store.tracker.finish(None)
-
-    def _own_file(self, step: int | str) -> Path:
+    def _rank_file(self, step: int | str) -> Path:
         name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
-        return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")
+        return self.state_file.with_name(f"{self.state_file.stem}.{name}")
 
 
 Ended = RunResult | UserError | RunFailed

@@ -14,12 +14,12 @@ BOUND = {"name": "b", "revision": "1", "weights": "w"}
 
 @pytest.fixture
 def shared(tmp_path):
-    store = RunStore(tmp_path, BOUND, Trackers(tmp_path, "id", {}))
-    return SharedStore(store, Ranks(), tuned=True)
+    tracker = Trackers(tmp_path, "id", {})
+    return SharedStore(tmp_path, BOUND, tracker, world=Ranks(), tuned=True)
 
 
 def test_one_process_refuses_what_two_saved(shared):
-    shared.store.draft({}, {"step": 1, "ranks": 2, "model_parallel": 1})()
+    RunStore.draft(shared, {}, {"step": 1, "ranks": 2, "model_parallel": 1})()
     with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
         shared.restore()
 
