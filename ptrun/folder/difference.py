@@ -1,24 +1,21 @@
 """The differences of two runs, and whether they should be equal, for `ptrun diff`."""
 
-import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, islice
 from typing import Any
 
 from ptrun.config.identity import flat
-from ptrun.errors import UserError
-from ptrun.files import opened_tensors
-from ptrun.folder import result
-from ptrun.folder.digest import DIGEST, PROMPT, combined, is_number, unpacked
+from ptrun.folder.digest import PROMPT, is_number
 from ptrun.folder.find import RunFolder
 from ptrun.metrics import normalise
 
 PREDICTIONS, METRICS = "predictions.jsonl", "metrics.jsonl"
 _WIDTH = 72  # letters of a value
 _SHOWN_ANSWERS, _SHOWN_NAMES = 3, 5
+Differences = list[tuple[str, Any, Any]]
+"""Keys with the values of A and B; None if a run does not record one."""
 
 
 def difference(a: RunFolder, b: RunFolder) -> str:
@@ -28,31 +25,32 @@ def difference(a: RunFolder, b: RunFolder) -> str:
         UserError: a file is damaged.
     """
     facts = differing_facts(a, b)
-    answers = compare_answers(a, b)
-    tensors = differing_tensors(a, b)
-    row = first_difference(a, b)
+    missing = {file: _lacks(a, b, file) for file in (PREDICTIONS, PROMPT, METRICS)}
     lines = [f"A  {a.folder}", f"B  {b.folder}"]
-    for section, group in groupby(facts, key=lambda fact: fact.section):
-        lines.append(section)
-        lines += _aligned([(fact.key, _short(fact.a), _short(fact.b)) for fact in group])
-    told = _predictions(answers) if answers else [_lacks(a, b, PREDICTIONS)]
-    lines += [*_metrics(a, b), "predictions", *(f"  {line}" for line in told)]
+    for section, changes in facts.items():
+        lines += [section, *_aligned([(key, _short(x), _short(y)) for key, x, y in changes])]
+    lines += [*_metrics(a, b), "predictions"]
 
     # 1. What was compared, and whether it is equal.
     equal = {"metrics": a.result.metrics == b.result.metrics}
     if a.result.status != b.result.status:
         equal["status"] = False
-    if answers is not None:
-        equal["predictions"] = not (answers.differing or answers.targets or any(answers.only))
-    if tensors is not None:
+    if missing[PREDICTIONS]:
+        lines.append(f"  {missing[PREDICTIONS]}")
+    else:
+        told, equal["predictions"] = _answers(a, b)
+        lines += [f"  {line}" for line in told]
+    tensors = [] if missing[PROMPT] else differing_tensors(a, b)
+    if not missing[PROMPT]:
         equal["learned tensors"] = not tensors
-    if row is not None:
+    row = "" if missing[METRICS] else first_difference(a, b)
+    if not missing[METRICS]:
         equal[f"rows of {METRICS}"] = not row
 
     # 2. Whether it should be, and what differs first.
     same_id, config = a.result.run_id == b.result.run_id, a.result.config
     should_be_equal = same_id or (bool(config) and config == b.result.config)
-    configured = [fact.key for fact in facts if fact.section in _CONFIGURED]
+    configured = [key for section in _CONFIGURED for key, *_ in facts.get(section, ())]
     keys = _few(configured) if configured else "their ids"
     unequal = [name for name, is_equal in equal.items() if not is_equal]
     if not unequal:
@@ -63,11 +61,11 @@ def difference(a: RunFolder, b: RunFolder) -> str:
         lines.append(f"SHOULD BE EQUAL AND ARE NOT: one configuration, but different {names}")
         if row:
             lines.append(f"  first difference in {METRICS}: {row}")
-        elif row is not None:
+        elif not missing[METRICS]:
             lines.append(f"  {METRICS} is equal: the runs differ only after training")
         if tensors:
             lines.append(f"  learned tensors that differ: {_few(tensors)}")
-        causes = [f"{fact.section} {fact.key}" for fact in facts if fact.section in _BESIDE]
+        causes = [f"{section} {key}" for section in _BESIDE for key, *_ in facts.get(section, ())]
         outside = f"differences outside the configuration: {_few(causes)}"
         lines.append(
             f"  {outside if causes else 'no recorded difference outside the configuration'}"
@@ -75,8 +73,8 @@ def difference(a: RunFolder, b: RunFolder) -> str:
     else:
         differ = f"they differ in {keys}, so the results may differ"
         lines.append(f"different configurations: {differ}")
-    if missing := [line for file in (PREDICTIONS, PROMPT, METRICS) if (line := _lacks(a, b, file))]:
-        lines.append(f"not compared: {'; '.join(missing)}")
+    if told := [line for line in missing.values() if line]:
+        lines.append(f"not compared: {'; '.join(told)}")
     return "\n".join(lines)
 
 
@@ -106,25 +104,16 @@ _CONFIGURED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
 
 
-@dataclass(frozen=True)
-class FactDifference:
-    """One recorded value that differs; None if a run does not record it."""
-
-    section: str
-    key: str
-    a: Any
-    b: Any
-
-
-def differing_facts(a: RunFolder, b: RunFolder) -> list[FactDifference]:
-    """Return the differing facts, section by section, without metrics."""
-    sections, others = _sections(a), _sections(b)
-    return [
-        FactDifference(name, key, facts.get(key), others[name].get(key))
-        for name, facts in sections.items()
-        for key in dict.fromkeys([*facts, *others[name]])
-        if facts.get(key) != others[name].get(key)
-    ]
+def differing_facts(a: RunFolder, b: RunFolder) -> dict[str, Differences]:
+    """Return the differing facts by section, without metrics."""
+    facts: dict[str, Differences] = {}
+    others = _sections(b)
+    for section, values in _sections(a).items():
+        keys = dict.fromkeys([*values, *others[section]])
+        pairs = [(key, values.get(key), others[section].get(key)) for key in keys]
+        if changes := [(key, x, y) for key, x, y in pairs if x != y]:
+            facts[section] = changes
+    return facts
 
 
 def _sections(run: RunFolder) -> dict[str, dict[str, Any]]:
@@ -198,61 +187,41 @@ def _short(value: Any) -> str:
 # The predictions of two runs for the same examples: `predictions.jsonl`, by id.
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """The number of common examples and of different predictions.
-
-    Args:
-        both: examples in both runs.
-        only: examples in A only and in B only.
-        targets: common examples with another target in B.
-        differing: common examples with different predictions.
-        better: differing predictions by the run that is correct; for numbers, nearer the target.
-        numbers: whether targets are numbers.
-        shown: some differing predictions as text.
-    """
-
-    both: int
-    only: tuple[int, int]
-    targets: int
-    differing: int
-    better: Counter[str] = field(default_factory=Counter)
-    numbers: bool = False
-    shown: tuple[str, ...] = ()
-
-
-def compare_answers(a: RunFolder, b: RunFolder) -> Predictions | None:
-    """Return how the predictions differ; None if a run has none.
-
-    Raises:
-        UserError: a line is damaged.
-    """
-    rows, others = a.rows(PREDICTIONS), b.rows(PREDICTIONS)
-    if rows is None or others is None:
-        return None
-    by_id, others_by_id = _by_id(rows), _by_id(others)
-    both = {name: (row, others_by_id[name]) for name, row in by_id.items() if name in others_by_id}
+def _answers(a: RunFolder, b: RunFolder) -> tuple[list[str], bool]:
+    """Return what is told of the predictions, and whether they are equal."""
+    rows, others = _by_id(a.rows(PREDICTIONS)), _by_id(b.rows(PREDICTIONS))
+    both = {name: (row, others[name]) for name, row in rows.items() if name in others}
+    alone = [len(rows) - len(both), len(others) - len(both)]
+    targets = sum(x.get("target") != y.get("target") for x, y in both.values())
     differing = {
         name: (x, y) for name, (x, y) in both.items() if x.get("prediction") != y.get("prediction")
     }
     numbers = any(isinstance(row.get("target"), float) for row, _ in both.values())
-    better = _nearer if numbers else _correct
-    return Predictions(
-        both=len(both),
-        only=(len(by_id) - len(both), len(others_by_id) - len(both)),
-        targets=sum(x.get("target") != y.get("target") for x, y in both.values()),
-        differing=len(differing),
-        better=Counter(better(x, y) for x, y in differing.values()),
-        numbers=numbers,
-        shown=tuple(_text(name, *pair) for name, pair in islice(differing.items(), _SHOWN_ANSWERS)),
-    )
+    better = Counter(_better(_error(x, numbers), _error(y, numbers)) for x, y in differing.values())
+
+    shared = f"{len(both):,} examples in both" if both else "no example in both"
+    in_one = [f"{n:,} only in {run}" for n, run in zip(alone, "AB", strict=True) if n]
+    told = [", ".join([shared, *in_one])]
+    if targets:
+        told.append(f"{targets:,} have a different target in B")
+    if differing:
+        only = "nearer" if numbers else "correct only"
+        neither = "equally near" if numbers else "wrong in both"
+        counts = [f"{better[run]:,} {only} in {run}" for run in "AB"]
+        ties = {"both": "correct in both, with different texts", "neither": neither}
+        counts += [f"{better[key]:,} {words}" for key, words in ties.items() if better[key]]
+        told.append(f"{len(differing):,} predictions differ: {', '.join(counts)}")
+        told += [f"  {_text(name, *differing[name])}" for name in [*differing][:_SHOWN_ANSWERS]]
+    elif both:
+        told.append("all predictions are equal")
+    return told, not (differing or targets or any(alone))
 
 
-def _by_id(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _by_id(rows: list[dict[str, Any]] | None) -> dict[str, dict[str, Any]]:
     """Return rows by id; several data sets may repeat an id, which is then numbered."""
     seen: Counter[str] = Counter()
     by_id: dict[str, dict[str, Any]] = {}
-    for row in rows:
+    for row in rows or ():
         name = str(row.get("id"))
         by_id[f"{name} ({seen[name] + 1})" if seen[name] else name] = row
         seen[name] += 1
@@ -274,17 +243,18 @@ def right(row: Mapping[str, Any]) -> bool:
     return sorted(normalise(str(text)) for text in prediction) == sorted(texts)
 
 
-def _correct(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    if right(row):
-        return "both" if right(other) else "A"
-    return "B" if right(other) else "neither"
+def _error(row: Mapping[str, Any], numbers: bool) -> float:
+    """Return how far a prediction is from its target: a distance of numbers, else 0 or 1."""
+    if not numbers:
+        return float(not right(row))
+    values = [row.get(key) for key in ("prediction", "target")]
+    return abs(values[0] - values[1]) if all(map(is_number, values)) else math.inf
 
 
-def _nearer(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    if not all(is_number(r[key]) for r in (row, other) for key in ("prediction", "target")):
-        return "neither"
-    a, b = (abs(r["prediction"] - r["target"]) for r in (row, other))
-    return "neither" if a == b else "A" if a < b else "B"
+def _better(error: float, other: float) -> str:
+    if error == other:
+        return "neither" if error else "both"
+    return "A" if error < other else "B"
 
 
 def _text(name: str, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -294,44 +264,20 @@ def _text(name: str, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return f"{name}: {x} → {y} (target {target})"
 
 
-def _predictions(answers: Predictions) -> Iterator[str]:
-    both = answers.both
-    shared = f"{both:,} examples in both" if both else "no example in both"
-    alone = [f"{n:,} only in {run}" for n, run in zip(answers.only, "AB", strict=True) if n]
-    yield ", ".join([shared, *alone])
-    if answers.targets:
-        yield f"{answers.targets:,} have a different target in B"
-    if not answers.differing:
-        yield from ["all predictions are equal"] if both else []
-        return
-    in_one, in_none = (
-        ("nearer", "equally near") if answers.numbers else ("correct only", "wrong in both")
-    )
-    counts = [f"{answers.better[run]:,} {in_one} in {run}" for run in "AB"]
-    others = {"both": "correct in both, with different texts", "neither": in_none}
-    counts += [f"{answers.better[k]:,} {words}" for k, words in others.items() if answers.better[k]]
-    yield f"{answers.differing:,} predictions differ: {', '.join(counts)}"
-    yield from (f"  {line}" for line in answers.shown)
-
-
 # The first row of `metrics.jsonl` in which two runs differ.
 
 _NAMING = ("part", "event", "step")
-Rows = dict[tuple[str, ...], dict[str, Any]]
 
 
-def first_difference(a: RunFolder, b: RunFolder) -> str | None:
-    """Return the first difference, empty if there is none; None if a run has no journal.
+def first_difference(a: RunFolder, b: RunFolder) -> str:
+    """Return the first difference of two journals; empty if there is none.
 
     Times are not compared.
 
     Raises:
         UserError: a line is damaged.
     """
-    rows, others = a.rows(METRICS), b.rows(METRICS)
-    if rows is None or others is None:
-        return None
-    by_step, others_by_step = _by_step(rows), _by_step(others)
+    by_step, others_by_step = (_by_step(run.rows(METRICS) or []) for run in (a, b))
     for name in dict.fromkeys([*by_step, *others_by_step]):
         part, event, step = name
         place = f"step {step} ({event})" if step else event
@@ -346,46 +292,21 @@ def first_difference(a: RunFolder, b: RunFolder) -> str | None:
     return ""
 
 
-def _by_step(rows: list[dict[str, Any]]) -> Rows:
+def _by_step(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
     """Return rows by part, event and step; an interrupted run may have another order."""
     timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows]
     return {tuple(str(row.get(key) or "") for key in _NAMING): row for row in timeless}
 
 
-# A bit-for-bit comparison of the learned tensors of two runs, without torch.
-
-
-def differing_tensors(a: RunFolder, b: RunFolder) -> list[str] | None:
-    """Return which learned tensors differ in type, shape or any bit; None if a file is missing.
+def differing_tensors(a: RunFolder, b: RunFolder) -> list[str]:
+    """Return which learned tensors differ in type, shape or any bit.
 
     Raises:
         UserError: a file is damaged.
     """
-    if _lacks(a, b, PROMPT):
-        return None
-    ours, others = _hashes(a), _hashes(b)
+    from ptrun.folder.tensors import hashes  # imports torch
+
+    ours, others = (
+        hashes(run.folder / PROMPT, "Type rerun=true to train again.") for run in (a, b)
+    )
     return [name for name in sorted({*ours, *others}) if ours.get(name) != others.get(name)]
-
-
-def _hashes(run: RunFolder) -> dict[str, str]:
-    """Return the hash of type, shape and bytes of each tensor; one is in memory at a time."""
-    file, advice = run.folder / PROMPT, "Type rerun=true to train again."
-    try:
-        result.check_beside(run.result, file)
-        with opened_tensors(file) as tensors:
-            kinds = {tensors.get_slice(name).get_dtype() for name in tensors.keys()}  # noqa: SIM118
-            if "BF16" in kinds:  # numpy has no such type
-                from ptrun.folder.tensors import hashes
-
-                return hashes(file, advice)
-            header, digests = unpacked(tensors.metadata()), dict[str, str]()
-            for name in tensors.keys():  # noqa: SIM118
-                array = tensors.get_tensor(name)
-                hashed = hashlib.sha256(f"torch.{array.dtype} {list(array.shape)}".encode())
-                hashed.update(array)
-                digests[name] = hashed.hexdigest()
-        if header.pop(DIGEST, None) != combined(digests, header):
-            raise ValueError("its digest is another")
-    except ValueError as error:
-        raise UserError(f"{file}: damaged ({error}). {advice}") from error
-    return digests

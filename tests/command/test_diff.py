@@ -1,8 +1,6 @@
 """Two results made by hand, and what is told of them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -196,14 +194,3 @@ def test_what_is_no_run_is_named(tmp_path):
         UserError, match=r"no such folder, and no run below .* has an id that starts"
     ):
         find("lost", "diff", tmp_path)
-
-
-def test_no_torch_is_imported(tmp_path):
-    own, other = made(tmp_path / "a"), made(tmp_path / "b")
-    code = (
-        f"import sys; sys.argv = ['ptrun', 'diff', {str(own)!r}, {str(other)!r}]\n"
-        "from ptrun.cli import main\nmain()\n"
-        "assert not {'torch', 'transformers', 'rich'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0 and "equal to the last bit" in done.stdout, done.stderr
