@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from enum import Enum
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ _GONE = {
 }
 _OUTSIDE = re.compile(r"(?:^|[\[,'\"\s])[/~]|\.\.|\$")
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
-Sources = tuple[Any, ...]
 _KEYS = {key.name for key in fields(schema.RunConfig)}
 _ROOT_KEYS = _KEYS - {*schema.LISTED}
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
@@ -339,19 +337,16 @@ def compose_run(
     """
     tell_untrusted()
     try:
-        picked = _composed(overrides)
-        content = picked.content()
-        if given or changed:
-            root = deepcopy(picked.root)
-            with open_dict(root):
-                root.update(given or {})
-                root.merge_with(changed or {})
-            content = plain(root)
+        root, choices = _composed(overrides)
+        with open_dict(root):
+            root.update(given or {})
+            root.merge_with(changed or {})
+        content = plain(root)
     except ERRORS as error:
         raise explain(error, overrides) from error
-    _tell_replaced(picked.choices)
+    _tell_replaced(choices)
     typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
-    return _resolved(content, picked.choices, typed)
+    return _resolved(content, choices, typed)
 
 
 def _tell_replaced(choices: Mapping[str, Any]) -> None:
@@ -380,54 +375,11 @@ def _tell(file: Path, shipped: Path) -> None:
     _LOG.info("%s replaces ptrun's own and changes %s", visible(place), visible(text))
 
 
-@dataclass
-class _Picked:
-    """A composed root and the options of its groups; the next runs may set others at `keys`."""
+def _composed(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:
+    """Return the root of a run, and the options of its groups.
 
-    root: DictConfig
-    choices: dict[str, Any]
-    keys: tuple[str, ...] = ()
-    base: dict[str, Any] | None = None
-
-    def content(self) -> dict[str, Any]:
-        """Return the root as plain data; only the values at `keys` are converted again.
-
-        Raises:
-            UserError: a value is missing.
-        """
-        values = {key: OmegaConf.select(self.root, key) for key in self.keys}
-        usual = all(isinstance(value, str | int | float | Enum) for value in values.values())
-        usual = usual and not any("[" in key for key in self.keys)
-        if self.base is None or not usual or self._referred:
-            self.base = plain(self.root)
-        content: dict[str, Any] = _copy(self.base)
-        for key, value in values.items() if usual else ():
-            *parents, last = key.split(".")
-            node = content
-            for parent in parents:
-                node = node[parent]
-            node[last] = value.name if isinstance(value, Enum) else value
-        return content
-
-    @cached_property
-    def _referred(self) -> bool:
-        """Whether other values may be made of those at `keys`."""
-        texts = re.findall(r"\$\{[^}]*\}", OmegaConf.to_yaml(self.root))
-        return any(key.rpartition(".")[2] in text for key in self.keys for text in texts)
-
-
-def _copy(content: Any) -> Any:
-    """Return a copy of plain data."""
-    if isinstance(content, dict):
-        return {key: _copy(value) for key, value in content.items()}
-    return [*map(_copy, content)] if isinstance(content, list) else content
-
-
-def _composed(overrides: Sequence[str]) -> _Picked:
-    """Return the root of a run; the next call may change it.
-
-    Runs that pick the same options have one root. Their other overrides set plain values in it, as
-    Hydra does after it has read the files.
+    Hydra reads the files once for runs that pick the same options. Their other overrides set plain
+    values in a copy, as Hydra does after it has read the files.
     """
     # 1 The overrides as Hydra reads them; a model of the hub needs no option.
     loose = [loosen(override) for override in overrides]
@@ -436,21 +388,21 @@ def _composed(overrides: Sequence[str]) -> _Picked:
         loose.append("backbone=hub")
     # 2 Those that set one value, and those for which Hydra reads files.
     values = [value for override in loose if (value := _plain_value(override)) is not None]
-    keys = tuple(value.key_or_group for value in values)
+    keys = [value.key_or_group for value in values]
     if any(other.startswith(f"{key}.") for key in keys for other in keys):
-        values, keys = [], ()  # one replaces what another is in
+        values = []  # one replaces what another is in
     lines = {value.input_line for value in values}
-    picks = tuple(override for override in loose if override not in lines)
     # 3 The root of these options, with the values in it.
-    picked = _copied(picks, keys, sources())
+    shared, choices = _picked(tuple(o for o in loose if o not in lines), sources())
+    root = deepcopy(shared)
     try:
         for value in values:
             add = value.is_force_add()
-            OmegaConf.update(picked.root, value.key_or_group, value.value(), force_add=add)
+            OmegaConf.update(root, value.key_or_group, value.value(), force_add=add)
     except OmegaConfBaseException:
         _picked(tuple(loose), sources())  # Hydra's own error says more
         raise
-    return picked
+    return root, choices
 
 
 @cache
@@ -469,14 +421,7 @@ def _plain_value(override: str) -> Override | None:
 
 
 @lru_cache(maxsize=32)
-def _copied(picks: tuple[str, ...], keys: tuple[str, ...], sources: Sources) -> _Picked:
-    """Return a root of its own for each set of keys, so that none keeps the value of another."""
-    picked = _picked(picks, sources)
-    return replace(picked, root=deepcopy(picked.root), keys=keys)
-
-
-@lru_cache(maxsize=32)
-def _picked(picks: tuple[str, ...], _sources: Sources) -> _Picked:
+def _picked(picks: tuple[str, ...], _sources: tuple[Any, ...]) -> tuple[DictConfig, dict[str, Any]]:
     """Compose the root of a choice of options, once while the user's files stay as they are."""
     with _own_hydra():
         config = compose("run", list(picks), return_hydra_config=True)
@@ -484,10 +429,10 @@ def _picked(picks: tuple[str, ...], _sources: Sources) -> _Picked:
     assert isinstance(choices, dict)
     with open_dict(config):
         config.pop("hydra")
-    return _Picked(config, {str(key): value for key, value in choices.items()})
+    return config, {str(key): value for key, value in choices.items()}
 
 
-def sources() -> Sources:
+def sources() -> tuple[Any, ...]:
     """Return what identifies the folders of options, with the states of the user's files."""
     folders = [*user_dirs(), *package_dirs()]
     files = [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]

@@ -70,7 +70,6 @@ def outcome(overrides, function):
 def alone(overrides):
     """Return what Hydra composes with every override given to it."""
     compose._picked.cache_clear()
-    compose._copied.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compose, "_plain_value", lambda override: None)
         made = compose_run(overrides)
@@ -86,7 +85,6 @@ def own():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_run_is_what_hydra_composes_alone(own, seed):
     compose._picked.cache_clear()
-    compose._copied.cache_clear()
     lines = LINES * 2
     random.Random(seed).shuffle(lines)
     for line in lines:
@@ -113,7 +111,6 @@ def test_an_edited_file_of_the_user_is_read_again(tmp_path, monkeypatch):
 
 def test_options_are_composed_once(monkeypatch):
     compose._picked.cache_clear()
-    compose._copied.cache_clear()
     for seed in range(20):
         compose_run(
             ["method=lora", "task=pocket_sentiment", f"seed={seed}", f"train.lr={seed + 1}"]
