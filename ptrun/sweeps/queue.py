@@ -10,15 +10,6 @@ from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
 from ptrun.folder import digest, lease
 
-_SIZES = "smaller cluster.cpus=N or cluster.memory=GIB, or cluster.partition=NAME"
-_ADVICE = {
-    "PartitionConfig": _SIZES,
-    "BadConstraints": f"another cluster.constraint=NAME, {_SIZES}",
-    "PartitionTimeLimit": "cluster.time=MINUTES or cluster.partition=NAME",
-    "PartitionDown": "cluster.partition=NAME",
-    "InvalidAccount": "cluster.account=NAME",
-    "InvalidQOS": "cluster.qos=NAME",
-}
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 
@@ -77,11 +68,8 @@ def _states() -> dict[str, str]:
 
 
 def _state(state: str, reason: str = "None") -> str:
-    """Return a state with Slurm's reason why a job waits, and what to type against it."""
-    if state != "PENDING" or reason == "None":
-        return state.lower()
-    advice = _ADVICE.get(reason.partition(",")[0])
-    return f"pending: {reason}" + (f"; type {advice}" if advice else "")
+    """Return a state with Slurm's reason why a job waits."""
+    return f"pending: {reason}" if state == "PENDING" and reason != "None" else state.lower()
 
 
 def cores(partition: str | None) -> int | None:

@@ -5,12 +5,14 @@ several commands can do one list together. Runs are composed one by one while wo
 planned in batches by a worker: this process imports no torch.
 """
 
+import math
 import os
 import re
 import subprocess
 import time
 from collections import deque
 from collections.abc import Hashable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -306,24 +308,13 @@ def _gpus() -> list[str]:
     visible, present = os.environ.get("CUDA_VISIBLE_DEVICES"), _present()
     if visible is None:
         return present
-    named: list[str] = []
-    for device in map(str.strip, visible.split(",")):
-        if _is_absent(device, present):  # CUDA ignores this one and all after it
-            break
-        if device in named:
-            raise UserError(
-                f"CUDA_VISIBLE_DEVICES={visible}: {device} is there twice, so CUDA shows no "
-                "device; name each once."
-            )
-        named.append(device)
-    return named
+    count = len(present) if present and present[0].isdigit() else math.inf
 
+    def is_there(device: str) -> bool:
+        return int(device) < count if device.isdigit() else device.startswith(("GPU-", "MIG-"))
 
-def _is_absent(device: str, present: Sequence[str]) -> bool:
-    """Return whether CUDA knows no such device; ids that are no numbers are left to it."""
-    if not device.isdigit():
-        return not device.startswith(("GPU-", "MIG-"))
-    return bool(present) and present[0].isdigit() and int(device) >= len(present)
+    # CUDA ignores the first device that is not there, and all after it
+    return [*dict.fromkeys(takewhile(is_there, map(str.strip, visible.split(","))))]
 
 
 def _present() -> list[str]:
