@@ -1,8 +1,10 @@
 """Exports of other tools: a right one is read, a changed one is read or refused in words."""
 
 import json
+from functools import partial
 
-from hypothesis import example, given
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ptrun.importing import published
@@ -45,6 +47,47 @@ SQUAD = {
 }
 
 
+GLUE = {
+    "RTE": "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\te\tnot_entailment\n",
+    "CoLA": "gj04\t1\t\tIt rains.\ngj04\t0\t*\tIt rain.\n",
+    "STS-B": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
+    "\tscore\n0\tg\tf\t2012\t1\tn\tn\tA plane.\tAn air plane.\t5.000\n",
+}
+
+
+SUPERGLUE = {
+    "CB": {"premise": "a", "hypothesis": "b", "label": "neutral", "idx": 3},
+    "COPA": {
+        "premise": "a",
+        "choice1": "b",
+        "choice2": "c",
+        "question": "cause",
+        "label": 0,
+        "idx": 0,
+    },
+    "WSC": {
+        "text": "Ann said she came",
+        "target": {"span1_text": "Ann", "span1_index": 0, "span2_text": "she", "span2_index": 2},
+        "label": True,
+        "idx": 0,
+    },
+    "MultiRC": {
+        "idx": 0,
+        "passage": {
+            "text": "a",
+            "questions": [
+                {"question": "b", "idx": 0, "answers": [{"text": "c", "idx": 0, "label": 1}]}
+            ],
+        },
+    },
+    "ReCoRD": {
+        "idx": 0,
+        "passage": {"text": TEXT, "entities": [{"start": 0, "end": 2}]},
+        "qas": [{"idx": 0, "query": "@placeholder met", "answers": [{"text": "Ann"}]}],
+    },
+}
+
+
 @st.composite
 def changed(draw, right):
     """Draw a JSON value with up to three of its parts replaced, taken out or doubled."""
@@ -82,128 +125,81 @@ def checked(rows):
     return found
 
 
-def tokens(rows):
-    return checked(tagged(marked.where, marked.text, marked.spans) for marked in rows)
-
-
-@given(st.lists(st.sampled_from([PRODIGY, DOCCANO, ENTITIES]).flatmap(changed), max_size=3))
-@example([{**PRODIGY, "spans": [[0, 3]]}])
-@example([{**DOCCANO, "label": {}}])
-def test_marked_spans_are_read_or_refused(place, rows):
+def spans(place, rows):
     file = place / "s.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for words, tags in read_or_refused(tokens, json_spans(file, "text")) or ():
-        assert len(words) == len(tags) and all(words)
+    file.write_text("".join(json.dumps(r) + "\n" for r in (rows if type(rows) is list else [rows])))
+    return tokens(json_spans(file, "text"))
 
 
-@given(st.lists(changed(STUDIO), max_size=3) | JSON)
-@example([{**STUDIO, "annotations": [{"result": None}]}])
-def test_label_studio_is_read_or_refused(place, tasks):
+def studio(place, content):
     file = place / "studio.json"
-    file.write_text(json.dumps(tasks))
-    read_or_refused(tokens, label_studio(file, "text"))
+    file.write_text(json.dumps(content))
+    return tokens(label_studio(file, "text"))
 
 
-@given(changed(SQUAD))
-@example({**SQUAD, "data": [{"paragraphs": None}]})
-def test_squad_is_read_or_refused(place, content):
+def tokens(rows):
+    found = checked(tagged(marked.where, marked.text, marked.spans) for marked in rows)
+    assert all(len(words) == len(tags) and all(words) for words, tags in found)
+    return found
+
+
+def squad(place, content):
     file = place / "train-v2.0.json"
     file.write_text(json.dumps(content))
-
-    def read():
-        return [row for made in published.squad(file) for row in checked(made.rows)]
-
-    for row in read_or_refused(read) or ():
-        assert len(row["answers"]["text"]) == len(row["answers"]["answer_start"])
+    rows = [row for made in published.squad(file) for row in checked(made.rows)]
+    assert all(len(r["answers"]["text"]) == len(r["answers"]["answer_start"]) for r in rows)
+    return rows
 
 
-GLUE_ROWS = {
-    "RTE": "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\te\tnot_entailment\n",
-    "CoLA": "gj04\t1\t\tIt rains.\ngj04\t0\t*\tIt rain.\n",
-    "STS-B": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
-    "\tscore\n0\tg\tf\t2012\t1\tn\tn\tA plane.\tAn air plane.\t5.000\n",
-}
-
-
-@given(st.sampled_from(sorted(GLUE_ROWS)), st.data())
-def test_glue_is_read_or_refused(place, name, data):
-    folder = place / "glue"
-    for other in GLUE_ROWS:
-        (folder / other).mkdir(parents=True, exist_ok=True)
-        (folder / other / "train.tsv").write_text(GLUE_ROWS[other])
-    content = data.draw(spoilt(st.just(GLUE_ROWS[name].encode())))
-    (folder / name / "train.tsv").write_bytes(content)
-    for made in published.glue(folder):
-        read_or_refused(checked, made.rows)
-
-
-SUPERGLUE = {
-    "CB": {"premise": "a", "hypothesis": "b", "label": "neutral", "idx": 3},
-    "COPA": {
-        "premise": "a",
-        "choice1": "b",
-        "choice2": "c",
-        "question": "cause",
-        "label": 0,
-        "idx": 0,
-    },
-    "WSC": {
-        "text": "Ann said she came",
-        "target": {"span1_text": "Ann", "span1_index": 0, "span2_text": "she", "span2_index": 2},
-        "label": True,
-        "idx": 0,
-    },
-    "MultiRC": {
-        "idx": 0,
-        "passage": {
-            "text": "a",
-            "questions": [
-                {"question": "b", "idx": 0, "answers": [{"text": "c", "idx": 0, "label": 1}]}
-            ],
-        },
-    },
-    "ReCoRD": {
-        "idx": 0,
-        "passage": {"text": TEXT, "entities": [{"start": 0, "end": 2}]},
-        "qas": [{"idx": 0, "query": "@placeholder met", "answers": [{"text": "Ann"}]}],
-    },
-}
-
-
-@given(
-    st.sampled_from(sorted(SUPERGLUE)).flatmap(
-        lambda k: st.tuples(st.just(k), changed(SUPERGLUE[k]))
-    )
-)
-def test_superglue_is_read_or_refused(place, drawn):
-    name, row = drawn
+def superglue(name, place, row):
     folder = place / f"superglue_{name}" / name
     folder.mkdir(parents=True, exist_ok=True)
     for part in ("train", "val"):
         (folder / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
-    for made in read_or_refused(published.superglue, folder.parent) or ():
-        read_or_refused(checked, made.rows)
+    return [row for made in published.superglue(folder.parent) for row in checked(made.rows)]
 
 
-def test_the_unchanged_exports_are_read(place):
-    """Else the tests above could pass on refusals alone."""
-    file = place / "right.json"
-    for right, reader in [(PRODIGY, json_spans), (DOCCANO, json_spans), (ENTITIES, json_spans)]:
-        file.write_text(json.dumps(right))
-        assert len(checked(reader(file, "text"))) == 1
-    file.write_text(json.dumps([STUDIO]))
-    assert len(checked(label_studio(file, "text"))) == 1
-    questions = place / "train-right.json"
-    questions.write_text(json.dumps(SQUAD))
-    assert [len(checked(made.rows)) for made in published.squad(questions)] == [2]
-    for name, row in SUPERGLUE.items():
-        folder = place / f"right_{name}"
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for part in ("train", "val"):
-            (folder / name / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
-        assert all(checked(made.rows) for made in published.superglue(folder))
-    for name, text in GLUE_ROWS.items():
-        folder = place / "right_glue" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "train.tsv").write_text(text)
-    assert len([checked(made.rows) for made in published.glue(folder.parent)]) == len(GLUE_ROWS)
+def glue(name, place, content):
+    folder = place / f"glue_{name}" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.tsv").write_bytes(content)
+    return [row for made in published.glue(folder.parent) for row in checked(made.rows)]
+
+
+EXPORTS = {
+    "prodigy": ([PRODIGY], spans),
+    "doccano": ([DOCCANO], spans),
+    "entities": ([ENTITIES], spans),
+    "label studio": ([STUDIO], studio),
+    "squad": (SQUAD, squad),
+    **{name: (row, partial(superglue, name)) for name, row in SUPERGLUE.items()},
+    **{name: (text.encode(), partial(glue, name)) for name, text in GLUE.items()},
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+@given(data=st.data())
+def test_a_changed_export_is_read_or_refused(place, name, data):
+    right, read = EXPORTS[name]
+    content = data.draw(spoilt(st.just(right)) if isinstance(right, bytes) else changed(right))
+    read_or_refused(read, place, content)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_unchanged_export_is_read(place, name):
+    """Else the test above could pass on refusals alone."""
+    right, read = EXPORTS[name]
+    assert read(place, right)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("prodigy", {**PRODIGY, "spans": [[0, 3]]}),
+        ("doccano", {**DOCCANO, "label": {}}),
+        ("label studio", [{**STUDIO, "annotations": [{"result": None}]}]),
+        ("squad", {**SQUAD, "data": [{"paragraphs": None}]}),
+    ],
+)
+def test_an_export_that_once_raised_is_read_or_refused(place, name, content):
+    read_or_refused(EXPORTS[name][1], place, content)

@@ -8,7 +8,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ptrun.config.identity import affecting, file_name, group_id, run_id
-from ptrun.folder import digest
 from tests.fuzz.strategies import JSON, TEXTS
 
 KEYED = st.dictionaries(TEXTS | st.integers(0, 3) | st.booleans(), JSON, max_size=4)
@@ -126,10 +125,3 @@ def test_a_name_is_one_part_of_a_path(text):
 @example(".", "%2E")
 def test_other_texts_have_other_names(one, other):
     assert (file_name(one) == file_name(other)) == (one == other)
-
-
-@given(st.dictionaries(TEXTS, JSON, max_size=2), st.randoms(use_true_random=False), TEXTS)
-def test_a_digest_is_that_of_the_content(content, draw, key):
-    assert digest.of_plain(content) == digest.of_plain(shuffled(content, draw))
-    assume(content.get(key, ...) != "other")
-    assert digest.of_plain({**content, key: "other"}) != digest.of_plain(content)

@@ -5,8 +5,6 @@ import gzip
 import io
 import json
 
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import assume, example, given
@@ -66,29 +64,6 @@ def test_what_csv_writes_is_read_back(place, table, separator, end, quoting, enc
     file = place / ("t.csv.gz" if packed else "t.csv")
     file.write_bytes(gzip.compress(content) if packed else content)
     assert table_of(file).columns == names
-    assert read(file, names) == body
-
-
-WRITERS = {
-    "pandas.csv": lambda frame, file: frame.to_csv(file, index=False),
-    "polars.csv": lambda frame, file: pl.DataFrame(frame.to_dict("list")).write_csv(file),
-    "polars.parquet": lambda frame, file: pl.DataFrame(frame.to_dict("list")).write_parquet(file),
-    "pandas.parquet": lambda frame, file: frame.to_parquet(file),
-    "pandas.arrow": lambda frame, file: frame.to_feather(file),
-    "lines.json": lambda frame, file: frame.to_json(file, orient="records", lines=True),
-    **{
-        f"{orient}.json": lambda frame, file, orient=orient: frame.to_json(file, orient=orient)
-        for orient in ("records", "columns", "index", "split", "table")
-    },
-}
-
-
-@given(tables(CELLS.filter(lambda cell: "\r" not in cell)), st.sampled_from(sorted(WRITERS)))
-def test_what_libraries_write_is_read_back(place, table, writer):
-    names, body = table
-    assume(len(names) > 1 or not writer.endswith("csv"))
-    file = place / writer
-    WRITERS[writer](pd.DataFrame(body, columns=names), file)
     assert read(file, names) == body
 
 

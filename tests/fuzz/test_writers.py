@@ -108,6 +108,12 @@ WRITERS = {
     "pandas.jsonl": lambda rows, file: frame(rows).to_json(file, orient="records", lines=True),
     "pandas.json": lambda rows, file: frame(rows).to_json(file, orient="records"),
     "pandas_indent.json": lambda rows, file: frame(rows).to_json(file, orient="records", indent=2),
+    **{
+        f"pandas_{orient}.json": lambda rows, file, orient=orient: frame(rows).to_json(
+            file, orient=orient
+        )
+        for orient in ("columns", "index", "split", "table")
+    },
     "pandas.parquet": lambda rows, file: frame(rows).to_parquet(file),
     "pandas.feather": lambda rows, file: frame(rows).to_feather(file),
     "pandas.xlsx": excel,
