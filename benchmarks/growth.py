@@ -100,7 +100,6 @@ def dry_run(folder: Path, sizes: list[int]) -> Iterator[Cost]:
 def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
     """A finished sweep whose command is typed again."""
     from ptrun.config.compose import compose_run
-    from ptrun.folder import recognition
     from ptrun.runs.plan import plan
 
     content = real_result(folder)
@@ -109,12 +108,11 @@ def again(folder: Path, sizes: list[int]) -> Iterator[Cost]:
         rates = [f"{1e-3 + n * 1e-6:.6f}" for n in range(size)]
         for rate in rates:
             run = compose_run([f"outputs={outputs}", f"train.lr={rate}"]).in_sweep()
-            planned, key = plan(run), recognition.key_of(run)
+            planned = plan(run)
             planned.folder.mkdir(parents=True)
             own = {**content, "run_id": planned.run_id, "group": planned.group}
             own["config"] = planned.content
             write_result(planned.folder, own)
-            recognition.remember(run, planned.folder, key)
         yield measured(size, "-m", f"outputs={outputs}", f"train.lr={','.join(rates)}")
 
 

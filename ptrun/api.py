@@ -193,17 +193,14 @@ def run(*overrides: str, **values: Any) -> Run:
     """
     from ptrun.config.components import permission, without_permission
     from ptrun.config.compose import compose_run
-    from ptrun.folder.recognition import finished
 
     line = typed(overrides, values)
     with quiet():
         composed = compose_run(without_permission(line))
-        done = finished(composed)
-        if done is None:  # only now import torch
-            from ptrun.runs.launch import launch
+        from ptrun.runs.launch import launch  # imports torch
 
-            with same_random():
-                done = launch(composed)
+        with same_random():
+            done = launch(composed)
     return Run(composed.outputs / composed.name / done.run_id, done, permission(line))
 
 

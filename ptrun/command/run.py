@@ -97,21 +97,15 @@ def _check_own(overrides: Sequence[str]) -> None:
 
 def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
-    from ptrun.folder.recognition import finished
     from ptrun.folder.result import summary
+    from ptrun.runs.launch import launch  # imports torch
 
-    done = finished(composed)
-    if done is None:  # only now import torch
-        from ptrun.runs.launch import launch
+    try:
+        done = launch(composed)
+    except MemoryRanOut as error:
+        from ptrun.planning.overview import fitting
 
-        try:
-            done = launch(composed)
-        except MemoryRanOut as error:
-            from ptrun.planning.overview import fitting
-
-            raise UserError("\n".join([str(error), *fitting(overrides)])) from None
-    else:
-        print("already finished; rerun=true repeats it", file=sys.stderr)
+        raise UserError("\n".join([str(error), *fitting(overrides)])) from None
     if is_main_rank():
         print(folded(summary(done, composed.outputs / composed.name)))
 

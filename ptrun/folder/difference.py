@@ -247,7 +247,7 @@ def _error(row: Mapping[str, Any], numbers: bool) -> float:
     """Return how far a prediction is from its target: a distance of numbers, else 0 or 1."""
     if not numbers:
         return float(not right(row))
-    values = [row.get(key) for key in ("prediction", "target")]
+    values: list[Any] = [row.get(key) for key in ("prediction", "target")]
     return abs(values[0] - values[1]) if all(map(is_number, values)) else math.inf
 
 

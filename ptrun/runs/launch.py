@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
-from ptrun.folder import lease, recognition, result
+from ptrun.folder import lease, result
 from ptrun.hardware.environment import environment, imported
 from ptrun.hardware.start_ranks import check_world, local_ranks, on_gpus, start
 from ptrun.runs.plan import Plan, plan, with_prerequisite
-from ptrun.runs.recipe import checked_result, together
-from ptrun.runs.record import Ended, Execution
+from ptrun.runs.recipe import checked, found, raised, together
+from ptrun.runs.record import Ended
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -36,23 +36,11 @@ def launch(composed: Composed) -> RunResult:
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
-    (ended,) = launch_together([planned(composed)])
-    if isinstance(ended, Exception):
-        raise ended
-    return ended
+    (ended,) = launch_together([plan(composed)])
+    return raised(ended)
 
 
-def planned(composed: Composed) -> Execution:
-    """Return a planned run, with its configuration and what `recognition` calls it.
-
-    Raises:
-        UserError: the configuration is wrong.
-    """
-    key = recognition.key_of(composed)  # before the plan reads a file that changes meanwhile
-    return Execution(plan(composed), composed, key)
-
-
-def launch_together(runs: Sequence[Execution]) -> list[Ended]:
+def launch_together(plans: Sequence[Plan]) -> list[Ended]:
     """Do runs in shared passes, each under its lease; return a result or an error of each.
 
     Raises:
@@ -60,19 +48,15 @@ def launch_together(runs: Sequence[Execution]) -> list[Ended]:
     """
     ends: dict[int, Ended] = {}
     with ExitStack() as leases:
-        for place, execution in enumerate(runs):
+        for place, planned in enumerate(plans):
             try:
-                leases.enter_context(_lease(execution))
+                leases.enter_context(_lease(planned))
             except UserError as error:
                 ends[place] = error
-        left = [place for place in range(len(runs)) if place not in ends]
-        ended = _do([runs[place].planned for place in left]) if left else []
-    for place, end in zip(left, ended, strict=True):
-        ends[place] = end
-        composed, folder = runs[place].composed, runs[place].planned.folder
-        if isinstance(end, RunResult) and composed is not None and _rank() is None:
-            recognition.remember(composed, folder, runs[place].key)
-    return [ends[place] for place in range(len(runs))]
+        left = [place for place in range(len(plans)) if place not in ends]
+        ended = _do([plans[place] for place in left]) if left else []
+    ends |= dict(zip(left, ended, strict=True))
+    return [ends[place] for place in range(len(plans))]
 
 
 def _rank() -> int | None:
@@ -81,12 +65,11 @@ def _rank() -> int | None:
     return None if launched is None else int(launched["RANK"])
 
 
-def _lease(execution: Execution) -> AbstractContextManager[None]:
+def _lease(planned: Plan) -> AbstractContextManager[None]:
     """Return the lease of a run folder; of several ranks the first holds it."""
     if _rank():
         return nullcontext()
-    composed = execution.composed
-    return lease.held(execution.planned.folder, wait=composed is not None and composed.sweep.wait)
+    return lease.held(planned.folder, wait=planned.request.sweep.wait)
 
 
 def _do(plans: Sequence[Plan]) -> list[Ended]:
@@ -110,10 +93,8 @@ def _start_ranks(planned: Plan) -> RunResult:
 
     gpus = torch.cuda.device_count()
     ranks = local_ranks(planned.hardware, gpus)
-    done = None if planned.rerun else result.read_named(planned.folder)
-    if done is not None:
-        _LOG.info("already finished; rerun=true repeats it")
-        return checked_result(done, planned.folder)
+    if (ended := found(planned)) is not None:
+        return raised(ended)
     if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
         method = planned.method_over(planned.backbone, planned.task)
         with_prerequisite(planned, method, _start_ranks)
@@ -121,4 +102,4 @@ def _start_ranks(planned: Plan) -> RunResult:
     done = result.read(planned.folder)
     if done is None:
         raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")
-    return checked_result(done, planned.folder)
+    return raised(checked(done, planned.folder))

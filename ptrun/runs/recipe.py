@@ -49,6 +49,11 @@ def run(planned: Plan) -> RunResult:
         RunFailed: training failed; `failure.json` has the reason.
     """
     (ended,) = together([planned])
+    return raised(ended)
+
+
+def raised(ended: Ended) -> RunResult:
+    """Return a result, or raise the error that ended the run."""
     if isinstance(ended, Exception):
         raise ended
     return ended
@@ -145,22 +150,20 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = replace(outcome, manifest=manifest)
         work.store.close(outcome, keep_state=work.planned.keep.has_state)
-        work.ended = _checked(outcome, work.planned.folder)
+        work.ended = checked(outcome, work.planned.folder)
 
 
-def checked_result(done: RunResult, folder: Path) -> RunResult:
-    """Return the result of a run folder.
-
-    Raises:
-        RunFailed: the run failed.
-    """
-    checked = _checked(done, folder)
-    if isinstance(checked, RunFailed):
-        raise checked
-    return checked
+def found(planned: Plan) -> Ended | None:
+    """Return how a run has ended; None if it is to be done."""
+    done = None if planned.rerun else result.read_named(planned.folder)
+    if done is None:
+        return None
+    _LOG.info("already finished; rerun=true repeats it")
+    return checked(done, planned.folder)
 
 
-def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
+def checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
+    """Return the result of a run folder, or the error of a failed run."""
     if done.status == "failed":
         return RunFailed(
             f"{folder.name} failed: {done.reason}.\n"
@@ -171,11 +174,7 @@ def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
 
 def _find(work: Execution) -> None:
     """Read the result of a run that has ended."""
-    planned, world = work.planned, work.planned.engine.world
-    done = world.broadcast(None if planned.rerun else result.read_named(planned.folder))
-    if done is not None:
-        _LOG.info("already finished; rerun=true repeats it")
-        work.ended = _checked(done, planned.folder)
+    work.ended = work.planned.engine.world.broadcast(found(work.planned))
 
 
 def _prepare(work: Execution) -> None:
@@ -282,8 +281,8 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
     bound = bound_to(planned.backbone)
     store = SharedStore(planned.folder, bound, tracker, world=world, tuned=tuned)
-        store.clean()
     if world.main:
+        store.clean()
         warn_of_moved(planned.repositories)
     store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
     return store

@@ -132,15 +132,11 @@ class Execution:
 
     Args:
         planned: its plan.
-        composed: the configuration that it was planned from; None in a rank.
-        key: what stands for the configuration and its files, for `folder.recognition`.
         shared: what runs of one group compute once: rows, and their tokens.
     """
 
     planned: Plan
-    composed: Composed | None = None
-    key: str | None = None
-    shared: dict[Any, Any] = field(default_factory=dict)
+    shared: dict[Any, Any]
     split: Split = field(init=False)
     overlaps: Overlaps = field(init=False)
     parts: list[Part] = field(init=False)

@@ -73,37 +73,33 @@ class Runs:
             except UserError as error:
                 ends.append(RunEnd(index, "refused", str(error)))
         if ready:
-            done = launch_together([execution for _, execution in ready])
+            done = launch_together([planned for _, planned in ready])
             ends += [_end(index, end) for (index, _), end in zip(ready, done, strict=True)]
         return ends
 
     def _ready(self, index: int, text: str, *, again: bool) -> Any:
-        from ptrun.runs.launch import planned
+        from ptrun.runs.plan import plan
 
-        execution = self.planned.pop(index, None) or planned(processes.read_text(text))
-        if again:
-            execution = replace(execution, planned=replace(execution.planned, rerun=True))
-        return execution
+        planned = self.planned.pop(index, None) or plan(processes.read_text(text))
+        return replace(planned, rerun=True) if again else planned
 
     def _facts(self, index: int, text: str) -> PlannedRun:
-        from ptrun.folder import recognition, result
-        from ptrun.runs.launch import planned
+        from ptrun.folder import result
         from ptrun.runs.parts import shape
-        from ptrun.runs.plan import unkept
+        from ptrun.runs.plan import plan, unkept
 
         try:
-            execution = planned(processes.read_text(text))
+            planned = plan(processes.read_text(text))
         except Exception as error:
             told = error if isinstance(error, UserError) else explained(error)
             if told is None:
                 raise
             return PlannedRun(index, refused=str(told))
-        self.planned[index] = execution
-        run = execution.planned
-        if execution.composed is not None and (run.folder / result.FINISHED).is_file():
-            recognition.remember(execution.composed, run.folder, execution.key)
-        most = run.hardware.population
-        return PlannedRun(index, str(run.folder), shape(run), most, unkept=unkept(run))
+        if not (planned.folder / result.FINISHED).is_file():
+            self.planned[index] = planned
+        most = planned.hardware.population
+        facts = str(planned.folder), shape(planned), most
+        return PlannedRun(index, *facts, unkept=unkept(planned))
 
 
 def _end(index: int, ended: Any) -> RunEnd:

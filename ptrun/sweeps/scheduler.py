@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
 from ptrun.files import below
-from ptrun.folder import recognition
 from ptrun.folder.scan import RunState, state_of
 from ptrun.hardware.environment import imported
 from ptrun.sweeps.job import Job
@@ -116,18 +115,14 @@ class Scheduler:
         self.view.show(self.jobs)
 
     def _compose(self) -> None:
-        """Compose the next run, unless it is known to be finished."""
+        """Compose the next run."""
         job = self.unseen.popleft()
         try:
-            done = recognition.finished(job.composed)
+            _ = job.configuration
         except UserError as error:
             self._ended(job, "refused", str(error))
-            return
-        if done is None:
+        else:
             self.composed.append(job)
-            return
-        job.folder = job.composed.outputs / job.composed.name / done.run_id
-        self._ended(job, "finished")
 
     def _fill(self) -> bool:
         """Give idle workers groups, or runs to plan; return whether any worker is busy."""

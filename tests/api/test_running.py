@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ptrun
-from ptrun.runs import launch as launching
+from ptrun.runs import recipe
 from ptrun.training.stopping import SIGNALS
 from tests.api.conftest import PRECISE
 
@@ -35,10 +35,10 @@ def test_a_new_run_prints_nothing_and_changes_nothing(place, capfd):
 
 
 def test_a_finished_run_is_found_by_its_values_its_id_and_its_digits(own, place, monkeypatch):
-    def launch(_):
+    def train(*_):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(launching, "launch", launch)
+    monkeypatch.setattr(recipe, "_train", train)
     overrides = ["task=pocket_sentiment", "train.max_steps=2", "train.batch_size=4"]
     kept = {key: place[key] for key in ("hardware", "data_dir", "outputs")}
     again = ptrun.run(*overrides, PRECISE, method="ptuning_v2", seed=1, **kept)

@@ -10,7 +10,6 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "start/pretraining.py",
     "runs/finished.py",
     "folder/request.py",
-    "folder/recognition.py",  # whether a plan reads more than the files that are named
     "runs/rerun.py",
     "predicting/answering.py",
     "start/saved_prompt.py",  # what a result recorded

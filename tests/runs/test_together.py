@@ -13,7 +13,8 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
 from ptrun.runs import recipe
-from ptrun.runs.launch import launch_together, planned
+from ptrun.runs.launch import launch_together
+from ptrun.runs.plan import plan
 from ptrun.training.member import Member
 
 METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
@@ -30,7 +31,7 @@ def runs(data_dir, tiny_folder, tmp_path):
         given += [f"method={method}", f"outputs={tmp_path / name}", "keep=state"]
         given += ["method.length=3"] if method in ("ptuning_v2", "prompt_tuning") else []
         given += ["method.order=4"] if method == "idpg" else []
-        return [planned(compose_run([*given, *one])) for one in lists]
+        return [plan(compose_run([*given, *one])) for one in lists]
 
     return made
 
@@ -53,7 +54,7 @@ def test_runs_together_leave_what_they_leave_alone(runs, method):
         assert done.manifest.keys() == alone.manifest.keys()
         others = [other.run_id for other in shared if other is not done]
         assert done.manifest["shared_with"] == others and alone.manifest["shared_with"] == []
-        compare_folders(one.planned.folder)
+        compare_folders(one.folder)
 
 
 def test_runs_of_a_group_read_and_tokenize_the_same_rows_once(runs, monkeypatch):
@@ -107,7 +108,7 @@ def test_a_run_leaves_no_backbone_in_memory(runs, method, backbone):
         for seed in (1, 2):  # the first use of transformers keeps the frames of its caller
             gc.collect()
             planned_runs = runs("alone", [f"seed={seed}"], method=method, backbone=backbone)
-            kept = weakref.ref(planned_runs[0].planned.backbone)
+            kept = weakref.ref(planned_runs[0].backbone)
             (done,) = launch_together(planned_runs)
             assert done.status == "finished"
             del planned_runs
@@ -135,7 +136,7 @@ def test_a_run_that_fails_and_one_that_stops_early_change_no_other(runs):
     for own, alone in ((first, launch_together([one])), (stopped, launch_together([three]))):
         assert own.metrics == alone[0].metrics
         assert own.manifest["steps"] == alone[0].manifest["steps"]
-    folder = shared_folder(three.planned.folder).parent
+    folder = shared_folder(three.folder).parent
     assert len(list(folder.glob("*/result.json"))) == 2 and list(folder.glob("*/failure.json"))
 
 
@@ -143,7 +144,7 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
     wrong = ["setting=k_1000", "seed=2"]
     done, refused = launch_together(runs("shared", ["seed=1"], wrong))
     assert isinstance(refused, UserError) and done.status == "finished"
-    folders = list((runs("x", ["seed=1"])[0].planned.outputs.parent / "shared" / "runs").iterdir())
+    folders = list((runs("x", ["seed=1"])[0].outputs.parent / "shared" / "runs").iterdir())
     assert [folder.name for folder in folders if not folder.name.startswith(".")] == [done.run_id]
 
 
@@ -151,12 +152,12 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
 def test_a_finished_run_is_read_and_a_held_one_left(runs):
     (one,) = runs("shared", ["seed=1"])
     (done,) = launch_together([one])
-    written = (one.planned.folder / "result.json").stat().st_mtime_ns
+    written = (one.folder / "result.json").stat().st_mtime_ns
     two = runs("shared", ["seed=2"])[0]
-    with lease.held(two.planned.folder):
+    with lease.held(two.folder):
         again, busy, third = launch_together(runs("shared", ["seed=1"], ["seed=2"], ["seed=3"]))
     assert again == done and isinstance(busy, lease.Busy) and third.status == "finished"
-    assert (one.planned.folder / "result.json").stat().st_mtime_ns == written
+    assert (one.folder / "result.json").stat().st_mtime_ns == written
     assert third.manifest["shared_with"] == []
 
 
@@ -174,7 +175,7 @@ def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
         patched.setattr(Member, "update", update)
         launch_together(runs("shared", *lists))
     ids = tuple(done.run_id for done in calm)
-    folders = [one.planned.folder for one in runs("alone", *lists)]
+    folders = [one.folder for one in runs("alone", *lists)]
     states = [state_of(shared_folder(folder)) for folder in folders]
     assert [state.group for state in states] == [ids] * 3
     assert [state.detail for state in states] == ["at step 4", "at step 4", "at step 2"]
@@ -216,8 +217,8 @@ def test_a_run_of_a_group_resumes_alone(runs, monkeypatch):
     for expected, own in zip(whole, runs("cut", *lists), strict=True):
         (done,) = launch_together([own])
         assert done.metrics == expected.metrics
-        other = own.planned.folder.parents[2] / "whole" / "runs" / done.run_id
-        assert steps(own.planned.folder) == pytest.approx(steps(other), abs=1e-5)
+        other = own.folder.parents[2] / "whole" / "runs" / done.run_id
+        assert steps(own.folder) == pytest.approx(steps(other), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -227,5 +228,5 @@ def test_each_run_of_a_group_has_a_tracker_of_its_own(runs, monkeypatch):
     done = launch_together(own)
     assert [one.status for one in done] == ["finished"] * 2
     for one in own:
-        (folder,) = (one.planned.folder / "wandb").glob("offline-run-*")
-        assert one.planned.run_id in folder.name and list(folder.glob("*.wandb"))
+        (folder,) = (one.folder / "wandb").glob("offline-run-*")
+        assert one.run_id in folder.name and list(folder.glob("*.wandb"))

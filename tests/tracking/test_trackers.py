@@ -9,7 +9,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.runs.launch import launch_together, planned
+from ptrun.runs.launch import launch_together
+from ptrun.runs.plan import plan
 from ptrun.tracking import trackers, wandb
 from ptrun.tracking.trackers import Tracked, Trackers, final, numbers
 from ptrun.types import RunResult
@@ -130,12 +131,12 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
         package("tensorboard")
     given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
     given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2", "method.length=3"]
-    one = planned(compose_run([*given, f"tracking={name}", f"outputs={tmp_path / 'out'}"]))
+    one = plan(compose_run([*given, f"tracking={name}", f"outputs={tmp_path / 'out'}"]))
     if kind == "read-only":  # root may write anywhere, but a file is no folder
-        one.planned.folder.mkdir(parents=True)
-        (one.planned.folder / "tensorboard").write_text("")
+        one.folder.mkdir(parents=True)
+        (one.folder / "tensorboard").write_text("")
     (done,) = launch_together([one])
-    assert done.status == "finished" and (one.planned.folder / "result.json").is_file()
+    assert done.status == "finished" and (one.folder / "result.json").is_file()
     (warning,) = [r.getMessage() for r in caplog.records if "tracking=" in r.getMessage()]
     assert warning.startswith(f"tracking={name} is off from here on: ") and told in warning
 

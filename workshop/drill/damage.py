@@ -75,7 +75,7 @@ def _halted_adapt(world: World, folder: Path) -> None:
 
 def _labelled(world: World, folder: Path) -> None:
     world.done(*WORKS["labelling"].line(world, folder), set=SHARDS)
-    for name in ("runs", ".tokens", ".planned"):
+    for name in ("runs", ".tokens"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

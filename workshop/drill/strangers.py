@@ -187,7 +187,7 @@ def _given(world: World, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "environment": {**environment, **given.get("environment", {})}}
 
 
-_PLACES = ("runs", ".tokens", ".planned")
+_PLACES = ("runs", ".tokens")
 
 
 def _written(world: World, _: str, draw: random.Random) -> tuple[str, Called]:
