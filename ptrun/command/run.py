@@ -35,11 +35,6 @@ def parser() -> Parser:
     parser = Parser("run", __doc__, EXAMPLES)
     parser.epilog = OFTEN + str(parser.epilog)
     parser.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
-    parser.add_argument(
-        "--as-variant",
-        action="store_true",
-        help="with experiment=: another backbone; the report lists these runs, not compared",
-    )
     parser.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
     parser.add_argument(
         "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
@@ -68,11 +63,9 @@ def main(arguments: Sequence[str]) -> None:
     if any(override.startswith("experiment=") for override in args.overrides):
         from ptrun.ledger.running import main as run_table
 
-        if flags := [a for a in arguments if a.startswith("-") and a != "--as-variant"]:
+        if flags := [a for a in arguments if a.startswith("-")]:
             raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
-        run_table(args.overrides, as_variant=args.as_variant)
-    elif args.as_variant:
-        raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
+        run_table(args.overrides)
     elif args.cfg or args.info:
         _print(arguments)
     else:

@@ -5,15 +5,13 @@ This module does not import torch.
 """
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
-
-from yaml import YAMLError
 
 from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
@@ -22,11 +20,6 @@ from ptrun.errors import UserError, unknown
 GRID = "grid"
 """The value of `mean_over` for the mean over all configurations of a cell's grid."""
 AXES = ("backbone", "method", "setting", "task")
-_NEEDED = {"paper", "table", "title", "source", "protocol", "precision", "seeds", *AXES, "cells"}
-_KEYS = {*_NEEDED, "statistic", "ddof", "hours", "shared", "extra", "grid", "metrics", "not_run"}
-_KEYS |= {"derived", "of", "notes", "curve", "pocket"}
-_POCKET_KEYS = {"minutes", "seeds", "add", "extra", "when", "rows"}
-
 _RULES = {
     "extra": "add",
     "grid": "over",
@@ -267,7 +260,7 @@ def load(name: str) -> Experiment:
     """Return an experiment by name.
 
     Raises:
-        UserError: the name is unknown, or its file is invalid.
+        UserError: the name is unknown.
     """
     if name not in names():
         raise UserError(unknown(f"experiment={name}", name, names()))
@@ -275,21 +268,8 @@ def load(name: str) -> Experiment:
 
 
 def read(file: Path) -> Experiment:
-    """Return the experiment of a file.
-
-    Raises:
-        UserError: a key is unknown or missing, or a cell or rule has a place that is on no axis.
-    """
-    try:
-        content: dict[str, Any] = plain_yaml.read(file)
-    except (YAMLError, ValueError) as error:
-        raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
-    for key in content.keys() - _KEYS:
-        raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
-    if missing := sorted(_NEEDED - content.keys()):
-        raise UserError(f"{file}: {', '.join(missing)} is missing.")
-    if content.get("ddof", 1) not in (0, 1):
-        raise UserError(f"{file.name}: ddof is {content['ddof']!r}; use 0 or 1.")
+    """Return the experiment of a file."""
+    content: dict[str, Any] = plain_yaml.read(file)
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = []
     for row in content.pop("cells"):  # [backbone, method, setting, task, metric, value, std, …]
@@ -297,12 +277,11 @@ def read(file: Path) -> Experiment:
         cells.append(Cell(dict(zip(AXES, places, strict=True)), str(metric), value, *rest))
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
-    content["shared"] = _list(content.get("shared", []))
-    if "pocket" in content:
-        content["pocket"] = _pocket(file, content["pocket"])
-    whens = [rule.when for key in _RULES for rule in content[key]]
-    named = [(axis, place) for when in whens for axis, places in when.items() for place in places]
-    _check_places(file, [*(pair for cell in cells for pair in cell.at.items()), *named], axes)
+    content["shared"] = _list(content.get("shared"))
+    if pocket := content.get("pocket"):
+        lists = {"add": _list(pocket.get("add")), "when": _when(pocket)}
+        lists["extra"] = [_rule(row, "add") for row in pocket.get("extra", [])]
+        content["pocket"] = Pocket(**(pocket | lists))
     return Experiment(cells=cells, axes=axes, **content)
 
 
@@ -312,38 +291,21 @@ def _first(rules: Sequence[Rule], cell: Cell) -> str | None:
 
 
 def _rule(row: Mapping[str, Any], what: str) -> Rule:
-    when = {axis: _places(values) for axis, values in row.get("when", {}).items()}
     called = {axis: str(value) for axis, value in row.get("called", {}).items()}
-    return Rule(when, _list(row[what]) if what == "add" else row[what], called)
+    return Rule(_when(row), _list(row[what]) if what == "add" else row[what], called)
 
 
-def _pocket(file: Path, content: Mapping[str, Any]) -> Pocket:
-    for key in content.keys() - _POCKET_KEYS:
-        raise UserError(unknown(f"{file.name}: pocket.{key}", key, _POCKET_KEYS))
-    extra = [_rule(row, "add") for row in content.get("extra", [])]
-    when = {axis: _places(values) for axis, values in content.get("when", {}).items()}
-    fields = {**content, "add": _list(content.get("add")), "extra": extra, "when": when}
-    return Pocket(**fields)
-
-
-def _places(value: Any) -> list[str]:
-    """Return places of an axis; a single one may stand without brackets and contain spaces."""
-    return [str(v) for v in (value if isinstance(value, list) else [value])]
+def _when(row: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return places by axis; a single one may stand without brackets and contain spaces."""
+    return {
+        axis: [str(v) for v in (value if isinstance(value, list) else [value])]
+        for axis, value in row.get("when", {}).items()
+    }
 
 
 def _list(value: Any) -> list[Any]:
     """Return a list; a text is split into overrides."""
     return value.split() if isinstance(value, str) else list(value or [])
-
-
-def _check_places(
-    file: Path, places: Sequence[tuple[str, str]], axes: Mapping[str, Mapping[str, Any]]
-) -> None:
-    for axis, place in places:
-        if axis not in axes:
-            raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
-        if place not in axes[axis]:
-            raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))
 
 
 # The runs of a table: each cell that can be run, with every searched value and every seed.
@@ -402,7 +364,8 @@ def parse(arguments: Sequence[str]) -> Options:
 def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
     """Return the runs, cell by cell, without the cells that another table runs.
 
-    Many cells become equal at a scale; the first of them is run.
+    Many cells become equal at a scale; the first of them is run. A key on the command line is not
+    searched, and `seed=1,2` replaces the seeds.
 
     Raises:
         UserError: no cell matches, or the experiment has fewer seeds.
@@ -414,18 +377,25 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
         )
     experiment = experiment.at(options.scale)
     cells = own_cells(experiment)
-    pattern = re.compile(
-        re.escape("*" if options.cell is None else options.cell).replace(r"\*", ".*")
-    )
-    chosen = {key: cell for key, cell in cells.items() if pattern.fullmatch(key)}
+    pattern = "*" if options.cell is None else options.cell
+    chosen = {key: cell for key, cell in cells.items() if fnmatchcase(key, pattern)}
     if not chosen:
-        problem = (
-            "none of its cells can be run"
-            if options.cell is None
-            else unknown(f"cell={options.cell}", options.cell, cells)
-        )
+        problem = unknown(f"cell={pattern}", pattern, cells) if cells else "no cell can be run"
         raise UserError(f"experiment={experiment.name}: {problem}")
-    return [job for cell in chosen.values() for job in _jobs_of(experiment, cell, options)]
+
+    typed = dict(o.lstrip("+").partition("=")[::2] for o in options.overrides)
+    last = [o for o in options.overrides if not o.startswith("seed=")]
+    seeds = typed["seed"].split(",") if "seed" in typed else experiment.seeds[: options.seeds]
+    todo = []
+    for key, cell in chosen.items():
+        grid = experiment.searched(cell).items()
+        lines = [[f"{k}={value}" for value in values] for k, values in grid if k not in typed]
+        name = f"name={'/'.join([*experiment.folder, key])}"
+        for searched, seed in product(product(*lines), seeds):
+            point = [*searched, f"seed={seed}"]
+            overrides = [*experiment.overrides(cell), *point, *last, name]
+            todo.append(TableJob(key, overrides, " ".join([key, *point])))
+    return todo
 
 
 def own_cells(experiment: Experiment) -> dict[str, Cell]:
@@ -435,35 +405,6 @@ def own_cells(experiment: Experiment) -> dict[str, Cell]:
         for cell in experiment.cells
         if experiment.reason(cell) is None and experiment.home(cell) == (experiment.name, cell.key)
     }
-
-
-def _jobs_of(experiment: Experiment, cell: Cell, options: Options) -> Iterator[TableJob]:
-    name = f"name={'/'.join([*experiment.folder, cell.key])}"
-    overrides = experiment.overrides(cell)
-    last = [o for o in options.overrides if not o.startswith("seed=")]
-    for searched in _searched(experiment, cell, options):
-        for seed in _seeds(experiment, options):
-            title = " ".join([cell.key, *searched, f"seed={seed}"])
-            yield TableJob(cell.key, [*overrides, *searched, f"seed={seed}", *last, name], title)
-
-
-def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list[str]]:
-    """Return every combination of searched values; a key on the command line is not searched."""
-    typed = {o.lstrip("+").partition("=")[0] for o in options.overrides}
-    lines = [
-        [f"{key}={value}" for value in values]
-        for key, values in experiment.searched(cell).items()
-        if key not in typed
-    ]
-    return [list(combination) for combination in product(*lines)]
-
-
-def _seeds(experiment: Experiment, options: Options) -> Sequence[int | str]:
-    """Return the seeds of the last `seed=1,2`, else the first `seeds`."""
-    typed = [o.partition("=")[2] for o in options.overrides if o.startswith("seed=")]
-    if typed:
-        return typed[-1].split(",")
-    return experiment.seeds[: options.seeds]
 
 
 # A paper's cell at pocket scale: on the pocket world, with small models.

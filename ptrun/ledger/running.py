@@ -7,117 +7,79 @@ no hub and were not imported.
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from ptrun.config.compose import Composed, compose_run
 from ptrun.errors import UserError, folded
 from ptrun.ledger.experiment import Experiment, Options, TableJob, jobs, load, parse
-from ptrun.ledger.rows import Requests
 from ptrun.sweeps import job as sweep_job
 from ptrun.sweeps import sweep
 
 
-def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Check or run all runs of a command line.
-
-    `as_variant` allows another backbone; the report lists its runs without a comparison.
 
     Raises:
         UserError: an option is unknown, or some runs are refused or failed.
     """
     options = parse(arguments)
     experiment = load(options.experiment)
-    _check_backbone(experiment, options, as_variant=as_variant)
-    todo, absent = with_weights(jobs(experiment, options))
+    _check_backbone(experiment, options)
+    todo, absent = available(jobs(experiment, options))
     print(folded(f"{experiment.name}: {experiment.title}"))
-    todo, unread = with_data(todo)
-    for message in [*absent, *unread]:
+    for message in absent:
         print(folded(f"  {message}", sys.stderr), file=sys.stderr)
     if not todo:
         raise UserError(
             f"experiment={experiment.name}: none of these cells has its weights and data here."
         )
     count = len({job.key for job in todo})
-    print(folded(f"  {count} cells, {len(todo)} runs{_cost(experiment, options)}"))
+    print(folded(f"  {count} cells, {len(todo)} runs; {_cost(experiment, options)}"))
     if options.check:
         _check(todo)
     else:
-        if experiment.pocket or not options.scale:
-            _keep_requests(experiment.at(options.scale), todo)
         _run(todo, options.overrides, _next_step(experiment, options))
 
 
-def _check_backbone(experiment: Experiment, options: Options, *, as_variant: bool) -> None:
-    """Refuse another backbone than a cell's own, and one folder for several backbones.
-
-    A scale allows it, because no report shows those runs.
-    """
-    typed = [o for o in options.overrides if o.partition("=")[0] in ("backbone", "backbone.path")]
+def _check_backbone(experiment: Experiment, options: Options) -> None:
+    """Refuse one backbone or folder for cells of several; at a scale, none is the printed one."""
+    typed = [o for o in options.overrides if o.startswith(("backbone=", "backbone.path="))]
     if not typed or options.scale is not None:
         return
     printed = jobs(experiment, replace(options, overrides=()))
-    backbones = {job.key: _backbone_of(job).backbone_name for job in printed}
-    if len(names := sorted(set(backbones.values()))) > 1:
+    backbones = {_composed(job, "backbone").backbone_name for job in printed}
+    if len(backbones) > 1:
         raise UserError(
-            f"{typed[-1]} would replace the backbone of all these cells: {', '.join(names)}.\n"
-            f"Select the cells of one backbone, as in cell='{_pattern(backbones)}'."
-        )
-    other = [o for o in typed if o.startswith("backbone=") and o != f"backbone={names[0]}"]
-    if other and not as_variant:
-        raise UserError(
-            f"{other[-1]}: the printed numbers of these cells are of {names[0]}.\n"
-            "Type --as-variant too, and the report lists these runs without a comparison, or "
-            "backbone.path=DIR for a local copy of the model."
+            f"{typed[-1]} would replace the backbone of all these cells: "
+            f"{', '.join(sorted(backbones))}.\n"
+            f"Select the cells of one backbone, as in cell='{_pattern(printed[-1])}'."
         )
 
 
-def _pattern(backbones: Mapping[str, str]) -> str:
-    """Return a pattern of cells that share the last cell's backbone, else that cell's key."""
-    key = list(backbones)[-1]
-    prefix = f"{key.partition('.')[0]}."
-    names = {name for other, name in backbones.items() if other.startswith(prefix)}
-    return f"{prefix}*" if len(names) == 1 else key
+def _pattern(job: TableJob) -> str:
+    return f"{job.key.partition('.')[0]}.*"
 
 
-def with_weights(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
-    """Return the runs with an available backbone, and a message for each other backbone."""
-    present: list[TableJob] = []
-    absent: dict[str, dict[str, str]] = {}
-    for job in todo:
-        composed = _backbone_of(job)
-        if composed.backbone_source is None:
-            present.append(job)
-        else:
-            source = f"{composed.backbone_name}, which is not here: {composed.backbone_source}"
-            absent.setdefault(source, {})[job.key] = composed.backbone_name
-    return present, [
-        f"left out: {len(backbones)} cells of {source}; in this table: "
-        f"cell='{_pattern(backbones)}' backbone.path=DIR"
-        for source, backbones in absent.items()
-    ]
-
-
-def with_data(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
-    """Return the runs whose task has its data, and a message for each other task."""
+def available(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
+    """Return the runs whose weights and data are here, and a message for each that is not."""
     present: list[TableJob] = []
     absent: dict[str, set[str]] = {}
     for job in todo:
+        backbone = _composed(job, "backbone")
         task = _composed(job, "task=", "task.source", "data_dir=")
-        if task.data_source is None:
-            present.append(job)
+        if backbone.backbone_source is not None:
+            source = f"{backbone.backbone_name}, which is not here: {backbone.backbone_source}"
+            source += f"; in this table: cell='{_pattern(job)}' backbone.path=DIR"
+        elif task.data_source is not None:
+            source = f"task={task.names['task']}, whose data are not here: "
+            source += f"{task.data_source.rstrip('.')}; then add data_dir=DIR"
         else:
-            source = f"task={task.names['task']}, whose data are not here: {task.data_source}"
-            absent.setdefault(source, set()).add(job.key)
-    return present, [
-        f"left out: {len(keys)} cells of {source.rstrip('.')}; then add data_dir=DIR"
-        for source, keys in absent.items()
-    ]
-
-
-def _backbone_of(job: TableJob) -> Composed:
-    return _composed(job, "backbone")
+            present.append(job)
+            continue
+        absent.setdefault(source, set()).add(job.key)
+    return present, [f"left out: {len(keys)} cells of {source}" for source, keys in absent.items()]
 
 
 def _composed(job: TableJob, *keys: str) -> Composed:
@@ -142,19 +104,10 @@ def _next_step(experiment: Experiment, options: Options) -> str:
 
 def _cost(experiment: Experiment, options: Options) -> str:
     if not options.scale:
-        return f"; GPU hours of the whole table: {experiment.hours}"
+        return f"GPU hours of the whole table: {experiment.hours}"
     if experiment.pocket:
-        return f"; {experiment.pocket.minutes}"
-    return "; a smoke test: two steps each, and no rows in a report"
-
-
-def _keep_requests(experiment: Experiment, todo: Sequence[TableJob]) -> None:
-    """Compose what the cells request, so that the report need not."""
-    requests, keys = Requests(compose_run(todo[0].overrides).outputs), {job.key for job in todo}
-    for cell in experiment.cells:
-        if cell.key in keys:
-            requests.of(experiment, cell)
-    requests.save()
+        return experiment.pocket.minutes
+    return "a smoke test: two steps each, and no rows in a report"
 
 
 def _check(todo: Sequence[TableJob]) -> None:

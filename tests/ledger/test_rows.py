@@ -89,13 +89,6 @@ def test_deviations_divide_as_the_table_s(tmp_path, ddof):
     assert first.gap == interval(scores, "mean", 70.0, printed, 3, 0.1)
 
 
-def test_another_divisor_is_refused(tmp_path):
-    file = tmp_path / "up.yaml"
-    file.write_text(TABLE + "ddof: 2\n")
-    with pytest.raises(UserError, match=r"up.yaml: ddof is 2; use 0 or 1"):
-        read(file)
-
-
 def test_nothing_run_is_a_command(made, tmp_path):
     first, *_, mean = rows(made, tmp_path)
     assert first.verdict == "not run"

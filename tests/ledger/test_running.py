@@ -6,7 +6,7 @@ from ptrun.backbone.cpm2_text import SPECIAL
 from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import TableJob
-from ptrun.ledger.running import main, with_data, with_weights
+from ptrun.ledger.running import available, main
 from tests.conftest import write_tiny
 from tests.importing.data.original import imported
 from tests.importing.megatron import untied_t5, write_shards
@@ -16,7 +16,7 @@ def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
     hub = TableJob("a", ["backbone=bert_base_cased", "seed=1"])
     twice = [TableJob("eleven.PT.b", ["backbone=megatron_11b", f"seed={seed}"]) for seed in (1, 2)]
     local = TableJob("c", ["backbone=megatron_11b", f"backbone.path={tmp_path}"])
-    kept, told = with_weights([hub, *twice, local])
+    kept, told = available([hub, *twice, local])
     assert kept == [hub, local]
     (line,) = told
     assert "left out: 1 cells of megatron_11b" in line and "ptrun import megatron" in line
@@ -40,15 +40,11 @@ def test_one_backbone_for_cells_of_several_is_refused(typed):
     assert "cell='glm-xxlarge-10b.*'" in said
 
 
-def test_another_backbone_is_a_variant_by_word_alone(tmp_path, monkeypatch, capsys):
+def test_another_backbone_goes_to_the_cells_of_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cell = ["experiment=ptuning_v2/table2", "cell=bert-large.PT-2.*.RTE", "check=true"]
-    with pytest.raises(UserError, match="of these cells are of bert_large_cased") as caught:
-        main([*cell, "backbone=pocket_bert"])
-    assert "Type --as-variant" in str(caught.value)
-    main([*cell, "backbone=pocket_bert"], as_variant=True)
-    main([*cell, "backbone=bert_large_cased"])
-    assert capsys.readouterr().out.count("1 of 1 cells can be run") == 2
+    main([*cell, "backbone=pocket_bert"])
+    assert "1 of 1 cells can be run" in capsys.readouterr().out
 
 
 def test_one_folder_goes_to_the_cells_of_one_backbone(capsys):
@@ -66,7 +62,7 @@ def test_tasks_of_local_files_alone_are_left_out_where_these_are_absent(tmp_path
     )
     absent = [TableJob(f"d.{i}", ["task=conll05_wsj", f"data_dir={tmp_path}"]) for i in (1, 1, 2)]
     local = TableJob("c", ["task=conll12", f"data_dir={tmp_path}"])
-    kept, told = with_data([hub, own, *absent, local])
+    kept, told = available([hub, own, *absent, local])
     assert kept == [hub, own, local]
     (line,) = told
     assert line.startswith("left out: 2 cells of task=conll05_wsj, whose data are not here: type")

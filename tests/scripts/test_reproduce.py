@@ -25,9 +25,9 @@ def told(tmp_path):
 
 
 def test_it_checks_first_runs_and_reports(told):
-    assert told("ptuning_v2/figure3", "--as-variant", "cell=a b") == [
-        "experiment=ptuning_v2/figure3 check=true --as-variant cell=a b",
-        "experiment=ptuning_v2/figure3 --as-variant cell=a b",
+    assert told("ptuning_v2/figure3", "cell=a b") == [
+        "experiment=ptuning_v2/figure3 check=true cell=a b",
+        "experiment=ptuning_v2/figure3 cell=a b",
         "report --paper ptuning_v2 --table figure3",
     ]
 
