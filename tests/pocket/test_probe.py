@@ -7,7 +7,7 @@ import pytest
 
 import ptrun.pocket
 from ptrun.pocket.tasks import SPLITS, rows
-from tests.pocket.rows_of import every
+from tests.pocket.test_tasks import every
 from workshop.pocket.world import world
 
 MODEL = Path(ptrun.pocket.__file__).parent / "models" / "pocket_bert"
