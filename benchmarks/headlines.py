@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median, stdev
 
@@ -24,7 +25,7 @@ import learning
 from claims import CLAIMS
 from running import RESULTS, arguments, kept
 
-from ptrun.ledger.ours import Interval, interval, paired, verdict
+from ptrun.ledger.ours import Interval, interval, verdict
 
 SEEDS, NEAR = "1,2,3,4,5", 2.0
 START_UP = 10  # seconds per row: imports, weights, the sweep
@@ -173,12 +174,23 @@ def line(headline: Headline, rows: dict[tuple[str, str], dict]) -> tuple[str, st
         return f"| {headline.paper} | {headline.says} |  |  |  |  |  | not run |", "not run"
     apart, gap, here = judged(headline, *both)
     mean = f"{fmean(apart):+.2f}" + (f" ({gap.low:+.2f} to {gap.high:+.2f})" if gap else "")
-    chance = paired(apart, [0.0] * len(apart))
+    chance = sign_flips(apart)
     scores = [f"{row['row']} {spread(row['test'])}" for row in both]
     return (
         f"| {headline.paper} | {headline.says} | {' | '.join(scores)} | {mean} | "
         f"{'-' if chance is None else f'{chance:.3f}'} | {len(apart)} | {here} |"
     ), here
+
+
+def sign_flips(gaps: list[float]) -> float | None:
+    """Return the two-sided p-value of sign flips of paired differences; None below four pairs.
+
+    The p-value of n pairs is at least 2 / 2^n, so three pairs are never significant.
+    """
+    if len(gaps) < 4:
+        return None
+    flips = list(product(*((-gap, gap) for gap in gaps)))
+    return sum(abs(sum(flip)) >= abs(sum(gaps)) - 1e-12 for flip in flips) / len(flips)
 
 
 def spread(scores: list[float]) -> str:

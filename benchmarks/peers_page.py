@@ -79,7 +79,7 @@ def _picture(content: dict) -> str:
     labels = [f"{pair['shape']} {pair['method']} {pair['job']}" for pair in pairs]
     kinds = {"tokens a second in training": "tokens_per_second", "command to result": "run_s"}
     with styled():
-        figure, (axes,) = panels(title, {"": 0.35 * len(pairs)}, left=2.4, entries=2)
+        figure, (axes,) = panels(title, {"": 0.35 * len(pairs)})
         for place, (name, key) in enumerate(kinds.items()):
             lanes = [lane + 0.36 * (place - 0.5) for lane in range(len(pairs))]
             medians = [statistics.median(ratios(pair, key)) for pair in pairs]

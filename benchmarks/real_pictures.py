@@ -16,7 +16,7 @@ def differences(claims: list[tuple[Headline, dict, dict]]) -> str:
     title = "The second row minus the first in points, a dot for each seed"
     with styled():
         heights = {"": _LANE * len(claims)}
-        figure, (axes,) = panels(title, heights, left=4.2, width=9, entries=0)
+        figure, (axes,) = panels(title, heights, width=9)
         names = []
         for lane, (headline, first, second) in enumerate(claims):
             apart, gap, here = judged(headline, first, second)
@@ -39,7 +39,7 @@ def scores(stored: list[dict]) -> str:
     title = "Test scores on real weights, a dot for each seed"
     with styled():
         heights = {task: _LANE * len(rows) for task, rows in by_task.items()}
-        figure, all_axes = panels(title, heights, entries=0)
+        figure, all_axes = panels(title, heights)
         for axes, rows in zip(all_axes, by_task.values(), strict=True):
             for lane, row in enumerate(rows):
                 colour = SERIES[lane % len(SERIES)]

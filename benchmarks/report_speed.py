@@ -82,7 +82,7 @@ def fill(outputs: Path, wanted: int) -> int:
             if written < wanted:
                 written += add(outputs, own, cell, requests.of(own, cell), dice)
     outputs.mkdir(exist_ok=True)
-    requests.save()  # as `ptrun experiment=` does
+    requests.save()  # as a first report does
     return written
 
 

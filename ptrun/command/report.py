@@ -50,7 +50,6 @@ def parser() -> Parser:
     line.add_argument(
         "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
     )
-    line.add_argument("--png", action="store_true", help="with --to: figures as PNG, too")
     return line
 
 
@@ -73,14 +72,11 @@ def main(arguments: Sequence[str]) -> None:
         )
     if not typed.paper and any(value is not None for value in of_paper):
         line.error("--table, --scale, --outputs and --to go with --paper")
-
-    if typed.png and typed.to is None:
-        line.error("--png goes with --to")
     if typed.paper:
         from ptrun.ledger.paper import report
 
         outputs = typed.outputs or Path("outputs")
-        show(report(typed.paper, typed.table, outputs, typed.to, typed.scale, png=typed.png))
+        show(report(typed.paper, typed.table, outputs, typed.to, typed.scale))
         return
     from ptrun.ledger.report import table
 

@@ -2,18 +2,14 @@
 
 import importlib.util
 import io
-import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from math import ceil, nan
-from pathlib import Path
+from math import nan
 from typing import TYPE_CHECKING, Any
 
-from ptrun.files import drafted
 from ptrun.ledger.cells import grouped
-from ptrun.ledger.experiment import AXES
-from ptrun.ledger.ours import Ours
-from ptrun.ledger.shown import Shown, ShownRow
+from ptrun.ledger.rows import LedgerRow
+from ptrun.ledger.shown import Shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +52,7 @@ _STYLE = {
     "ytick.color": GRID,
     "ytick.labelcolor": INK,
 }
-_WIDTH, _LEFT, _EDGE = 6.7, 2.0, 0.2  # inches
-_LANE, _CURVES = 0.23, 2.0  # heights
-_ENTRIES = 4  # in a line of a legend
-_BOXED = 5  # seeds of a box
+_WIDTH, _LANE, _CURVES = 6.7, 0.23, 2.0  # inches
 
 
 def possible() -> bool:
@@ -81,42 +74,38 @@ def charts(table: Shown) -> dict[str, "Figure"]:
     """
     drawn = {}
     with styled():
-        if any(map(_ran, table.lines)):
+        if any(row.ours for row in table.rows):
             drawn["seeds"] = _seeds(table)
-        if table.experiment.curve not in (None, "method") and any(map(_values, table.lines)):
+        if table.experiment.curve not in (None, "method") and any(map(_drawn, table.rows)):
             drawn["curves"] = _curves(table)
     return drawn
 
 
 def panels(
-    title: str,
-    heights: Mapping[str, float],
-    *,
-    left: float = _LEFT,
-    width: float = _WIDTH,
-    entries: int = 3,
+    title: str, heights: Mapping[str, float], width: float = _WIDTH
 ) -> tuple["Figure", list["Axes"]]:
-    """Return a drawing of panels below each other, with the title and room for a legend above.
+    """Return a drawing of panels below each other.
 
     Args:
         title: the title of the drawing.
         heights: the inches of each panel, by its title.
-        left: the inches on the left of a panel.
         width: the inches of the drawing.
-        entries: the entries of the legend.
     """
     from matplotlib.figure import Figure
 
-    above, below, between = 0.45 + 0.16 * ceil(entries / _ENTRIES), 0.1, 0.55
-    height = above + below + sum(heights.values()) + between * len(heights)
-    figure = Figure(figsize=(width, height))
-    figure.text(_EDGE / width, 1 - 0.28 / height, title, size=10, weight="bold")
-    axes, top = [], height - above
-    for name, inches in heights.items():
-        top -= inches + between
-        box = (left / width, (top + 0.25) / height, 1 - (left + _EDGE) / width, inches / height)
-        axes.append(figure.add_axes(box, title=name))
+    inches = list(heights.values())
+    figure = Figure((width, 0.8 + sum(inches) + 0.5 * len(inches)), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", size=10, weight="bold")
+    axes = list(figure.subplots(len(inches), squeeze=False, height_ratios=inches)[:, 0])
+    for panel, name in zip(axes, heights, strict=True):
+        panel.set_title(name)
     return figure, axes
+
+
+def legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Name the kinds of marks below the title."""
+    form: dict[str, Any] = {"labelcolor": MUTED, "borderpad": 0, "handlelength": 1.5, "ncols": 4}
+    figure.legend(handles, labels, loc="outside upper left", **form)
 
 
 def svg(figure: "Figure", title: str) -> str:
@@ -133,48 +122,32 @@ def svg(figure: "Figure", title: str) -> str:
     return text.getvalue().replace("<metadata>", style, 1)
 
 
-def write_png(figure: "Figure", file: Path) -> None:
-    """Write a drawing in light colours at twice the resolution of a screen."""
-    with drafted(file) as target:
-        figure.savefig(target, dpi=200, format="png")
-
-
 def _seeds(table: Shown) -> "Figure":
     """Draw a lane for each row that ran: its seeds beside the paper's number."""
-    apart = tuple(axis for axis in ("setting", "task", "metric") if axis in table.axes)
-    within = tuple(axis for axis in table.axes if axis not in apart)
+    apart = [axis for axis in table.axes if axis in ("setting", "task", "metric")]
+    within = [axis for axis in table.axes if axis not in apart]
     if not within:
-        apart, within = (), apart
-    groups = grouped(filter(_ran, table.lines), lambda line: _named(line, apart))
-    heights = {name: _LANE * len(lines) for name, lines in groups.items()}
+        apart, within = [], apart
+    groups = grouped((row for row in table.rows if row.ours), lambda row: _named(row, apart))
+    heights = {name: _LANE * len(rows) for name, rows in groups.items()}
     figure, all_axes = panels(f"{table.heading}, by seed", heights)
-    for axes, lines in zip(all_axes, groups.values(), strict=True):
-        axes.set_ylim(len(lines) - 0.5, -0.5)
-        axes.set_yticks(range(len(lines)), [_cut(_named(line, within)) for line in lines])
+    dots: dict[str, Any] = {"ms": 4.5, "mec": "none", "alpha": 0.62, "label": "a seed"}
+    for axes, rows in zip(all_axes, groups.values(), strict=True):
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [_cut(_named(row, within)) for row in rows])
         axes.grid(visible=False, axis="y")
-        for lane, line in enumerate(lines):
-            _lane(axes, line, lane)
+        for lane, row in enumerate(rows):
+            ours, printed = row.ours, row.cell.number
+            assert ours
+            axes.plot([*ours.scores.values()], [lane] * len(ours.scores), "o", c=SERIES[0], **dots)
+            label = "reported statistic of the seeds"
+            axes.plot([ours.value], [lane], "|", color=INK, ms=11, mew=1.5, label=label)
+            if printed is not None:
+                axes.plot([printed], [lane], "D", color=PAPER, ms=5, label="paper")
     handles, labels = all_axes[0].get_legend_handles_labels()
     by_label = dict(zip(labels, handles, strict=True))
     legend(figure, list(by_label.values()), list(by_label))
     return figure
-
-
-def _lane(axes: "Axes", line: ShownRow, lane: int) -> None:
-    ours, printed = _ran(line), line.row.cell.number
-    assert ours
-    scores = sorted(ours.scores.values())
-    if len(scores) >= _BOXED:
-        low, middle, high = statistics.quantiles(scores, n=4, method="inclusive")
-        axes.hlines(lane, scores[0], scores[-1], color=SERIES[0], lw=0.8)
-        axes.barh(lane, high - low, 0.5, low, color=f"{SERIES[0]}30", edgecolor=SERIES[0], lw=0.8)
-        axes.vlines(middle, lane - 0.25, lane + 0.25, color=SERIES[0])
-    dots: dict[str, Any] = {"ms": 4.5, "mec": "none", "alpha": 0.62, "label": "a seed"}
-    axes.plot(scores, [lane] * len(scores), "o", color=SERIES[0], **dots)
-    label = "reported statistic of the seeds"
-    axes.plot([ours.value], [lane], "|", color=INK, ms=11, mew=1.5, label=label)
-    if printed is not None:
-        axes.plot([printed], [lane], "D", color=PAPER, ms=5, label="paper")
 
 
 def _curves(table: Shown) -> "Figure":
@@ -183,20 +156,17 @@ def _curves(table: Shown) -> "Figure":
     assert axis
     free = [name for name in ("method", "backbone") if name != axis]
     by = next((name for name in free if name in table.axes), free[0])
-    names = dict.fromkeys(line.row.cell.at[by] for line in table.lines)
+    names = dict.fromkeys(row.cell.at[by] for row in table.rows)
     colours = {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}
-    every_step = dict.fromkeys(line.row.cell.at[axis] for line in table.lines)
-    rest = tuple(name for name in table.axes if name not in (axis, by))
-    groups = grouped(filter(_values, table.lines), lambda line: _named(line, rest))
-    heights = dict.fromkeys(groups, _CURVES)
-    figure, all_axes = panels(
-        f"{table.heading}, over {axis}", heights, left=0.7, entries=len(colours) + 2
-    )
-    for axes, lines in zip(all_axes, groups.values(), strict=True):
-        present = {line.row.cell.at[axis] for line in lines}
+    every_step = dict.fromkeys(row.cell.at[axis] for row in table.rows)
+    rest = [name for name in table.axes if name not in (axis, by)]
+    groups = grouped(filter(_drawn, table.rows), lambda row: _named(row, rest))
+    figure, all_axes = panels(f"{table.heading}, over {axis}", dict.fromkeys(groups, _CURVES))
+    for axes, rows in zip(all_axes, groups.values(), strict=True):
+        present = {row.cell.at[axis] for row in rows}
         steps = [step for step in every_step if step in present]
-        for name, series in grouped(lines, lambda line: line.row.cell.at[by]).items():
-            _series(axes, {line.row.cell.at[axis]: line for line in series}, steps, colours[name])
+        for name, series in grouped(rows, lambda row: row.cell.at[by]).items():
+            _series(axes, {row.cell.at[axis]: row for row in series}, steps, colours[name])
         axes.set_xticks(range(len(steps)), [_cut(step, 22) for step in steps])
         axes.tick_params(axis="x", labelrotation=20 if len(steps) > 8 else 0)
     handles = [all_axes[0].plot([], [], color=colour)[0] for colour in colours.values()]
@@ -206,41 +176,27 @@ def _curves(table: Shown) -> "Figure":
     return figure
 
 
-def _series(axes: "Axes", lines: Mapping[str, ShownRow], steps: Sequence[str], colour: str) -> None:
+def _series(axes: "Axes", rows: Mapping[str, LedgerRow], steps: Sequence[str], colour: str) -> None:
     """Draw one method; a line does not cross a missing point."""
     printed, means = [nan] * len(steps), [nan] * len(steps)
     for x, step in enumerate(steps):
-        if line := lines.get(step):
-            number, ours = line.row.cell.number, _ran(line)
-            printed[x] = nan if number is None else number
-            if ours:
-                means[x] = ours.value
-                scores = list(ours.scores.values())
+        if row := rows.get(step):
+            printed[x] = nan if row.cell.number is None else row.cell.number
+            if row.ours:
+                means[x] = row.ours.value
+                scores = list(row.ours.scores.values())
                 axes.plot([x] * len(scores), scores, "o", color=colour, ms=3, alpha=0.62)
     axes.plot(printed, "--o", color=colour, lw=1.1, mfc="none", ms=4.5)
     axes.plot(means, color=colour, lw=1.5)
 
 
-def legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Name the kinds of marks below the title."""
-    corner = (_EDGE / figure.get_figwidth(), 1 - 0.35 / figure.get_figheight())
-    form: dict[str, Any] = {"labelcolor": MUTED, "borderpad": 0, "handlelength": 1.5}
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=corner, ncols=_ENTRIES, **form)
+def _drawn(row: LedgerRow) -> bool:
+    """Return whether a row has a point on a curve."""
+    return row.ours is not None or row.cell.number is not None
 
 
-def _ran(line: ShownRow) -> Ours | None:
-    return line.row.paper or line.row.honest
-
-
-def _values(line: ShownRow) -> list[float]:
-    """Return the scores of all seeds and the printed number."""
-    ours, printed = _ran(line), line.row.cell.number
-    return [*(ours.scores.values() if ours else ()), *([] if printed is None else [printed])]
-
-
-def _named(line: ShownRow, axes: Sequence[str]) -> str:
-    at: Mapping[str, str] = {**line.row.cell.at, "metric": line.row.cell.metric}
-    return " · ".join(at[axis] for axis in (*AXES, "metric") if axis in axes)
+def _named(row: LedgerRow, axes: Sequence[str]) -> str:
+    return " · ".join(name for axis, name in row.cell.place.items() if axis in axes)
 
 
 def _cut(text: str, most: int = 30) -> str:

@@ -50,6 +50,11 @@ class Cell:
     released: float | None = None
 
     @property
+    def place(self) -> dict[str, str]:
+        """Its place on each axis, and its metric."""
+        return {**self.at, "metric": self.metric}
+
+    @property
     def number(self) -> float | None:
         """The value if it is a single number."""
         return float(self.value) if isinstance(self.value, int | float) else None
@@ -160,6 +165,11 @@ class Experiment:
         return f"{self.paper}/{self.table}"
 
     @property
+    def divisor(self) -> str:
+        """By what its deviations divide."""
+        return "n - 1" if self.ddof else "n"
+
+    @property
     def folder(self) -> list[str]:
         """The folder of its runs, below that of all runs."""
         return [*filter(None, [self.scale]), self.paper, self.table]
@@ -256,6 +266,7 @@ def names() -> list[str]:
     return sorted(f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.yaml"))
 
 
+@cache
 def load(name: str) -> Experiment:
     """Return an experiment by name.
 

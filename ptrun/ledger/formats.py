@@ -24,15 +24,17 @@ class Cell:
 
     Args:
         text: the text.
-        command: what a reader can type; Markdown and HTML show it behind the text, as code.
         style: the colour of the text, of those that the terminal has.
         value: the number by which HTML sorts, if it is not the first one of the text.
     """
 
     text: str
-    command: str = ""
     style: str = ""
     value: float | None = None
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -65,25 +67,22 @@ class Table:
         ]
 
 
-def terminal(table: Table, *, unbroken: Collection[str] = ()) -> "rich.table.Table":
-    """Return the rows as a table for `rich`, without title and notes, which may be wider.
-
-    Cells of `unbroken` columns stay on one line.
-    """
+def terminal(table: Table) -> "rich.table.Table":
+    """Return the rows as a table for `rich`, without title and notes, which may be wider."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
     printed = RichTable()
     for name in table.columns:
         justify: Literal["left", "right"] = "left" if name in table.words else "right"
-        printed.add_column(name, justify=justify, no_wrap=name in unbroken, overflow="fold")
+        printed.add_column(name, justify=justify, overflow="fold")
     for cells in table.cells:
         printed.add_row(*(Text(cell.text, style=cell.style) for cell in cells))
     return printed
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:
-    r"""Return values as CSV with a header; None is an empty cell, and lines end in `\n`.
+    r"""Return values as CSV with a header: lists as JSON, None as an empty cell; lines end in `\n`.
 
     A text that a spreadsheet would run as a formula begins with an apostrophe, unless `raw`.
     """
@@ -91,7 +90,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:
     writer = csv.writer(text, lineterminator="\n")
     header = list(rows[0]) if rows else []
     for cells in (header, *(row.values() for row in rows)):
-        plain = (json.dumps(cell) if isinstance(cell, list) else cell for cell in cells)
+        plain = (json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in cells)
         writer.writerow(plain if raw else map(safe, plain))
     return text.getvalue()
 
@@ -101,9 +100,7 @@ def markdown(table: Table) -> str:
     rules = ["---" if name in table.words else "---:" for name in table.columns]
     lines = [[escaped_markdown(name) for name in table.columns], rules]
     for cells in table.cells:
-        codes = (f": `{cell.command}`" if cell.command else "" for cell in cells)
-        texts = (escaped_markdown(cell.text) for cell in cells)
-        lines.append([text + code for text, code in zip(texts, codes, strict=True)])
+        lines.append([escaped_markdown(cell.text) for cell in cells])
     notes = ["", *map(escaped_markdown, table.notes)] if table.notes else []
     return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), *notes])
 

@@ -1,13 +1,11 @@
 """Our runs of a cell under each protocol: what dev selects of them, and means over cells."""
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptrun.errors import UserError
 from ptrun.ledger.cells import grouped, mean_of_best, mean_std
@@ -32,10 +30,9 @@ class Ours:
         searched, planned: the number of configurations that dev selected from, and of those that
             the table searches.
         value: the experiment's statistic of the scores.
+        std: their standard deviation, divided as the table's; None for one seed.
         learned: learned parameters.
         hours: wall-clock hours of all runs.
-        ddof: of the table; the deviation divides by n - ddof.
-        by_label: the runs' `by_label`, of those that have it.
     """
 
     scores: Mapping[int, float]
@@ -44,16 +41,9 @@ class Ours:
     searched: int
     planned: int
     value: float
+    std: float | None
     learned: int
     hours: float
-    ddof: Literal[0, 1] = 1
-    by_label: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def std(self) -> float | None:
-        """The standard deviation over seeds, as the table's; None for one seed."""
-        several = len(self.scores) > 1
-        return mean_std([*self.scores.values()], ddof=self.ddof).std if several else None
 
 
 ByProtocol = Mapping[str, Ours | None]
@@ -73,11 +63,12 @@ def _over_grid(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) ->
     groups = grouped(runs, lambda run: run.group)
     if len(groups) < experiment.configurations(cell):
         return None
-    average = mean([_ours(experiment, cell, group) for group in groups.values()], list(groups))
+    parts = [_ours(experiment, cell, group) for group in groups.values()]
+    average = mean(parts, list(groups), experiment.ddof)
     return average and replace(average, searched=1, planned=1)
 
 
-def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
+def mean(parts: Sequence[Ours | None], places: Sequence[str], ddof: Literal[0, 1]) -> Ours | None:
     """Return the mean of cells by seed: first over the metrics of a place, then over places."""
     ours = [part for part in parts if part is not None]
     if not ours or len(ours) < len(parts):
@@ -99,9 +90,9 @@ def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
         searched=least.searched,
         planned=least.planned,
         value=statistics.fmean(scores.values()),
+        std=_std(scores, ddof),
         learned=max(cell.learned for cell in ours),
         hours=0.0,
-        ddof=ours[0].ddof,
     )
 
 
@@ -127,11 +118,14 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         searched=len(complete),
         planned=max(len(groups), experiment.configurations(cell)),
         value=statistic_of(experiment.statistic)(list(scores.values())),
+        std=_std(scores, experiment.ddof),
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
-        ddof=experiment.ddof,
-        by_label=[run.by_label for run in done[chosen] if run.by_label],
     )
+
+
+def _std(scores: Mapping[int, float], ddof: Literal[0, 1]) -> float | None:
+    return mean_std([*scores.values()], ddof=ddof)[1] if len(scores) > 1 else None
 
 
 def _score(cell: Cell, run: RunResult, metric: str) -> float:
@@ -166,7 +160,6 @@ def _mean_on_dev(runs: Sequence[RunResult]) -> float:
 Verdict = Literal["within", "above", "below", "not final", "not comparable", "not run"]
 Statistic = Callable[[Sequence[float]], float]
 
-RESAMPLES = 2000
 LEVEL = 0.95
 CHOSEN = ("best_3", "max", "min")  # statistics that depend on the number of seeds
 _KEEP = 3  # DPT: the mean of the best 3 of 10 seeds
@@ -263,20 +256,3 @@ def verdict(gap: Interval | None) -> Verdict:
     if gap.low > 0:
         return "above"
     return "below" if gap.high < 0 else "within"
-
-
-def paired(scores: Sequence[float], other_scores: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of sign flips of paired scores; None below four pairs.
-
-    The p-value of n pairs is at least 2 / 2^n, so three pairs are never significant.
-    """
-    if len(scores) != len(other_scores) or len(scores) < 4:
-        return None
-    gaps = [a - b for a, b in zip(scores, other_scores, strict=True)]
-    observed, count = abs(sum(gaps)) - 1e-12, 2 ** len(gaps)
-    if count <= 2**14:
-        flips = product(*((-gap, gap) for gap in gaps))
-        return float(sum(abs(sum(flip)) >= observed for flip in flips) / count)
-    dice = random.Random(0)
-    drawn = (abs(sum(dice.choice((g, -g)) for g in gaps)) for _ in range(RESAMPLES))
-    return (1 + sum(total >= observed for total in drawn)) / (1 + RESAMPLES)

@@ -10,9 +10,11 @@ ptrun report outputs --labels                 # precision, recall and F1 of each
 import io
 import logging
 import shutil
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,23 +25,7 @@ from ptrun.folder.digest import is_number
 from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import unfinished
 from ptrun.ledger import formats
-from ptrun.ledger.cells import (
-    DOCUMENT,
-    NAMES,
-    Merged,
-    SeedGroup,
-    best_on_dev,
-    cells,
-    grouped,
-    labels_of,
-    majority_vote,
-    mean_of_best,
-    mean_std,
-    mean_vote,
-    merged,
-    near_best,
-    of_documents,
-)
+from ptrun.ledger.cells import NAMES, SeedGroup, cells, grouped, mean_of_best, mean_std
 from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.types import RunResult
 
@@ -55,10 +41,7 @@ _FIRST = ("task", "method", "differs in", "label")
 """The columns that name a row; the others of the left are said once if they are equal."""
 _UNNAMED = (*_FIRST, "backbone", "setting", "protocol", "metric")
 _LEFT = (*_UNNAMED, "read as")
-_UNLIMITED = 10_000  # columns of a terminal
-_MANY = 500  # rows above which the table is plain lines
 _NAMED = 3  # cells that lack a seed
-_FOLDED = ("best on dev", "tests by seed")
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """The keys of a row."""
-        return list(self.rows[0]) if self.rows else []
+        return list(self.rows[0])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows."""
@@ -108,40 +91,33 @@ class Results:
     ) -> "Iterator[RenderableType]":
         """Yield the table in a form that fits the width: whole, without equal columns, or stacked.
 
-        Task and method are never cut.
+        No text is cut. Columns are aligned here, because the library takes milliseconds a row.
         """
-        from rich.measure import Measurement
+        from rich.cells import cell_len
+        from rich.text import Text
 
         # What all rows have in common is said once, where the whole table is too wide.
         equal = {}
-        for name in self._printed.columns:
+        for name in self.texts[0]:
             values = {texts[name] for texts in self.texts}
             unsaid = values == {""} and name in ("differs in", "failed")
             if unsaid or (len(values) == 1 and name in _LEFT and name not in _FIRST):
                 equal[name] = values.pop()
+        common = " · ".join(f"{name} {value}" for name, value in equal.items() if value)
 
-        if len(self.texts) > _MANY:
-            yield from self._lines(equal, options.max_width) or self._stacked(equal)
-            return
-        unlimited = options.update(max_width=_UNLIMITED)
+        rows = [{name: name for name in self.texts[0]}, *self.texts]
+        widths = {name: max(cell_len(row[name]) for row in rows) for name in rows[0]}
+        lines: list[str] = []
         for said in ({}, equal):
-            printed = self._table(said)
-            if Measurement.get(console, unlimited, printed).minimum <= options.max_width:
-                yield printed
-                return
-        yield from self._stacked(equal)
-
-    def to_pandas(self) -> Any:
-        """Return the rows as a `pandas.DataFrame`.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise UserError("to_pandas needs pandas: type pip install pandas.") from error
-        return pandas.DataFrame(self.rows, columns=self.columns)
+            names = [name for name in widths if name not in said]
+            if sum(widths[name] + 2 for name in names) - 2 <= options.max_width:
+                lines = [_aligned({n: row[n] for n in names}, widths) for row in rows]
+                break
+        yield Text("\n".join(filter(None, [self.title, common if said else ""])), "italic")
+        for line in lines[:1]:
+            yield Text(line, "bold")
+        yield Text("\n".join(lines[1:] or self._stacked(equal)), overflow="fold")
+        yield Text("\n".join(self.notes), "dim")
 
     def csv(self, *, raw: bool = False) -> str:
         """Return the rows as CSV, with a header; an empty cell is an unknown value.
@@ -161,59 +137,51 @@ class Results:
     def _printed(self) -> formats.Table:
         return formats.Table(self.texts, _LEFT, self.title, self.notes)
 
-    def _table(self, said: Mapping[str, str]) -> "RenderableType":
-        """Return the table without the columns that are said in its title."""
-        from rich.markup import escape
-
-        rows = [{n: text for n, text in texts.items() if n not in said} for texts in self.texts]
-        numbers = [name for name in self._printed.columns if name not in (*_LEFT, *_FOLDED)]
-        printed = formats.terminal(formats.Table(rows, _LEFT), unbroken=numbers)
-        printed.title, printed.title_justify = escape("\n".join([self.title, *_said(said)])), "left"
-        printed.caption, printed.caption_justify = escape("\n".join(self.notes)), "left"
-        return printed
-
-    def _lines(self, said: Mapping[str, str], most: int) -> "list[RenderableType]":
-        """Return the table as lines of text; none if they are longer than `most`.
-
-        The library's tables take milliseconds a row.
-        """
-        from rich.cells import cell_len, set_cell_size
-        from rich.segment import Segment
-
-        names = [name for name in self.texts[0] if name not in said]
-        rows = [dict(zip(names, names, strict=True)), *self.texts]
-        widths = {name: max(cell_len(row[name]) for row in rows) for name in names}
-        if sum(widths.values()) + 2 * len(names) > most:
-            return []
-        lines = [self.title, *_said(said), ""]
-        for row in rows:
-            cells = (set_cell_size(row[name], width) for name, width in widths.items())
-            lines.append("  ".join(cells).rstrip())
-        return [Segment(f"{line}\n") for line in [*lines, "", *self.notes]]  # type: ignore[misc]
-
-    def _stacked(self, said: Mapping[str, str]) -> "Iterator[RenderableType]":
-        """Yield two lines for each row: its names, then its numbers."""
-        from rich.padding import Padding
-        from rich.text import Text
-
-        yield Text("\n".join([self.title, *_said(said)]), style="italic", overflow="fold")
-        for texts in self.texts:
-            left = [texts[n] for n in _UNNAMED if n in texts and n not in said and texts[n]]
-            yield Text(" · ".join(left), style="bold", overflow="fold")
-            named = {n: v for n, v in texts.items() if n not in (*_UNNAMED, *said) and v}
-            numbers = [f"{n} {v}" for n, v in named.items()]
-            yield Padding(Text(" · ".join(numbers), overflow="fold"), (0, 0, 0, 4))
-        yield Text("\n".join(self.notes), style="dim", overflow="fold")
+    def _stacked(self, said: Mapping[str, str]) -> list[str]:
+        """Return two lines for each row: its names, then its numbers."""
+        lines = []
+        for row in self.texts:
+            cells = {name: text for name, text in row.items() if name not in said and text}
+            lines.append(" · ".join(text for name, text in cells.items() if name in _UNNAMED))
+            numbers = (f"{name} {text}" for name, text in cells.items() if name not in _UNNAMED)
+            lines.append("    " + " · ".join(numbers))
+        return lines
 
 
-def _said(equal: Mapping[str, str]) -> list[str]:
-    """Return a line with what all rows have in common."""
-    parts = [f"{name} {value}" for name, value in equal.items() if value]
-    return [" · ".join(parts)] if parts else []
+def _aligned(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    """Return the line of a row, with names on the left and numbers on the right."""
+    from rich.cells import cell_len
+
+    texts = []
+    for name, text in cells.items():
+        blank = " " * (widths[name] - cell_len(text))
+        texts.append(text + blank if name in _LEFT else blank + text)
+    return "  ".join(texts).rstrip()
 
 
-_Row = tuple[dict[str, Any], dict[str, str]]
-"""A row as plain values and as text."""
+_HEADERS = {"differs": "differs in", "tests": "tests by seed"}
+
+
+@dataclass
+class _Row:
+    """A row that is filled column by column, as plain values and as text."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: str, value: Any, text: str | None = None) -> None:
+        """Add a column; an unknown value is `-`."""
+        self.values[key] = value
+        shown = str(value) if text is None else text
+        self.texts[_HEADERS.get(key, key.replace("_", " "))] = "-" if value is None else shown
+
+    def add_scores(self, key: str, scores: Sequence[float]) -> None:
+        """Add mean and standard deviation."""
+        mean, std = mean_std(scores) if scores else (None, None)
+        self.add(key, mean, spread(scores))
+        self.values[f"{key}_std"] = std
+
+
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
 _VOTE = (
     "vote: the test score of the majority label over seeds, or of the mean number; the earliest "
@@ -224,7 +192,7 @@ _OVER = (
     "best on dev: the test score of the values with the highest dev score"
 )
 _BEST = (
-    _SEEDS + "\nbest {keep}: the mean of the {keep} highest test scores (DPT); optimistic, because "
+    "best {keep}: the mean of the {keep} highest test scores (DPT); optimistic, because "
     "test selects;\nwithin 2: the number of scores at most 2 points below the highest"
 )
 
@@ -293,45 +261,43 @@ def of_runs(
                 _LOG.warning("%s is the run of %s; it is counted once", folder, counted)
     if not folders:
         raise UserError(f"report {title}: no result.json or failure.json below it.")
-    results = [runs[folder] for folder in folders.values()]
-
-    # A row for all values of a key.
-    if over is not None:
-        rows = []
-        for row in merged(results, over):
-            groups = list(row.cells.values())
-            devs, tests = _means(groups, "dev"), _means(groups, "test")
-            rows.append(_joined(_columns(row, groups, devs, tests), _best(row)))
-        return _results(title, rows, _OVER.format(key=over))
+    groups = cells([runs[folder] for folder in folders.values()], over)
 
     # A row for each label of each cell, or for each cell with the columns that are asked for.
-    groups = cells(results)
     if labels:
-        return _results(title, _label_rows(title, groups), _LABELS)
-    if best is not None:
-        rows = [_joined(_row(cell), _seeds(cell, best)) for cell in groups]
-        return _results(title, rows, _BEST.format(keep=best))
-    if vote:
-        return _voted(title, groups, {runs[folder].run_id: folder for folder in folders.values()})
-    rows = [_row(cell) for cell in groups]
-    if any("document" in run.manifest for run in results):
-        rows = [_joined(*both) for both in zip(rows, of_documents(groups), strict=True)]
-        return _results(title, rows, "\n".join([_SEEDS, DOCUMENT, *_missing_seeds(groups)]))
-    return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(groups)]))
+        rows, notes = _label_rows(title, groups), [_LABELS]
+    else:
+        rows, notes = [_row(cell) for cell in groups], [_SEEDS]
+        if over is not None:
+            notes = [_OVER.format(key=over)]
+            for row, cell in zip(rows, groups, strict=True):
+                _add_best_on_dev(row, cell)
+        elif best is not None:
+            notes.append(_BEST.format(keep=best))
+            for row, cell in zip(rows, groups, strict=True):
+                _add_best(row, cell, best)
+        elif vote:
+            by_id = {runs[folder].run_id: folder for folder in folders.values()}
+            notes += [_VOTE, *_add_votes(rows, groups, by_id)]
+        else:
+            if any("document" in run.manifest for cell in groups for run in cell.runs):
+                notes.append(_DOCUMENT)
+                _add_documents(rows, groups)
+            notes += _missing_seeds(groups)
+    lines = "\n".join(notes).split("\n")
+    return Results(title, [row.values for row in rows], [row.texts for row in rows], lines)
 
 
 def _missing_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield which cells lack seeds that another one of their task has, a line for equal seeds."""
-    seeds = {
-        where: sorted({run.seed for cell in alike for run in cell.runs})
-        for where, alike in grouped(groups, _where).items()
-    }
+    alike = grouped(groups, _where)
+    seeds = {where: {run.seed for cell in alike[where] for run in cell.runs} for where in alike}
     cells: dict[str, list[str]] = {}
     for cell in groups:
         done = {run.seed for run in cell.runs if run.status == "finished"}
-        if lacking := [str(seed) for seed in seeds[_where(cell)] if seed not in done]:
+        if lacking := sorted(seeds[_where(cell)] - done):
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
-            cells.setdefault(", ".join(lacking), []).append(name)
+            cells.setdefault(", ".join(map(str, lacking)), []).append(name)
     for lacked, names in cells.items():
         more = f"; and of {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield f"missing seeds: {lacked} of {'; '.join(names[:_NAMED])}{more}"
@@ -347,100 +313,89 @@ def spread(values: Sequence[float]) -> str:
     """Return `mean ± std` (sample standard deviation, ddof 1); one value has no deviation."""
     if not values:
         return "-"
-    mean, std = mean_std(values).mean, mean_std(values).std
+    mean, std = mean_std(values)
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
-def _voted(title: str, groups: Sequence[SeedGroup], folders: Mapping[str, Path]) -> Results:
-    """Return the table with votes; its notes say why some cells have none."""
-    rows, reasons = [], []
-    for cell in groups:
-        score, text = None, "-"
-        try:
-            score = vote(cell.runs, folders)
-            text = f"{score:.2f}"
-        except UserError as error:
-            reasons.append(f"no vote: {error}")
-        rows.append(_joined(_row(cell), ({"vote": score}, {"vote": text})))
-    return _results(title, rows, "\n".join([_SEEDS, _VOTE, *dict.fromkeys(reasons)]))
-
-
-def _results(title: str, rows: Sequence[_Row], notes: str) -> Results:
-    return Results(
-        title, [values for values, _ in rows], [text for _, text in rows], notes.split("\n")
-    )
-
-
-def _joined(row: _Row, more: _Row) -> _Row:
-    return {**row[0], **more[0]}, {**row[1], **more[1]}
+def _named(cell: SeedGroup) -> _Row:
+    row = _Row()
+    for name, option in zip(NAMES, cell.names, strict=True):
+        row.add(name, option)
+    row.add("differs", cell.differs)
+    return row
 
 
 def _row(cell: SeedGroup) -> _Row:
-    return _columns(cell, [cell], cell.values("dev"), cell.values("test"))
+    row, tests = _named(cell), list(cell.scores("test").values())
+    row.add("metric", cell.runs[0].metric)
+    row.add_scores("dev", list(cell.scores("dev").values()))
+    row.add_scores("test", tests)
+    row.add("n", len(tests))
+    failed = sum(run.status != "finished" for run in cell.runs)
+    row.add("failed", failed, str(failed or ""))
+    learned = sorted({run.learned_parameters["total"] for run in cell.runs})
+    ends = dict.fromkeys([learned[0], learned[-1]])
+    row.add("learned", learned[-1], " to ".join(f"{count:,}" for count in ends))
+    return row
 
 
-def _columns(
-    row: SeedGroup | Merged,
-    groups: Sequence[SeedGroup],
-    devs: Sequence[float],
-    tests: Sequence[float],
-) -> _Row:
-    learned = {run.learned_parameters["total"] for cell in groups for run in cell.runs}
-    names, metric = dict(zip(NAMES, row.names, strict=True)), groups[0].runs[0].metric
-    failed = sum(cell.failed for cell in groups)
-    values: dict[str, Any] = {**names, "differs": row.differs, "metric": metric}
-    values |= {**_mean("dev", devs), **_mean("test", tests), "n": len(tests), "failed": failed}
-    texts = {**names, "differs in": row.differs, "metric": metric}
-    texts |= {"dev": spread(devs), "test": spread(tests), "n": str(len(tests))}
-    texts |= {"failed": str(failed or "")}
-    counts = " to ".join(f"{count:,}" for count in sorted({min(learned), max(learned)}))
-    return {**values, "learned": max(learned)}, {**texts, "learned": counts}
-
-
-def _mean(name: str, scores: Sequence[float]) -> dict[str, float | None]:
-    """Return mean and standard deviation; None where there is none."""
-    if not scores:
-        return {name: None, f"{name}_std": None}
-    average = mean_std(scores)
-    return {name: average.mean, f"{name}_std": average.std}
-
-
-def _means(groups: Sequence[SeedGroup], split: str) -> list[float]:
-    """Return the mean of each cell that has scores on a split."""
-    return [mean_std(values).mean for cell in groups if (values := cell.values(split))]
-
-
-def _seeds(cell: SeedGroup, best: int) -> _Row:
-    """Return the columns of `best=`; the scores stand in the order of seeds.
+def _add_best(row: _Row, cell: SeedGroup, best: int) -> None:
+    """Add the columns of `best=`; the scores stand in the order of seeds.
 
     The mean of the best is unknown if there are fewer scores.
     """
     runs = sorted(cell.runs, key=lambda run: run.seed)
-    tests = replace(cell, runs=runs).values("test")
+    ordered = replace(cell, by_value={str(place): [run] for place, run in enumerate(runs)})
+    tests = list(ordered.scores("test").values())
     mean = mean_of_best(tests, keep=best) if len(tests) >= best else None
-    near = near_best(tests) if tests else None
-    least = min(tests, default=None)
-    values = {f"best_{best}": mean, "min": least, "within_2": near, "tests": tests}
-    texts = {
-        f"best {best}": "-" if mean is None else f"{mean:.2f}",
-        "min": "-" if least is None else f"{least:.2f}",
-        "within 2": "-" if near is None else f"{near} of {len(tests)}",
-        "tests by seed": " ".join(f"{score:.2f}" for score in tests) or "-",
-    }
-    return values, texts
+    row.add(f"best_{best}", mean, f"{mean:.2f}" if mean is not None else None)
+    row.add("min", min(tests, default=None), f"{min(tests, default=0):.2f}")
+    near = sum(max(tests) - score <= 2.0 for score in tests) if tests else None
+    row.add("within_2", near, f"{near} of {len(tests)}")
+    row.add("tests", tests, " ".join(f"{score:.2f}" for score in tests) or "-")
 
 
-def _best(row: Merged) -> _Row:
-    """Return the test score of the best value on dev and that value; unknown without dev scores."""
-    names = [name for name, cell in row.cells.items() if cell.values("dev")]
-    if not names:
-        return {"best_on_dev": None, "best_values": []}, {"best on dev": "-"}
-    groups = [row.cells[name] for name in names]
-    devs, tests = _means(groups, "dev"), _means(groups, "test")
-    best = [name for name, dev in zip(names, devs, strict=True) if dev == max(devs)]
-    score = best_on_dev(devs, tests)
-    text = f"{score:.2f} ({', '.join(best)})"
-    return {"best_on_dev": score, "best_values": best}, {"best on dev": text}
+def _add_best_on_dev(row: _Row, cell: SeedGroup) -> None:
+    """Add the test score of the best value on dev; unknown without dev scores.
+
+    Ties on dev are common with 32 examples. Tied values count equally: the result is the mean of
+    their test scores.
+    """
+    devs, tests = cell.scores("dev"), cell.scores("test")
+    best = [value for value, dev in devs.items() if dev == max(devs.values())]
+    score = statistics.fmean(tests[value] for value in best) if best else None
+    row.add("best_on_dev", score, f"{score:.2f} ({', '.join(best)})" if best else None)
+    row.values["best_values"] = best
+
+
+# What stands for a document: its size, and how near it is to the whole document in view.
+
+_DOCUMENT = (
+    "saved: tokens of the document that need no cache; size: bytes of what is learned instead;\n"
+    "kl: to the whole document in view, in nats a token; kept: the part of the kl without the\n"
+    "document (method=manual_prompt) that is gone"
+)
+
+
+def _add_documents(rows: Sequence[_Row], groups: Sequence[SeedGroup]) -> None:
+    """Add the columns of a document; they are unknown of a run without one."""
+    kls: list[float | None] = []  # means on test
+    for cell in groups:
+        every_kl = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
+        scores = [kl for kl in every_kl if kl is not None]
+        kls.append(statistics.fmean(scores) if scores else None)
+    documents = [cell.runs[0].manifest.get("document") for cell in groups]
+    pairs = list(zip(kls, documents, strict=True))
+    bare = (kl for kl, document in pairs if kl and document and not document["bytes"])
+    without = next(bare, None)
+    for row, (kl, document) in zip(rows, pairs, strict=True):
+        saved = document and document["tokens"] - document["vectors"]
+        row.add("saved", saved, f"{saved:,} of {document['tokens']:,}" if document else None)
+        size = document and document["bytes"]
+        row.add("size", size, f"{size:,}" if document else None)
+        row.add("kl", kl, f"{kl:.3f}" if kl is not None else None)
+        share = 100 * (1 - kl / without) if without and kl is not None else None
+        row.add("kept", share, f"{share:.0f} %" if share is not None else None)
 
 
 # The scores of each label, from the finished seeds of a cell.
@@ -450,6 +405,7 @@ _LABELS = (
     "examples, or entities;\nread as: their predictions over all seeds, the most frequent others "
     "first"
 )
+_MOST_OTHERS = 3
 
 
 def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
@@ -457,16 +413,22 @@ def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
     rows = []
     for cell in groups:
         runs = [run.by_label for run in cell.runs if run.status == "finished" and run.by_label]
-        names = dict(zip(NAMES, cell.names, strict=True))
-        for name, label in labels_of(runs).items():
-            values: dict[str, Any] = {**names, "differs": cell.differs, "label": name}
-            texts = {**names, "differs in": cell.differs, "label": name}
-            for metric, scores in label.scores.items():
-                values |= _mean(metric, scores)
-                texts[metric] = spread(scores)
-            values |= {"count": label.count, "n": label.seeds, "read_as": dict(label.read_as)}
-            texts |= {"count": f"{label.count:,}", "n": str(label.seeds)}
-            rows.append((values, {**texts, "read as": label.confused}))
+        for label in dict.fromkeys(label for run in runs for label in run["scores"]):
+            seeds = [run["scores"][label] for run in runs if label in run["scores"]]
+            read: Counter[str] = Counter()
+            for run in runs:
+                read.update(run.get("confusion", {}).get(label, {}))
+            others = sorted(((-n, name) for name, n in read.items() if name != label))
+            row = _named(cell)
+            row.add("label", label)
+            for metric in ("precision", "recall", "f1"):
+                row.add_scores(metric, [scores[metric] for scores in seeds])
+            row.add("count", seeds[0]["count"], f"{seeds[0]['count']:,}")
+            row.add("n", len(seeds))
+            confused = [f"{name} {-n:,}" for n, name in others[:_MOST_OTHERS]]
+            confused += [f"{len(others) - _MOST_OTHERS} more"] * (len(others) > _MOST_OTHERS)
+            row.add("read_as", dict(read), ", ".join(confused))
+            rows.append(row)
     if not rows:
         raise UserError(
             f"report {title}: no run has scores of labels. Tasks with a label or tags have them."
@@ -476,11 +438,27 @@ def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
 
 # The test score of a vote of the seeds of a cell.
 #
-# Labels are combined by majority as in IDPG's bagging, numbers (STS-B) by their mean as in its
-# released code. A vote needs `predictions.jsonl` of the same test set from every seed.
+# Labels are combined by majority as in IDPG's bagging (5 seeds and two classes cannot tie), numbers
+# (STS-B) by their mean as in its released code. A vote needs `predictions.jsonl` of the same test
+# set from every seed.
 
 FILE = "predictions.jsonl"
 _NUMBERS = "pearson_spearman"
+
+
+def _add_votes(
+    rows: Sequence[_Row], groups: Sequence[SeedGroup], folders: Mapping[str, Path]
+) -> list[str]:
+    """Add the scores of votes, and return why some cells have none."""
+    reasons = []
+    for row, cell in zip(rows, groups, strict=True):
+        voted = None
+        try:
+            voted = vote(cell.runs, folders)
+        except UserError as error:
+            reasons.append(f"no vote: {error}")
+        row.add("vote", voted, f"{voted:.2f}" if voted is not None else None)
+    return list(dict.fromkeys(reasons))
 
 
 def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
@@ -502,7 +480,20 @@ def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
     for run, examples in zip(seeds, rows, strict=True):
         if list(map(target, examples)) != list(map(target, rows[0])):
             raise UserError(f"seeds {seeds[0].seed} and {run.seed} have different test sets")
-    return _score(seeds[0], rows)
+    golds = [row["target"] for row in rows[0]]
+    by_seed = [[row["prediction"] for row in examples] for examples in rows]
+    by_example, every = list(zip(*by_seed, strict=True)), [*golds, *chain(*by_seed)]
+    metric = seeds[0].metric
+    if metric == _NUMBERS and all(map(is_number, every)):
+        return pearson_and_spearman([statistics.fmean(n) for n in by_example], golds)
+    # Labels alone decide these metrics; MultiRC's metrics group labels by question.
+    positive = seeds[0].config.get("task", {}).get("positive")
+    computed = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
+    if metric not in computed or not all(isinstance(label, str | int) for label in every):
+        name = f"{metric} of {seeds[0].names['task']}"
+        raise UserError(f"{name} is not computed from one label per example")
+    majority = [Counter(labels).most_common(1)[0][0] for labels in by_example]
+    return score(metric, majority, golds, positive=positive)  # type: ignore[arg-type]
 
 
 def _rows(run: RunFolder) -> list[dict[str, Any]]:
@@ -512,19 +503,3 @@ def _rows(run: RunFolder) -> list[dict[str, Any]]:
     if not all({"id", "target", "prediction"} <= row.keys() for row in rows):
         raise UserError(f"{run.folder.name}: {FILE} is damaged")
     return rows
-
-
-def _score(run: RunResult, rows: Sequence[Sequence[Mapping[str, Any]]]) -> float:
-    golds = [row["target"] for row in rows[0]]
-    predictions = [[row["prediction"] for row in examples] for examples in rows]
-    numbers = all(is_number(value) for values in (golds, *predictions) for value in values)
-    if run.metric == _NUMBERS and numbers:
-        return pearson_and_spearman(mean_vote(predictions), golds)
-    positive = run.config.get("task", {}).get("positive")
-    labels = all(isinstance(v, str | int) for values in (golds, *predictions) for v in values)
-    # Labels alone decide these metrics; MultiRC's metrics group labels by question.
-    computed = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
-    if not labels or run.metric not in computed:
-        name = f"{run.metric} of {run.names['task']}"
-        raise UserError(f"{name} is not computed from one label per example")
-    return score(run.metric, majority_vote(predictions), golds, positive=positive)  # type: ignore[arg-type]

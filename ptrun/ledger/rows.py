@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,46 +89,34 @@ class Requests:
     """The requests of cells, kept beside the runs in `outputs`."""
 
     def __init__(self, outputs: Path) -> None:
-        self.file = outputs / _FILE
-        self.new = False
+        self.file, self.new = outputs / _FILE, False
+        folders = [conf_dir(), *user_dirs(), *package_dirs()]
+        files = sorted(file for folder in folders for file in folder.rglob("*.yaml"))
+        facts = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files]
+        text = f"{__version__} {_FORM} {facts}"
+        self.stamp = hashlib.sha256(text.encode()).hexdigest()[:16]  # of all files of options
+        try:
+            content = read_json(self.file)
+            self.kept = dict(content["cells"]) if content["stamp"] == self.stamp else {}
+        except (OSError, ValueError, TypeError, KeyError):
+            self.kept = {}
 
     def of(self, experiment: Experiment, cell: Cell) -> Request:
         """Return what a cell requests."""
         overrides = experiment.overrides(cell)
         key = hashlib.sha256(json.dumps(overrides).encode()).hexdigest()[:16]
-        if key not in self._kept:
-            self._kept[key] = asdict(compose(overrides))
+        if key not in self.kept:
+            self.kept[key] = asdict(compose(overrides))
             self.new = True
-        return Request(**self._kept[key])
+        return Request(**self.kept[key])
 
     def save(self) -> None:
         """Write new requests; where that is not possible they are composed again."""
-        if not self.new:
-            return
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.file, json.dumps({"stamp": self._stamp, "cells": self._kept}))
+            if self.new:
+                write_text(self.file, json.dumps({"stamp": self.stamp, "cells": self.kept}))
         except OSError as error:
             _LOG.info("%s: not written (%s)", self.file, error.strerror)
-
-    @cached_property
-    def _kept(self) -> dict[str, Any]:
-        try:
-            content = read_json(self.file)
-            return dict(content["cells"]) if content["stamp"] == self._stamp else {}
-        except (OSError, ValueError, TypeError, KeyError):
-            return {}
-
-    @cached_property
-    def _stamp(self) -> str:
-        """Return a hash that changes with any file of options."""
-        folders = [conf_dir() / group for group in schema.GROUPS]
-        folders.append(conf_dir())
-        for added in (*user_dirs(), *package_dirs()):
-            folders += [added / group for group in schema.GROUPS]
-        files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
-        facts = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files]
-        return hashlib.sha256(f"{__version__} {_FORM} {facts}".encode()).hexdigest()[:16]
 
 
 def differences(
@@ -212,12 +199,13 @@ class CellRuns:
 def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Requests) -> CellRuns:
     """Return the runs of a cell, from the folder of the experiment that runs it."""
     name, key = experiment.home(cell)
-    home = outputs.joinpath(*(experiment.folder if experiment.scale else [name]), key)
-    folders = result.run_folders(home) if home.is_dir() else []
+    home = experiment if name == experiment.name else load(name)
+    folder = outputs.joinpath(*home.folder, key)
+    folders = result.run_folders(folder) if folder.is_dir() else []
     if not folders:
         return CellRuns([], {})
-    experiment, cell = _home(experiment, cell)
-    requested, grid = requests.of(experiment, cell), experiment.searched(cell)
+    cell = next(other for other in home.cells if other.key == key)
+    requested, grid = requests.of(home, cell), home.searched(cell)
     runs: list[RunResult] = []
     variants: dict[str, list[RunResult]] = {}
     for folder in folders:
@@ -233,15 +221,6 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
         else:
             runs.append(run)
     return CellRuns(runs, variants)
-
-
-def _home(experiment: Experiment, cell: Cell) -> tuple[Experiment, Cell]:
-    """Return the experiment that runs a cell, and the cell there."""
-    name, key = experiment.home(cell)
-    if key == cell.key and name == experiment.name:
-        return experiment, cell
-    there = experiment if name == experiment.name else load(name)
-    return there, next(other for other in there.cells if other.key == key)
 
 
 @dataclass(frozen=True)
@@ -280,6 +259,16 @@ class LedgerRow:
     variants: Sequence[Variant] = ()
 
     @property
+    def runs(self) -> ByProtocol:
+        """Our runs by protocol."""
+        return {"paper": self.paper, "honest": self.honest}
+
+    @property
+    def ours(self) -> Ours | None:
+        """Our runs under the paper's protocol, else under the honest one."""
+        return self.paper or self.honest
+
+    @property
     def command(self) -> str | None:
         """The command that runs the cell, if it was not run and can be."""
         can_run = self.verdict == "not run" and self.experiment.reason(self.cell) is None
@@ -293,32 +282,31 @@ def rows(experiment: Experiment, outputs: Path) -> list[LedgerRow]:
     runs = {key: cell_runs(experiment, cell, outputs, requests) for key, cell in by_key.items()}
     requests.save()
     protocols = [by_protocol(experiment, cell, runs[cell.key].runs) for cell in cells]
-    means = _means_elsewhere(experiment, outputs)
+    elsewhere = _means_elsewhere(experiment, outputs)
     return [
         _row(
             experiment,
             cell,
-            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, protocols),
+            elsewhere.get((*experiment.home(cell), cell.metric))
+            or _own_or_mean(experiment, index, protocols),
             runs[cell.key],
         )
         for index, cell in enumerate(cells)
     ]
 
 
-def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, str], ByProtocol]:
-    """Return the cells that repeat a mean of another table, by key and metric."""
-    places = [(cell, *experiment.home(cell)) for cell in experiment.cells]
-    means: dict[tuple[str, str], ByProtocol] = {}
-    for name in {home for _, home, _ in places} - {experiment.name}:
+def _means_elsewhere(
+    experiment: Experiment, outputs: Path
+) -> dict[tuple[str, str, str], ByProtocol]:
+    """Return the means of other tables that a cell repeats, by table, key and metric."""
+    homes = {experiment.home(cell) for cell in experiment.cells}
+    means: dict[tuple[str, str, str], ByProtocol] = {}
+    for name in {name for name, _ in homes} - {experiment.name}:
         other = load(name)
-        keys = {key for _, home, key in places if home == name}
-        if not any(other.mean_over(c) for c in other.cells if c.key in keys):
-            continue
-        there = {(r.cell.key, r.cell.metric): r for r in rows(other, outputs)}
-        for cell, home, key in places:
-            row = there.get((key, cell.metric)) if home == name else None
-            if row and other.mean_over(row.cell):
-                means[cell.key, cell.metric] = {"paper": row.paper, "honest": row.honest}
+        if any(other.mean_over(cell) and (name, cell.key) in homes for cell in other.cells):
+            for row in rows(other, outputs):
+                if other.mean_over(row.cell):
+                    means[name, row.cell.key, row.cell.metric] = row.runs
     return means
 
 
@@ -335,7 +323,8 @@ def _own_or_mean(experiment: Experiment, index: int, protocols: Sequence[ByProto
         if experiment.mean_over(part) in (None, GRID) and rest.items() <= part.at.items()
     ]
     places = [experiment.cells[i].at[axis] for i in parts]
-    return {p: mean([protocols[i][p] for i in parts], places) for p in PROTOCOLS}
+    ddof = experiment.ddof
+    return {p: mean([protocols[i][p] for i in parts], places, ddof) for p in PROTOCOLS}
 
 
 def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, ran: CellRuns) -> LedgerRow:

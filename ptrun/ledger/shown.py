@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from itertools import combinations
 from string import ascii_lowercase
 
 from ptrun.ledger.experiment import AXES, Experiment
+from ptrun.ledger.experiment import Cell as Printed
 from ptrun.ledger.formats import MINUS, NONE, Cell, Table
 from ptrun.ledger.ours import Interval, Ours, Verdict
 from ptrun.ledger.rows import LedgerRow
@@ -40,52 +42,33 @@ _MOST = 4  # decimals; more are written as 5e-05
 
 
 @dataclass(frozen=True)
-class ShownRow:
-    """A row as text.
-
-    Args:
-        row: the row.
-        place: its values on the axes that vary in the table.
-        digits: the decimals of its numbers.
-        cells: what the row shows in each column.
-    """
-
-    row: LedgerRow
-    place: tuple[str, ...]
-    digits: int
-    cells: Mapping[str, Cell]
-
-    @property
-    def told(self) -> Cell:
-        """The verdict with its reason, or with the command that runs the row."""
-        verdict, why = self.row.verdict, self.row.why
-        if self.row.command:
-            return Cell(verdict, self.row.command, STYLES[verdict])
-        return Cell(f"{verdict}: {why}" if why else verdict, style=STYLES[verdict])
-
-
-@dataclass(frozen=True)
 class Shown:
-    """A table of the ledger.
+    """A table of the ledger as text.
 
     Args:
         experiment: the experiment.
-        axes: the axes that vary, `metric` last.
-        fixed: the values of the other axes.
-        lines: one for each printed number.
-        notes: remarks on printed numbers, by their mark in the paper's column.
+        rows: one for each printed number.
     """
 
     experiment: Experiment
-    axes: tuple[str, ...]
-    fixed: str
-    lines: Sequence[ShownRow]
-    notes: Mapping[str, str]
+    rows: Sequence[LedgerRow]
 
     @property
     def heading(self) -> str:
         """The name, such as `DPT · Table 1`."""
         return f"{paper_name(self.experiment.paper)} · {table_name(self.experiment.table)}"
+
+    @property
+    def subject(self) -> str:
+        """The title, and what all rows have in common."""
+        common = [next(iter(values)) for values in self._places.values() if len(values) == 1]
+        fixed = " · ".join(value for value in common if value not in ("-", ""))
+        return self.experiment.title + (f" ({fixed})" if fixed else "")
+
+    @property
+    def axes(self) -> list[str]:
+        """The axes that vary, `metric` last."""
+        return [axis for axis, values in self._places.items() if len(values) > 1]
 
     @property
     def reported(self) -> str:
@@ -96,13 +79,7 @@ class Shown:
     @property
     def precision(self) -> str:
         """The precisions of the authors, such as `fp32, fp16`."""
-        precisions = (self.experiment.precision_of(line.row.cell) for line in self.lines)
-        return ", ".join(dict.fromkeys(precisions))
-
-    @property
-    def places(self) -> list[str]:
-        """The columns of the axes."""
-        return [axis.capitalize() for axis in self.axes]
+        return ", ".join(dict.fromkeys(self.experiment.precision_of(row.cell) for row in self.rows))
 
     @property
     def order(self) -> str:
@@ -112,54 +89,93 @@ class Shown:
         """
         if self.experiment.scale is None:
             return ""
-        rows = [line.row for line in self.lines]
-        pairs = list(_pairs(rows))
+        pairs = list(_pairs(self.rows))
         same = sum(a * b > 0 for a, b in pairs)
         told = f"{same} of {len(pairs)} pairs of methods have the order that the paper prints"
-        runs = [_run(row) for row in rows if row.honest or row.paper]
+        runs = [_run(row) for row in self.rows if row.ours]
         again = len(runs) - len(set(runs))
         return f"{told}; rows with the runs of a row above: {again}" if again else told
 
-    def table(
-        self,
-        verdict: Callable[[ShownRow], Cell] | None,
-        without: Collection[str] = (),
-        *,
-        title: str = "",
-        notes: Sequence[str] = (),
-    ) -> Table:
-        """Return the lines for one of the formats.
+    @cached_property
+    def table(self) -> Table:
+        """The rows for each of the formats, without columns that no row fills.
 
-        Args:
-            verdict: the last column, which the formats write differently; None leaves it out.
-            without: columns that are left out.
-            title: a line above.
-            notes: lines below.
+        Below stand the notes on printed numbers and the reasons of verdicts, with their marks.
         """
-        rows = []
-        for line in self.lines:
-            cells = {name: cell for name, cell in line.cells.items() if name not in without}
-            rows.append(cells | {"Verdict": verdict(line)} if verdict else cells)
-        return Table(rows, (*self.places, "Verdict"), title, notes)
+        rows = [self._cells(row) for row in self.rows]
+        full = [name for name in rows[0] if any(str(cells[name]) != NONE for cells in rows)]
+        if self.experiment.scale and len({row.verdict for row in self.rows}) == 1:
+            full.remove("Verdict")  # at a scale, no row has another one than `not comparable`
+        rows = [{name: cells[name] for name in full} for cells in rows]
+        marks = {**self._notes, **self._reasons}
+        notes = [f"({mark}) {text}" for text, mark in marks.items()]
+        return Table(rows, (*map(str.capitalize, self.axes), "Verdict"), self.subject, notes)
 
+    @property
     def variants(self) -> list[str]:
-        """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
+        """A sentence for each variant of a cell: its runs, what differs, and the scores."""
         sentences = []
-        for line in self.lines:
-            for variant in line.row.variants:
+        for row in self.rows:
+            place = " ".join(row.cell.place[axis] for axis in self.axes)
+            for variant in row.variants:
                 count = len(variant.scores)
                 runs = "1 run" if count == 1 else f"{count or 'failed'} runs"
-                told = f"{' '.join(line.place)}: {runs} with {variant.differs}, not compared"
-                digits = max(line.digits, 1)
-                scores = [number(score, digits) for _, score in sorted(variant.scores.items())]
+                told = f"{place}: {runs} with {variant.differs}, not compared"
+                scores = [
+                    number(score, max(self.digits[row.cell.metric], 1))
+                    for _, score in sorted(variant.scores.items())
+                ]
                 sentences.append(f"{told}: {', '.join(scores)}" if scores else told)
         return sentences
 
-    def reasons(self) -> dict[str, int]:
-        """Return a footnote number for each reason; a command is not a reason."""
-        rows = [line.row for line in self.lines]
-        reasons = dict.fromkeys(row.why for row in rows if row.why and not row.command)
-        return {why: number for number, why in enumerate(reasons, start=1)}
+    @cached_property
+    def digits(self) -> dict[str, int]:
+        """The most decimals that the paper prints for a metric."""
+        cells = [row.cell for row in self.rows]
+        return {metric: _decimals(cells, metric) for metric in self._places["metric"]}
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, None]]:
+        """The values of each axis."""
+        axes = (*AXES, "metric")
+        return {axis: dict.fromkeys(row.cell.place[axis] for row in self.rows) for axis in axes}
+
+    @cached_property
+    def _notes(self) -> dict[str, str]:
+        """The mark of each note."""
+        notes = dict.fromkeys(note for r in self.rows if (note := self.experiment.note(r.cell)))
+        return dict(zip(notes, ascii_lowercase, strict=False))
+
+    @cached_property
+    def _reasons(self) -> dict[str, str]:
+        """The mark of each reason; a command is not a reason."""
+        reasons = dict.fromkeys(row.why for row in self.rows if row.why and not row.command)
+        return {why: str(place) for place, why in enumerate(reasons, start=1)}
+
+    def _cells(self, row: LedgerRow) -> dict[str, str | Cell]:
+        cell, experiment, ours = row.cell, self.experiment, row.ours
+        digits = self.digits[cell.metric]
+        decimals = max(digits, 1)
+        cells: dict[str, str | Cell] = {axis.capitalize(): cell.place[axis] for axis in self.axes}
+        mark = self._notes.get(experiment.note(cell) or "")
+        cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + _marked(mark)
+        cells["Released"] = _with_deviation(cell.released, None, digits)
+        for protocol, runs in row.runs.items():
+            text = _with_deviation(runs.value, runs.std, decimals) if runs else NONE
+            cells[f"Ours ({protocol})"] = text
+        cells["Difference"] = gap_text(row.gap, decimals)
+        cells["Seeds"] = seeds_text(ours, experiment) if ours else NONE
+        cells["Learned"] = f"{ours.learned:,}" if ours else NONE
+        hours = sum(runs.hours for runs in row.runs.values() if runs)
+        timed = ours and experiment.mean_over(cell) is None
+        cells["Cost"] = Cell(duration(hours), value=hours) if timed else NONE
+        text = row.verdict + _marked(self._reasons.get(row.why or ""))
+        cells["Verdict"] = Cell(text, STYLES[row.verdict])
+        return cells
+
+
+def _marked(mark: str | None) -> str:
+    return f" ({mark})" if mark else ""
 
 
 def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
@@ -174,7 +190,7 @@ def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
         if ours is None or cell.number is None or _run(row) in seen:
             continue
         seen.add(_run(row))
-        place = (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
+        place = tuple(value for axis, value in cell.place.items() if axis != "method")
         columns.setdefault(place, {})[cell.at["method"]] = (cell.number, ours.value)
     for scores in columns.values():
         for (paper_a, a), (paper_b, b) in combinations(scores.values(), 2):
@@ -184,21 +200,6 @@ def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
 def _run(row: LedgerRow) -> tuple[Hashable, str]:
     """Return what rows that show the same runs have in common."""
     return row.experiment.home(row.cell), row.cell.metric
-
-
-def shown(experiment: Experiment, rows: Sequence[LedgerRow]) -> Shown:
-    """Return a table as text."""
-    places = {axis: dict.fromkeys(row.cell.at[axis] for row in rows) for axis in AXES}
-    places["metric"] = dict.fromkeys(row.cell.metric for row in rows)
-    axes = tuple(axis for axis, values in places.items() if len(values) > 1)
-    single = (next(iter(values)) for values in places.values() if len(values) == 1)
-    fixed = " · ".join(value for value in single if value not in ("-", ""))
-    digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
-    notes = dict.fromkeys(note for row in rows if (note := experiment.note(row.cell)))
-    marks = dict(zip(notes, ascii_lowercase, strict=False))
-    released = any(row.cell.released is not None for row in rows)
-    lines = [_line(row, axes, digits[row.cell.metric], marks, released=released) for row in rows]
-    return Shown(experiment, axes, fixed, lines, {mark: note for note, mark in marks.items()})
 
 
 def paper_name(paper: str) -> str:
@@ -221,11 +222,6 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", MINUS)
 
 
-def signed(value: float, digits: int) -> str:
-    """Return a number as `number` does, with a plus sign from 0 on."""
-    return ("+" if value >= 0 else "") + number(value, digits)
-
-
 def listed(value: float | Sequence[float] | None) -> Sequence[float]:
     """Return the printed numbers of a cell; a cell of searched rates has several."""
     if value is None:
@@ -238,7 +234,8 @@ def gap_text(gap: Interval | None, digits: int) -> str:
     if gap is None:
         return NONE
     ends = f"[{number(gap.low, digits)}, {number(gap.high, digits)}]"
-    return f"{signed(gap.difference, digits)} {ends}"
+    sign = "+" if gap.difference >= 0 else ""
+    return f"{sign}{number(gap.difference, digits)} {ends}"
 
 
 def duration(hours: float) -> str:
@@ -249,50 +246,15 @@ def duration(hours: float) -> str:
     return f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
 
 
-def count_text(counts: dict[str, int]) -> str:
-    """Return `2 within, 1 below`, without verdicts that do not occur."""
-    return ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
+def count_text(tables: Sequence[Shown]) -> str:
+    """Return `2 within, 1 below`: the number of rows by verdict."""
+    counts = Counter(row.verdict for table in tables for row in table.rows)
+    return ", ".join(f"{counts[name]:,} {name}" for name in STYLES if counts[name])
 
 
-def total(tables: Sequence[Shown]) -> dict[str, int]:
-    """Return the number of rows of all tables by verdict, in a fixed order."""
-    counts = Counter(line.row.verdict for table in tables for line in table.lines)
-    return {verdict: counts[verdict] for verdict in STYLES}
-
-
-def _line(
-    row: LedgerRow, axes: tuple[str, ...], digits: int, marks: Mapping[str, str], *, released: bool
-) -> ShownRow:
-    cell, experiment = row.cell, row.experiment
-    place = tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes)
-    cells = {axis.capitalize(): Cell(name) for axis, name in zip(axes, place, strict=True)}
-
-    # The paper's numbers, with the mark of a note.
-    mark = marks.get(experiment.note(cell) or "")
-    paper = _with_deviation(cell.value, cell.std, digits) + (f" ({mark})" if mark else "")
-    cells["Paper"] = Cell(paper)
-    if released:
-        cells["Released"] = Cell(_with_deviation(cell.released, None, digits))
-
-    # Ours; a table at a scale has other models and data, so there is no difference.
-    decimals = max(digits, 1)
-    cells["Ours (paper)"] = Cell(_score(row.paper, decimals))
-    cells["Ours (honest)"] = Cell(_score(row.honest, decimals))
-    if not experiment.scale:
-        cells["Difference"] = Cell(gap_text(row.gap, decimals))
-    runs = [ours for ours in (row.paper, row.honest) if ours]
-    hours = sum(ours.hours for ours in runs)
-    timed = bool(runs) and experiment.mean_over(cell) is None
-    cells["Seeds"] = Cell(seeds_text(runs[0], experiment) if runs else NONE)
-    cells["Learned"] = Cell(f"{runs[0].learned:,}" if runs else NONE)
-    cells["Cost"] = Cell(duration(hours), value=hours) if timed else Cell(NONE)
-    return ShownRow(row, place, digits, cells)
-
-
-def _decimals(experiment: Experiment, metric: str) -> int:
+def _decimals(cells: Sequence[Printed], metric: str) -> int:
     """Return the most decimals that the paper prints for a metric."""
-    cells = [cell for cell in experiment.cells if cell.metric == metric]
-    each = ((*listed(cell.value), cell.std, cell.released) for cell in cells)
+    each = ((*listed(c.value), c.std, c.released) for c in cells if c.metric == metric)
     printed = [n for numbers in each for n in numbers if n is not None]
     ends = (Decimal(repr(n)).as_tuple().exponent for n in printed)
     return max((-end for end in ends if isinstance(end, int) and end < 0), default=0)
@@ -303,10 +265,6 @@ def _with_deviation(value: float | Sequence[float] | None, std: float | None, di
         return NONE
     text = ", ".join(number(printed, digits) for printed in listed(value))
     return text + (f" ± {number(std, digits)}" if std is not None else "")
-
-
-def _score(ours: Ours | None, digits: int) -> str:
-    return NONE if ours is None else _with_deviation(ours.value, ours.std, digits)
 
 
 def seeds_text(ours: Ours, experiment: Experiment) -> str:

@@ -76,3 +76,9 @@ def test_the_page_is_that_of_the_stored_results_and_fits_into_an_hour(headlines)
     own = [one for one in stored if one["claim"] in headlines.WANTED]
     assert sum(headlines.seconds(own).values()) <= 3600
     assert "not run" in headlines.page([])
+
+
+def test_pairs_are_told_apart_by_sign_flips(headlines):
+    assert headlines.sign_flips([2.0] * 5) == 2 / 2**5
+    assert headlines.sign_flips([0.0] * 5) == 1.0
+    assert headlines.sign_flips([2.0] * 3) is None, "three pairs can never tell anything"

@@ -2,6 +2,9 @@
 
 import json
 
+from ptrun.ledger.experiment import read
+from ptrun.ledger.rows import rows
+from ptrun.ledger.shown import Shown
 from tests.ledger.recorded import recorded
 
 TABLE = """
@@ -35,6 +38,14 @@ SCORES = {
     ("small.PT_1.full.RTE", "paper"): {1: 74.0, 2: 75.0, 3: 73.0, 4: 74.5, 5: 73.5},
     ("small.PT_1.full.CB", "paper"): {1: 81.0, 3: 83.0},
 }
+
+
+def filled(folder, more=""):
+    """Return the table with its results, below a folder; `more` lines of its file."""
+    (folder / "table.yaml").write_text(TABLE + more)
+    results(folder / "outputs")
+    experiment = read(folder / "table.yaml")
+    return Shown(experiment, rows(experiment, folder / "outputs"))
 
 
 def results(outputs, *, table="made/table1", scores=SCORES):

@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.identity import flat
 from ptrun.ledger import cells as module
-from ptrun.ledger.cells import NAMES, cells, merged
+from ptrun.ledger.cells import NAMES, cells
 from ptrun.ledger.report import of_runs
 from tests.runs.test_store import outcome
 
@@ -83,7 +83,7 @@ def test_many_cells_without_a_seed_are_one_line():
     assert note.startswith("missing seeds: 2 of task") and note.endswith("; and of 2 more")
 
 
-@pytest.mark.parametrize("group", [cells, lambda runs: merged(runs, "train.lr")])
+@pytest.mark.parametrize("group", [cells, lambda runs: cells(runs, "train.lr")])
 def test_each_configuration_is_flattened_a_fixed_number_of_times(monkeypatch, group):
     """More runs of all different cells take as many calls more, not their square."""
     calls = []

@@ -5,27 +5,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptrun.command.report import main
-from ptrun.errors import UserError
 from ptrun.ledger import charts, paper
-from ptrun.ledger.experiment import read
 from ptrun.ledger.paper import write
-from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import shown
-from tests.ledger.small import SCORES, TABLE, results
+from tests.ledger.small import SCORES, filled
 from tests.tiers import package
 
 
 @pytest.fixture
 def table(tmp_path):
-    def filled(more=""):
-        package("matplotlib")
-        (tmp_path / "table.yaml").write_text(TABLE + more)
-        results(tmp_path / "outputs")
-        experiment = read(tmp_path / "table.yaml")
-        return shown(experiment, rows(experiment, tmp_path / "outputs"))
-
-    return filled
+    package("matplotlib")
+    return lambda more="": filled(tmp_path, more)
 
 
 def test_every_seed_is_a_dot_beside_the_papers_number(table):
@@ -58,26 +47,11 @@ def test_a_file_is_well_formed_repeats_and_needs_nothing(table):
     assert "url(" not in re.sub(r"url\(#\w+\)", "", text) and 'href="http' not in text
 
 
-def test_files_are_written_and_png_where_it_is_asked_for(table, tmp_path):
-    for png in (False, True):
-        names = write([table()], tmp_path / f"to{png}", png=png)
-        assert names == [
-            *("index.html", "ledger.md", "ledger.csv", "ledger.tex"),
-            "figures/made-table1-seeds.svg",
-        ]
-        assert all((tmp_path / f"to{png}" / name).stat().st_size for name in names)
-        pictures = [*(tmp_path / f"to{png}" / "figures").glob("*.png")]
-        assert [file.read_bytes()[:4] for file in pictures] == [b"\x89PNG"] * png
-
-
-def test_without_matplotlib_there_are_tables_and_a_line_says_so(table, tmp_path, monkeypatch):
-    filled = table()
+def test_files_are_written_and_without_matplotlib_a_line_says_so(table, tmp_path, monkeypatch):
+    files = ["index.html", "ledger.csv", "ledger.tex"]
+    assert write([table()], tmp_path / "to") == [*files, "figures/made-table1-seeds.svg"]
+    assert (tmp_path / "to" / "figures" / "made-table1-seeds.svg").stat().st_size
     monkeypatch.setattr(charts, "possible", lambda: False)
-    names = write([filled], tmp_path / "to")
-    assert names == ["index.html", "ledger.md", "ledger.csv", "ledger.tex"]
+    assert write([table()], tmp_path / "to") == files
     told = paper.report("dpt", "table1", tmp_path, tmp_path / "to").plain
     assert "no figures: they need matplotlib, type pip install 'ptrun[figures]'" in told
-    with pytest.raises(UserError, match=r"needs matplotlib: type pip install 'ptrun\[figures\]'"):
-        paper.report("dpt", None, tmp_path, tmp_path / "to", png=True)
-    with pytest.raises(UserError, match="--png goes with --to"):
-        main(["--paper", "dpt", "--png"])

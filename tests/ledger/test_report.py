@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ptrun.errors import UserError
 from ptrun.folder.result import write
-from ptrun.ledger.cells import merged
+from ptrun.ledger.cells import cells
 from ptrun.ledger.report import table
 from tests.runs.test_store import outcome
 
@@ -30,20 +30,16 @@ RUNS = [
 
 
 def test_values_of_a_key_become_one_row_each_the_mean_of_its_seeds():
-    (row,) = merged(RUNS, "readout.pattern")
-    assert {value: cell.values("test") for value, cell in row.cells.items()} == {
-        "a": [40.0, 44.0],
-        "b": [30.0],
-        "c": [20.0],
-    }
+    (row,) = cells(RUNS, "readout.pattern")
+    assert row.scores("test") == {"a": 42.0, "b": 30.0, "c": 20.0}
 
 
 def test_what_else_differs_keeps_rows_apart():
     other = outcome(
         config={"method": {"length": 2}, "readout": {"pattern": "a"}, "seed": 1}, group="z"
     )
-    rows = merged([*RUNS, other], "readout.pattern")
-    assert [(row.differs, len(row.cells)) for row in rows] == [
+    rows = cells([*RUNS, other], "readout.pattern")
+    assert [(row.differs, len(row.by_value)) for row in rows] == [
         ("method.length=1", 3),
         ("method.length=2", 1),
     ]

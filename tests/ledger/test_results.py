@@ -63,11 +63,6 @@ def test_rows_are_numbers(results):
     assert "42.00 ± 1.00" in str(results)
 
 
-def test_pandas_gets_the_same_rows(results):
-    frame = results.to_pandas()
-    assert frame.to_dict("records") == results.rows and list(frame.columns) == results.columns
-
-
 def test_a_notebook_gets_a_table(results):
     assert results._repr_html_().count("<tr>") == 3
 

@@ -14,7 +14,7 @@ from ptrun.ledger import rows as requested
 from ptrun.ledger.experiment import Rule, jobs, parse, read
 from ptrun.ledger.ours import interval
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import shown
+from ptrun.ledger.shown import Shown
 from ptrun.types import RunResult
 from tests.ledger.recorded import recorded
 
@@ -112,12 +112,10 @@ def test_a_lucky_seed_of_another_configuration_is_not_chosen(made, tmp_path):
     for seed, score in ((1, 70.0), (2, 71.0)):
         put(tmp_path, "RTE", seed, score, dev=60.0)
     put(tmp_path, "RTE", 1, 99.0, dev=90.0, group="b")
-    table = shown(made, rows(made, tmp_path))
-    assert dict(table.lines[0].row.paper.scores) == {1: 70.0, 2: 71.0}
-    assert (
-        table.lines[0].cells["Seeds"].text
-        == "2 of 3, without 3, best of 1 of 2 configurations on dev"
-    )
+    table = Shown(made, rows(made, tmp_path))
+    assert dict(table.rows[0].paper.scores) == {1: 70.0, 2: 71.0}
+    seeds = "2 of 3, without 3, best of 1 of 2 configurations on dev"
+    assert table.table.rows[0]["Seeds"] == seeds
 
 
 def test_a_score_of_dev_that_is_no_number_is_left_out(made, tmp_path):
@@ -238,7 +236,7 @@ def test_runs_typed_otherwise_are_listed_and_never_compared(made, tmp_path, type
         put(tmp_path, "RTE", seed, 70.0 + seed)
     row = rows(made, tmp_path)[0]
     assert dict(row.paper.scores) == {1: 71.0, 2: 72.0, 3: 73.0} and len(row.variants) == 1
-    (text,) = shown(made, [row]).variants()
+    (text,) = Shown(made, [row]).variants
     assert text.endswith(f"3 runs with {differs}, not compared: 91.0, 92.0, 93.0")
 
 
@@ -272,10 +270,8 @@ def test_a_part_of_a_grid_has_no_final_verdict(made, tmp_path):
         if number < 3:
             assert row.verdict == "not final"
             assert row.why == f"within with {number} of 3 configurations; dev selects among all"
-            line = shown(searched, [row]).lines[0]
-            assert (
-                line.cells["Seeds"].text == f"3 of 3, best of {number} of 3 configurations on dev"
-            )
+            (cells,) = Shown(searched, [row]).table.rows
+            assert cells["Seeds"] == f"3 of 3, best of {number} of 3 configurations on dev"
     assert row.verdict == "within"
     put(tmp_path, "RTE", 1, 99.0, group="5e-5", typed=("train.lr=5e-5",))
     (variant,) = rows(searched, tmp_path)[0].variants

@@ -1,7 +1,8 @@
-"""The same row in words, as Markdown, CSV, LaTeX and on the terminal."""
+"""The same row on the terminal, as CSV and LaTeX, and in words."""
 
 import csv
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,35 +13,38 @@ from rich.console import Console
 from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
-from ptrun.ledger.experiment import load, read
+from ptrun.ledger.experiment import load
 from ptrun.ledger.formats import MINUS
 from ptrun.ledger.ours import Interval
-from ptrun.ledger.paper import latex, markdown, tabular, terminal
+from ptrun.ledger.paper import latex, tabular, terminal
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import Shown, duration, gap_text, number, shown, table_name
-from tests.ledger.small import TABLE, results
-
-HERE = Path(__file__).parent
+from ptrun.ledger.shown import Shown, duration, gap_text, number, table_name
+from tests.ledger.small import filled
 
 
 @pytest.fixture
 def table(tmp_path):
-    (tmp_path / "table.yaml").write_text(TABLE)
-    results(tmp_path / "outputs")
-    experiment = read(tmp_path / "table.yaml")
-    return shown(experiment, rows(experiment, tmp_path / "outputs"))
+    return filled(tmp_path)
 
 
-def test_a_table_as_markdown(table):
-    assert markdown([table]) == (HERE / "golden.md").read_text(encoding="utf-8")
-
-
-def test_a_table_as_csv(table):
-    text = tabular([table])
-    assert text == (HERE / "golden.csv").read_text(encoding="utf-8")
-    found = list(csv.DictReader(io.StringIO(text)))
-    assert [row["verdict"] for row in found].count("not run") == 2
-    assert found[3]["ours_paper_missing"] == "2 4 5" and found[3]["ours_paper_failed"] == "2"
+def test_a_table_as_csv_has_every_number_and_seed(table):
+    ran, above, unrun, plotted, mean, quoted = csv.DictReader(io.StringIO(tabular([table])))
+    assert (ran["paper"], ran["method"], ran["task"], ran["metric"]) == ("made", "FT", "RTE", "acc")
+    assert (ran["value"], ran["std"], ran["seeds"]) == ("70.1", "1.0", "[1, 2, 3, 4, 5]")
+    assert (ran["ours_paper_value"], ran["ours_paper_learned"]) == ("70.0", "20480")
+    scores = {"1": 70.0, "2": 71.0, "3": 69.0, "4": 70.5, "5": 69.5}
+    assert json.loads(ran["ours_paper_scores"]) == scores
+    assert float(ran["ours_paper_std"]) == pytest.approx(0.7906, abs=1e-4)
+    assert (ran["ours_honest_value"], ran["ours_honest_missing"]) == ("69.5", "[3, 4, 5]")
+    ends = [float(ran[name]) for name in ("difference", "low", "high")]
+    assert ends == pytest.approx([-0.1, -1.467, 1.267], abs=1e-4)
+    assert (above["released"], above["verdict"]) == ("70.2", "above")
+    assert unrun["why"] == "ptrun experiment=made/table1 cell=small.FT.full.CB"
+    assert unrun["ours_paper_value"] == unrun["low"] == "" and unrun["note"].startswith("an F1")
+    assert (plotted["ours_paper_missing"], plotted["ours_paper_failed"]) == ("[2, 4, 5]", "[2]")
+    assert plotted["why"] == "the paper plots this point without printing its number"
+    assert (mean["ours_paper_value"], mean["ours_paper_hours"]) == ("77.75", "0.0")
+    assert (quoted["verdict"], quoted["note"]) == ("not run", "")
 
 
 def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
@@ -48,26 +52,18 @@ def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
     row = r"PT\_1 & RTE & 71.0 & 70.2 & 74.0 \ensuremath{\pm} 0.8 & -- & +3.0 [1.6, 4.4]"
     assert row in text and r"100 \% \textless{}i\textgreater{}quoted" in text
     assert text.isascii() and text.count(r"\end{longtable}") == 1
+    note = r"(a) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
+    assert "FT & CB & 80.0 (a) &" in text and rf"\noindent {note}" in text
 
 
-def test_a_table_on_the_terminal_has_its_reasons_and_commands_below(table):
+def test_a_table_on_the_terminal_has_notes_reasons_and_commands_below(table):
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(terminal([table]))
     text = console.export_text()
     assert "not run (2)" in text and "(2) another paper's number, 100 % <i>quoted</i>" in text
+    assert "80.0 (a)" in text and "(a) an F1 in the accuracy's column, 100 % <i>sure</i>" in text
     assert "one cell alone: ptrun experiment=made/table1 cell=small.FT.full.CB" in text
-
-
-def test_a_note_is_marked_where_the_number_stands_and_told_below(table):
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal([table]))
-    assert "80.0 (a)" in (text := console.export_text())
-    assert "(a) an F1 in the accuracy's column, 100 % <i>sure</i>" in text
-    told = r"(a) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
-    assert "FT & CB & 80.0 (a) &" in (text := latex([table])) and rf"\noindent {told}" in text
-    found = list(csv.DictReader(io.StringIO(tabular([table]))))
-    assert [row["note"][:5] for row in found] == ["", "", "an F1", "", "", ""]
-    assert (found[2]["value"], found[2]["verdict"]) == ("80.0", "not run")
+    assert "2 within, 1 above, 1 not comparable, 2 not run." in text
 
 
 def test_words():
@@ -118,8 +114,8 @@ def test_rows_that_are_one_run_at_a_scale_are_said():
     every = rows(scaled, Path("nowhere"))
     alike = [row for row in every if row.cell.key.endswith(".FT.low_resource_10pct.SST-2")]
     ran = [replace(row, honest=SimpleNamespace(value=88.0)) for row in alike]
-    told = Shown(scaled, (), "", [SimpleNamespace(row=row) for row in ran], {}).order
+    told = Shown(scaled, ran).order
     homes = {scaled.home(row.cell) for row in alike}
     assert len(homes) < len(ran) and told.endswith(f"above: {len(ran) - len(homes)}")
-    unrun = Shown(scaled, (), "", [SimpleNamespace(row=row) for row in every], {}).order
+    unrun = Shown(scaled, every).order
     assert "above" not in unrun

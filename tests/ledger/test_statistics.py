@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from ptrun.ledger.ours import interval, paired, statistic_of, verdict
+from ptrun.ledger.ours import interval, statistic_of, verdict
 from tests.tiers import tiered
 
 
@@ -96,10 +96,3 @@ def test_what_was_rounded_is_not_another_number():
     scores = [31.26, 31.26, 31.26]
     assert verdict(interval(scores, "mean", 31.3, None, 3)) == "below"
     assert verdict(interval(scores, "mean", 31.3, None, 3, unit=0.1)) == "within"
-
-
-def test_pairs_are_told_apart_by_sign_flips():
-    first, second = [3.0, 4.0, 5.0, 6.0, 7.0], [1.0, 2.0, 3.0, 4.0, 5.0]
-    assert paired(first, second) == 2 / 2**5
-    assert paired(first, first) == 1.0
-    assert paired(first[:3], second[:3]) is None, "three pairs can never tell anything"

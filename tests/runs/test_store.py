@@ -155,7 +155,7 @@ def test_cells_average_seeds_and_name_what_differs():
     failed = outcome(run_id="3", seed=3, status="failed", metrics={})
     longer = outcome(run_id="4", group="h", config={"method": {"length": 9}})
     first, second = cells([*runs, failed, longer])
-    assert (first.differs, len(first.runs), first.values("test")) == (
+    assert (first.differs, len(first.runs), list(first.scores("test").values())) == (
         "method.length=1",
         3,
         [40.0, 40.0],
