@@ -39,8 +39,8 @@ from ptrun.types import Example, RunResult
 
 _LOG = logging.getLogger(__name__)
 
-
 _AGAIN = "Type the command of its run again with rerun=true."
+_FACTS = {"name": str, "path": str | None, "commit": str | None, "pooler_seed": int | None}
 _FILES = ("train", "dev", "test", "pattern", "hub")  # of `task=csv` and `task=hub`
 
 
@@ -119,10 +119,11 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
         UserError: the folder does not exist, or the result is damaged.
     """
     node, made_with = done.config.get("backbone"), done.manifest.get("backbone")
-    if not (isinstance(node, Mapping) and isinstance(made_with, Mapping) and _names(made_with)):
-        raise UserError(
-            f"{done.run_id}: damaged (its {result.FINISHED} names no backbone). {_AGAIN}"
-        )
+    damaged = f"{done.run_id}: damaged (its {result.FINISHED} names no backbone). {_AGAIN}"
+    if not (isinstance(node, Mapping) and isinstance(made_with, Mapping)):
+        raise UserError(damaged)
+    if not all(isinstance(made_with.get(key), kind) for key, kind in _FACTS.items()):
+        raise UserError(damaged)
     node = {key: value for key, value in node.items() if key != "weights"}
     if path := path or made_with.get("path"):
         node["path"] = path
@@ -131,14 +132,6 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     if backbone.repository:
         backbone.repository.recorded = made_with.get("commit")
     return backbone
-
-
-def _names(made_with: Mapping[str, Any]) -> bool:
-    """Return whether the facts of a backbone have their types."""
-    optional = {"path": str, "commit": str, "pooler_seed": int}
-    return isinstance(made_with.get("name"), str) and all(
-        isinstance(made_with.get(key), kind | None) for key, kind in optional.items()
-    )
 
 
 def learned(

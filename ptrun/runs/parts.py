@@ -3,7 +3,6 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from ptrun.method.base import Method
 from ptrun.runs.plan import Plan
 from ptrun.training.health import words_in_pieces
 from ptrun.training.member import Member
-from ptrun.types import Example, Split
+from ptrun.types import Split
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +75,8 @@ def usable(method: Method, split: Split) -> Split:
     """
     if warning := words_in_pieces(method.readout, method.task):
         _LOG.warning("%s", warning)
-    remaining = _teaching(method, _each(split, method.readout.answerable))
+    names, keep = ("train", "dev", "test"), method.readout.answerable
+    remaining = _teaching(method, replace(split, **{n: keep(getattr(split, n)) for n in names}))
     left_out = len(split.test) - len(remaining.test)
     if left_out:
         _LOG.warning(
@@ -105,10 +105,6 @@ def _teaching(method: Method, split: Split) -> Split:
     if left_out > 0:
         _LOG.info("%d of %d training examples are left out", left_out, len(split.train))
     return replace(split, train=taught)
-
-
-def _each(split: Split, keep: Callable[[Sequence[Example]], Sequence[Example]]) -> Split:
-    return replace(split, train=keep(split.train), dev=keep(split.dev), test=keep(split.test))
 
 
 # The shape of a run: what the runs of a group, which share passes of one backbone, have in common.

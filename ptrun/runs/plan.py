@@ -168,7 +168,11 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
     if start.kind == "pretrained":
-        pretraining = _pretraining(composed_for(composed, start.value), engine)
+        prerequisite = composed_for(composed, start.value)
+        try:
+            pretraining = plan(prerequisite, engine)
+        except UserError as error:
+            raise UserError(typed_keys(error)) from error
         folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
     built_engine = engine(backbone) if engine else components["hardware"].build(backbone)
@@ -264,21 +268,13 @@ def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
     """
     if not planned.repositories:
         return commits
-    resumed = {} if planned.rerun else _commits(planned.folder)
-    return {**_commits(planned.start.folder), **commits, **resumed}
-
-
-def _commits(folder: Path | None) -> dict[str, str]:
-    has_begun = folder is not None and (folder / request_file.FILE).is_file()
-    return request_file.read(folder).commits if folder and has_begun else {}
-
-
-def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
-    """Return the plan of a prerequisite run."""
-    try:
-        return plan(composed, engine)
-    except UserError as error:
-        raise UserError(typed_keys(error)) from error
+    resumed, start = (
+        request_file.read(folder).commits
+        if folder and (folder / request_file.FILE).is_file()
+        else {}
+        for folder in (None if planned.rerun else planned.folder, planned.start.folder)
+    )
+    return {**start, **commits, **resumed}
 
 
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:

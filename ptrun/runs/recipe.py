@@ -6,7 +6,7 @@ Runs of a group share the passes of one frozen backbone. Each leaves what it wou
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -133,7 +133,7 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
     started = time.monotonic()
     try:
         _train(works, engine)
-        outcomes = reported(works)
+        _report(works)
     except BaseException:
         for work in works:
             work.store.tracker.finish(None)
@@ -141,14 +141,14 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
     tokens = [sum(part.member.tokens for part in work.parts) for work in works]
-    for work, outcome, count in zip(works, outcomes, tokens, strict=True):
+    for work, count in zip(works, tokens, strict=True):
         # a run took the part of the group's time that its tokens are of the group's tokens
         share = count / sum(tokens) if sum(tokens) else 1 / len(works)
         earlier = sum(part.member.earlier for part in work.parts)
         manifest = facts(work, earlier + seconds * share)
-        manifest["warnings"] = [*work.warnings, *_findings(work)]
+        manifest["warnings"] = [*work.warnings, *_findings(work.parts)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
-        outcome = replace(outcome, manifest=manifest)
+        outcome = _outcome(work, manifest)
         work.store.close(outcome, keep_state=work.planned.keep.has_state)
         work.ended = checked(outcome, work.planned.folder)
 
@@ -250,12 +250,10 @@ def _study(work: Execution, part: Part) -> None:
         work.split = replace(work.split, train=part.split.train, origin=origin)
 
 
-def _findings(work: Execution) -> list[str]:
+def _findings(parts: Sequence[Part]) -> list[str]:
     """Return warnings about a run that did not learn; of several parts, none."""
-    if len(work.parts) > 1:
-        return []
-    member = work.parts[0].member
-    return member.health.findings(member.step) if member.total else []
+    member = parts[0].member
+    return member.health.findings(member.step) if member.total and len(parts) == 1 else []
 
 
 def _begin(work: Execution) -> None:
@@ -326,36 +324,25 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
 # The end of trained runs: the selected prompts are saved, and test is scored once.
 
 
-def reported(works: Sequence[Execution]) -> list[RunResult]:
-    """Restore and save the selected prompts, score test once, and return the results.
-
-    A trial of a search scores no test examples.
-    """
+def _report(works: Sequence[Execution]) -> None:
+    """Restore and save the selected prompts, and score test once; a trial of a search does not."""
     done = [work for work in works if not work.failed]
     for work in done:
         _save_selected(work)
     dev = [_dev_metrics(work) for work in done]
-    scored: dict[str, dict[str, Any]] = {}
     tests = _predict(done, "test")
     for work, dev_scores, (examples, predictions) in zip(done, dev, tests, strict=True):
+        work.metrics = {"dev": dev_scores, "test": {}}
         if work.planned.trial is not None:
-            scored[work.planned.run_id] = {"metrics": {"dev": dev_scores, "test": {}}}
             continue
-        task = work.planned.task
-        test = task.score(predictions, examples)
-        labels = by_label(task.answer, [p.value for p in predictions], [e.target for e in examples])
+        task, golds = work.planned.task, [example.target for example in examples]
+        work.metrics["test"] = task.score(predictions, examples)
+        work.by_label = by_label(task.answer, [p.value for p in predictions], golds)
         work.store.write_predictions(examples, predictions)
-        work.store.log({"event": "test", **test})
-        scored[work.planned.run_id] = {
-            "metrics": {"dev": dev_scores, "test": test},
-            "by_label": labels,
-        }
-    outcomes = [_outcome(work) for work in works]
-    return [replace(outcome, **scored.get(outcome.run_id, {})) for outcome in outcomes]
+        work.store.log({"event": "test", **work.metrics["test"]})
 
 
-def _outcome(work: Execution) -> RunResult:
-    """Return the result without its metrics and manifest."""
+def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:
     planned, counts = work.planned, [part.method.learned_parameters() for part in work.parts]
     return RunResult(
         run_id=planned.run_id,
@@ -364,7 +351,10 @@ def _outcome(work: Execution) -> RunResult:
         names=planned.names,
         seed=planned.seed,
         metric=planned.task.metric,
+        metrics=work.metrics,
+        by_label=work.by_label,
         learned_parameters={key: sum(count[key] for count in counts) for key in counts[0]},
+        manifest=manifest,
         config=planned.content,
         reason=work.failed,
     )
@@ -397,16 +387,17 @@ def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example],
     features = [
         _tokens(work, part.method, rows) for (work, part), rows in zip(both, examples, strict=True)
     ]
-    engine = works[0].planned.engine if works else None
-    predicted = engine.predict(methods, features, probabilities=False) if engine else []
-    answers: list[tuple[list[Example], list[Prediction]]] = []
-    pairs = iter(zip(examples, predicted, strict=True))
-    for work in works:
-        parts = [next(pairs) for _ in work.parts]
-        answers.append(
-            ([e for rows, _ in parts for e in rows], [p for _, rows in parts for p in rows])
+    if not works:
+        return []
+    predicted = iter(works[0].planned.engine.predict(methods, features, probabilities=False))
+    rows = iter(examples)
+    return [
+        (
+            [example for _ in work.parts for example in next(rows)],
+            [prediction for _ in work.parts for prediction in next(predicted)],
         )
-    return answers
+        for work in works
+    ]
 
 
 def _dev_metrics(work: Execution) -> dict[str, float]:

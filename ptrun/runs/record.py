@@ -142,6 +142,8 @@ class Execution:
     parts: list[Part] = field(init=False)
     store: SharedStore = field(init=False)
     warnings: list[str] = field(init=False, default_factory=list)
+    metrics: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
+    by_label: Mapping[str, Any] = field(init=False, default_factory=dict)
     ended: Ended | None = field(init=False, default=None)
 
     @property

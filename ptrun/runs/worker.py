@@ -48,7 +48,7 @@ class RunEnd:
     """How a run ended, and the text of its error."""
 
     index: int
-    kind: Kind
+    kind: Kind = "finished"
     text: str = ""
 
 
@@ -65,23 +65,17 @@ class Runs:
     def run(self, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
         """Do runs together; those in `again` start anew although they have failed."""
         from ptrun.runs.launch import launch_together
-
-        ends, ready = [], []
-        for index, text in ((int(key), text) for key, text in configurations.items()):
-            try:
-                ready.append((index, self._ready(index, text, again=index in again)))
-            except UserError as error:
-                ends.append(RunEnd(index, "refused", str(error)))
-        if ready:
-            done = launch_together([planned for _, planned in ready])
-            ends += [_end(index, end) for (index, _), end in zip(ready, done, strict=True)]
-        return ends
-
-    def _ready(self, index: int, text: str, *, again: bool) -> Any:
         from ptrun.runs.plan import plan
 
-        planned = self.planned.pop(index, None) or plan(processes.read_text(text))
-        return replace(planned, rerun=True) if again else planned
+        ends, ready = [], dict[int, Any]()
+        for index, text in ((int(key), text) for key, text in configurations.items()):
+            try:
+                planned = self.planned.pop(index, None) or plan(processes.read_text(text))
+            except UserError as error:
+                ends.append(_end(index, error))
+            else:
+                ready[index] = replace(planned, rerun=True) if index in again else planned
+        return [*ends, *map(_end, ready, launch_together([*ready.values()]))]
 
     def _facts(self, index: int, text: str) -> PlannedRun:
         from ptrun.folder import result
@@ -105,13 +99,9 @@ class Runs:
 def _end(index: int, ended: Any) -> RunEnd:
     from ptrun.folder.lease import Busy
 
-    if isinstance(ended, Busy):
-        return RunEnd(index, "busy", str(ended))
     if isinstance(ended, UserError):
-        return RunEnd(index, "refused", str(ended))
-    if isinstance(ended, RunFailed):
-        return RunEnd(index, "failed", str(ended))
-    return RunEnd(index, "finished")
+        return RunEnd(index, "busy" if isinstance(ended, Busy) else "refused", str(ended))
+    return RunEnd(index, "failed", str(ended)) if isinstance(ended, RunFailed) else RunEnd(index)
 
 
 def _answer(runs: Runs, request: dict[str, Any]) -> list[PlannedRun] | list[RunEnd]:
