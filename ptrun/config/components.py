@@ -140,19 +140,12 @@ def fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, dict) and all(fits(v, arguments[1]) for v in value.values())
     if origin in (list, Sequence):
         return isinstance(value, list) and all(fits(item, arguments[0]) for item in value)
-    return _fits_plain(value, annotation)
-
-
-def _fits_plain(value: Any, annotation: Any) -> bool:
-    if annotation is Any:
-        return True
     if annotation in (None, type(None)):
         return value is None
-    if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return not isinstance(annotation, type) or isinstance(value, annotation)
+    if annotation in (float, int):
+        kind = int | float if annotation is float else int
+        return isinstance(value, kind) and not isinstance(value, bool)
+    return annotation is Any or not isinstance(annotation, type) or isinstance(value, annotation)
 
 
 def typed(value: Any) -> str:

@@ -3,8 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, lru_cache
@@ -256,8 +255,15 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
     for group in ("backbone", "task"):
         if not isinstance(content[group], dict):
             raise UserError(f"{group}: expected keys with values, got {content[group]!r}.")
-    _check_name(str(content["name"]))
-    _check_seeds(content)
+    name = str(content["name"])
+    if leads_out(name) or visible(name) != name:
+        raise UserError(
+            f"name={visible(name)}: expected a folder below outputs, such as name=my_runs."
+        )
+    seeds = {key: content[key] for key in ("seed", "data_seed")}
+    for key, value in {**seeds, "pretraining.seed": content["pretraining"]["seed"]}.items():
+        if not 0 <= int(value) < 2**32:
+            raise UserError(f"{key}={value}: expected a number from 0 to {2**32 - 1}.")
     # Paths: shells leave `a=~/b` as it is.
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
@@ -286,37 +292,9 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
     return Composed(content, names, typed=list(typed))
 
 
-def _check_name(name: str) -> None:
-    """Check that a name is a path below `outputs`."""
-    if leads_out(name) or visible(name) != name:
-        raise UserError(
-            f"name={visible(name)}: expected a folder below outputs, such as name=my_runs."
-        )
-
-
-def _check_seeds(content: Mapping[str, Any]) -> None:
-    """Check the seeds of a run."""
-    seeds = {key: content[key] for key in ("seed", "data_seed")}
-    for key, value in {**seeds, "pretraining.seed": content["pretraining"]["seed"]}.items():
-        if not 0 <= int(value) < 2**32:
-            raise UserError(f"{key}={value}: expected a number from 0 to {2**32 - 1}.")
-
-
 def _safe(name: str) -> str:
     """Return a name that is safe in the name of a folder."""
     return re.sub(r"[^\w.]+", "_", name)[:40]
-
-
-@contextmanager
-def _own_hydra() -> Iterator[None]:
-    """Start Hydra with `conf/`. Only one Hydra can be active, so that of a sweep is put back."""
-    sweeping = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            yield
-    finally:
-        GlobalHydra.instance().hydra = sweeping
 
 
 def compose_run(
@@ -423,8 +401,13 @@ def _plain_value(override: str) -> Override | None:
 @lru_cache(maxsize=32)
 def _picked(picks: tuple[str, ...], _sources: tuple[Any, ...]) -> tuple[DictConfig, dict[str, Any]]:
     """Compose the root of a choice of options, once while the user's files stay as they are."""
-    with _own_hydra():
-        config = compose("run", list(picks), return_hydra_config=True)
+    active = GlobalHydra.instance().hydra  # only one can be: it is put back
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            config = compose("run", list(picks), return_hydra_config=True)
+    finally:
+        GlobalHydra.instance().hydra = active
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(choices, dict)
     with open_dict(config):

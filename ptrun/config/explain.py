@@ -28,9 +28,13 @@ TABLE = re.compile(f"{KINDS}({PACKED})?$", re.IGNORECASE)
 """The end of the name of a table, packed or not."""
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _ROOTS = [field.name for field in fields(RunConfig)]
-_SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
-
-_BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
+_SCHEMAS: dict[str, Any] = {
+    "": RunConfig,
+    "train": TrainConfig,
+    "pretraining": PretrainingConfig,
+    "sweep": SweepConfig,
+    "cluster": ClusterConfig,
+}
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> UserError:
@@ -101,9 +105,10 @@ def no_option(group: str, option: str) -> str | None:
 def _key(_error: Exception, text: str, overrides: Sequence[str]) -> str | None:
     """`train.lrr=1`: no such key in a typed part."""
     match = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
-    if not match or match[2] not in _SCHEMAS:
+    schemas = {schema.__name__: schema for schema in _SCHEMAS.values()}
+    if not match or match[2] not in schemas:
         return None
-    keys = [field.name for field in fields(_SCHEMAS[match[2]])]
+    keys = [field.name for field in fields(schemas[match[2]])]
     typed = [o.split("=")[0].lstrip("+~") for o in overrides if match[1] in o.split("=")[0]]
     return unknown(typed[0] if typed else match[1], match[1], keys)
 
@@ -136,8 +141,7 @@ def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
 def _kind(key: str) -> str | None:
     """Return the type of a key of a typed part, as text; None for other keys."""
     root, _, last = key.rpartition(".")
-    schema = {"": RunConfig, "train": TrainConfig, **_BY_ROOT}.get(root)
-    kind = get_type_hints(schema).get(last) if schema else None
+    kind = get_type_hints(_SCHEMAS.get(root, type)).get(last)
     return None if kind is None else getattr(kind, "__name__", str(kind))
 
 
@@ -147,5 +151,5 @@ def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     if not match:
         return None
     root, _, key = match[1].partition(".")
-    schema = _BY_ROOT.get(root, RunConfig) if key else RunConfig
+    schema = _SCHEMAS.get(root if key else "", RunConfig)
     return unknown(match[1], key or root, [field.name for field in fields(schema)])
