@@ -139,33 +139,25 @@ class Known:
 
 def runs(root: Path) -> list[Known]:
     """Return the runs below a folder, without those that `rerun=true` set aside."""
-    return [_known(folder) for folder in sorted(_folders(root))]
+    known = []
+    for folder in sorted(folders(root)):
+        state = state_of(folder)
+        goes_on = state.kind in ("running", "interrupted")
+        known.append(Known(folder, state, progress(folder) if goes_on else Progress()))
+    return known
 
 
-def unfinished(root: Path) -> list[Known]:
-    """Return the runs below a folder that have no result."""
-    folders = sorted(_folders(root))
-    return [_known(folder) for folder in folders if not (folder / result.FINISHED).is_file()]
-
-
-def _folders(root: Path) -> Iterator[Path]:
+def folders(root: Path) -> Iterator[Path]:
     """Yield run folders, and those that a process is about to create."""
-    for place, folders, files in os.walk(root):
+    for place, inner, files in os.walk(root):
         if not _FILES.isdisjoint(files):
             if "~" not in os.path.basename(place):
                 yield Path(place)
-            folders.clear()
+            inner.clear()
             continue
         owners = [f for f in files if f.startswith(".") and f.endswith(".owner")]
         early = [name[1:].removesuffix(".owner") for name in owners]
-        yield from (Path(place, name) for name in early if name not in folders)
-
-
-def _known(folder: Path) -> Known:
-    state = state_of(folder)
-    return Known(
-        folder, state, progress(folder) if state.kind in ("running", "interrupted") else Progress()
-    )
+        yield from (Path(place, name) for name in early if name not in inner)
 
 
 def progress(folder: Path) -> Progress:

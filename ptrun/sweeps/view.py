@@ -21,7 +21,6 @@ from ptrun.folder.result import summary
 from ptrun.folder.scan import KINDS, Known, Progress, RunState, duration, progress
 from ptrun.sweeps import queue
 from ptrun.sweeps.job import ENDS, Job
-from ptrun.types import RunResult
 
 # What a sweep shows while it runs: a table on a terminal, else a line for each start and end.
 
@@ -78,10 +77,12 @@ class View:
             flush=True,
         )
 
-    def ended(self, job: Job, done: RunResult | None) -> None:
-        """Print the summary of a run, or its error."""
+    def finish(self, job: Job) -> None:
+        """Print how a run ended: its summary, or its error."""
         if self.quiet:
             return
+        ends = job.stage == "finished" and job.folder is not None
+        done = result.read(job.folder) if ends and job.folder else None
         if done is not None and self.brief:
             dev = done.metrics["dev"].get(done.metric, math.nan)
             print(f"{job.title}: dev {done.metric} {dev:.2f}", file=sys.stderr, flush=True)
@@ -92,11 +93,6 @@ class View:
             told = not job.title or job.text.startswith(f"{job.title}:")
             title = "" if told else f"{job.title}: "
             print(f"ptrun: {title}{job.text}{log}", file=sys.stderr, flush=True)
-
-    def finish(self, job: Job) -> None:
-        """Print how a run ended: its summary, or its error."""
-        ends = job.stage == "finished" and job.folder is not None
-        self.ended(job, result.read(job.folder) if ends and job.folder else None)
 
     def show(self, jobs: Sequence[Job]) -> None:
         """Update the table."""
