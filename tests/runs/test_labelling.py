@@ -186,7 +186,9 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, tmp_path):
+def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, trained, tmp_path):
+    """The thresholds, and the labeller: what it learned or, if it learns nothing, what it asks."""
+
     def named(*overrides):
         planned = plan(composed(*overrides))
         return planned.labelling.lines.shards, planned.run_id
@@ -197,28 +199,13 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
         *map(named, ("seed=1", "task.source.thresholds.last=0.6", "seed=2")), strict=True
     )
     assert folders[0] == folders[2] != folders[1] and len(set(ids)) == 3
-
-
-@pytest.mark.slow
-def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
-    root, name, told = trained
-    first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "seed=2"]
-    other = launch(compose_run([*told, *first])).run_id
-    plans = [plan(composed(f"task.source.labeller=run:{root / 'runs' / n}")) for n in (name, other)]
-    assert plans[0].run_id != plans[1].run_id
-    assert len({p.labelling.lines.shards for p in plans}) == 2
-
-
-@pytest.mark.slow
-def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
     root, _, told = trained
-    first = ["task=sst2", f"data_dir={root / 'data'}", "method=manual_prompt", "setting=zero_shot"]
-    asked = [
-        launch(compose_run([*told, *first, f"readout.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")
-    ]
-    found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
-    plans = [plan(composed(one)) for one in found]
-    assert len({p.labelling.lines.shards for p in plans}) == 2
+    first = [*told, "task=sst2", f"data_dir={root / 'data'}"]
+    asks = [["method=manual_prompt", f"readout.pattern={p}"] for p in ("ppt_pt", "ppt_ft")]
+    others = [["method=fine_tuning", "seed=2"], *([*ask, "setting=zero_shot"] for ask in asks)]
+    done = [launch(compose_run([*first, *other])).run_id for other in others]
+    each = [named(), *(named(f"task.source.labeller=run:{root / 'runs' / i}") for i in done)]
+    assert len({shards for shards, _ in each}) == len({run_id for _, run_id in each}) == 4
 
 
 @pytest.mark.parametrize(

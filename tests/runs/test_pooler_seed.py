@@ -53,16 +53,6 @@ def test_each_seed_has_its_own_and_prediction_draws_it_again(composed):
     assert [answer.value for answer in answers] == [json.loads(o)["prediction"] for o in lines]
 
 
-def test_an_older_run_keeps_the_one_draw_of_its_time(composed):
-    launch(composed(*FROZEN, "seed=5"))
-    file = plan(composed(*FROZEN, "seed=5")).folder / "result.json"
-    content = json.loads(file.read_text())
-    del content["manifest"]["backbone"]["pooler_seed"], content["digest"]
-    file.write_text(json.dumps(content))
-    (method,) = ready(str(file.parent), []).load().values()
-    assert torch.equal(method.backbone.model.pooler.weight, pooler(32, None, None).weight)
-
-
 def test_a_stored_pooler_has_no_seed(composed):
     done = launch(composed(*FROZEN, "seed=5", kind="bert"))
     assert done.manifest["backbone"]["pooler_seed"] is None

@@ -10,8 +10,10 @@ import torch
 from ptrun.errors import UserError
 from ptrun.folder import digest, result
 from ptrun.folder.store import RunStore, read_tensors, set_aside, state_file
+from ptrun.hardware.ranks import Ranks
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
+from ptrun.runs.record import SharedStore
 from ptrun.task.extraction import Answer
 from ptrun.tracking.trackers import Trackers
 from ptrun.types import Example, Prediction, RunResult
@@ -128,12 +130,6 @@ def test_no_draft_is_left_and_a_failure_gives_way_to_a_result(store):
     assert result.read(store.folder) == outcome()
 
 
-def test_a_damaged_result_is_named(store):
-    (store.folder / "result.json").write_text("{")
-    with pytest.raises(UserError, match=r"result.json: damaged"):
-        result.read(store.folder)
-
-
 def test_a_number_that_was_deleted_is_free_again(tmp_path):
     folder = tmp_path / "run"
     (tmp_path / "run~2").mkdir()
@@ -211,3 +207,21 @@ def test_a_journal_with_odd_bytes_is_read(store, told):
     file = journal(store, 1, 2)
     file.write_bytes(file.read_bytes() + b"\xff\n")
     assert store.restore() is not None and "damaged" in told()
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Return the folder of a tuned run for one process."""
+    return SharedStore(tmp_path, BOUND, Trackers(tmp_path, "r", {}), world=Ranks(), tuned=True)
+
+
+def test_one_process_refuses_what_two_saved(shared):
+    RunStore.draft(shared, {}, {"step": 1, "ranks": 2, "model_parallel": 1})()
+    with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
+        shared.restore()
+
+
+def test_one_process_goes_on_from_what_it_saved(shared):
+    shared.draft({"learned.w": torch.ones(2)}, {"step": 1})()
+    tensors, meta = shared.restore()
+    assert torch.equal(tensors["learned.w"], torch.ones(2)) and meta["step"] == 1
