@@ -38,11 +38,7 @@ class Parser(argparse.ArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings]
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the parsed arguments; overrides and options may be mixed.
-
-        Raises:
-            UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
-        """
+        """Return the parsed arguments; overrides and options may be mixed."""
         parsed, rest = self.parse_known_intermixed_args(arguments)
         for argument in arguments:
             key, equals, value = argument.partition("=")

@@ -42,11 +42,7 @@ class Component:
 
 
 def target(group: str, node: Mapping[str, Any]) -> Any:
-    """Return the class that a component node of a group names.
-
-    Raises:
-        UserError: no class is named, or it may not be imported (`ptrun.config.components`).
-    """
+    """Return the class that a component node of a group names."""
     return component(group, node.get(TARGET))
 
 

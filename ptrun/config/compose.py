@@ -141,11 +141,7 @@ class Composed:
 
     @property
     def hardware(self) -> schema.HardwareConfig:
-        """The devices and processes that are requested.
-
-        Raises:
-            UserError: a key or value of `hardware` is wrong.
-        """
+        """The devices and processes that are requested."""
         node = self.config["hardware"]
         if any(key.startswith("hardware.") for key in self.typed) or not schema.is_hardware(node):
             check({"hardware": node})  # imports the class of the engine
@@ -199,11 +195,7 @@ class Composed:
         return replace(self, config=config, names=names, typed=[])
 
     def components(self) -> dict[str, Component]:
-        """Return the component of each group, without that of the read-out.
-
-        Raises:
-            UserError: a key or value is wrong.
-        """
+        """Return the component of each group, without that of the read-out."""
         nodes = {group: self.config[group] for group in schema.GROUPS if group != "readout"}
         check(nodes)
         return {group: Component(group, node) for group, node in nodes.items()}

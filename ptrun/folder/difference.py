@@ -19,11 +19,7 @@ Differences = list[tuple[str, Any, Any]]
 
 
 def difference(a: RunFolder, b: RunFolder) -> str:
-    """Return the differences as lines; the last lines say whether the runs should be equal.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """Return the differences as lines; the last lines say whether the runs should be equal."""
     facts = differing_facts(a, b)
     missing = {file: _lacks(a, b, file) for file in (PREDICTIONS, PROMPT, METRICS)}
     lines = [f"A  {a.folder}", f"B  {b.folder}"]
@@ -273,9 +269,6 @@ def first_difference(a: RunFolder, b: RunFolder) -> str:
     """Return the first difference of two journals; empty if there is none.
 
     Times are not compared.
-
-    Raises:
-        UserError: a line is damaged.
     """
     by_step, others_by_step = (_by_step(run.rows(METRICS) or []) for run in (a, b))
     for name in dict.fromkeys([*by_step, *others_by_step]):
@@ -299,11 +292,7 @@ def _by_step(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]
 
 
 def differing_tensors(a: RunFolder, b: RunFolder) -> list[str]:
-    """Return which learned tensors differ in type, shape or any bit.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """Return which learned tensors differ in type, shape or any bit."""
     from ptrun.folder.tensors import hashes  # imports torch
 
     ours, others = (

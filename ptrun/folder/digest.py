@@ -41,12 +41,7 @@ def of_text(text: str) -> str:
 
 
 def of_file(file: Path) -> str:
-    """Return the digest of the bytes of a file; of tensors, that in their header.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: its tensors are damaged.
-    """
+    """Return the digest of the bytes of a file; of tensors, that in their header."""
     if file.suffix == ".safetensors":  # whoever reads them checks it against the tensors
         with opened_tensors(file) as tensors:
             return unpacked(tensors.metadata()).get(DIGEST, "")

@@ -97,12 +97,7 @@ def owner(folder: Path) -> Owner | None:
 
 @contextmanager
 def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lease of a run folder. With `wait`, wait for its owner first.
-
-    Raises:
-        Busy: another process holds it.
-        UserError: the folder cannot be written.
-    """
+    """Hold the lease of a run folder. With `wait`, wait for its owner first."""
     created = _make(folder.parent)
     lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:

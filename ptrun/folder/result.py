@@ -35,11 +35,7 @@ def write(folder: Path, result: RunResult) -> None:
 
 
 def read(folder: Path) -> RunResult | None:
-    """Return the result of a run folder; None if the run has neither finished nor failed.
-
-    Raises:
-        UserError: the file is damaged or was edited.
-    """
+    """Return the result of a run folder; None if the run has neither finished nor failed."""
     for name in (FINISHED, FAILED):
         if (folder / name).is_file():
             return _parse(folder / name)

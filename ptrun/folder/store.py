@@ -94,11 +94,7 @@ class RunStore:
         return self._draft(self.state_file, tensors, {"state": json.dumps(dict(meta))})
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the saved state, and remove later steps from `metrics.jsonl`.
-
-        Raises:
-            UserError: the state is damaged or belongs to another backbone.
-        """
+        """Return the saved state, and remove later steps from `metrics.jsonl`."""
         if not self.state_file.is_file():
             self._cut_metrics(-1)
             return None

@@ -31,11 +31,7 @@ _THREADS = 8
 def draft(
     file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
 ) -> Callable[[], object]:
-    """Write a file beside the saved one; return what replaces that one, atomically.
-
-    Raises:
-        OSError: it cannot be written, as on a full disk; no draft is left.
-    """
+    """Write a file beside the saved one; return what replaces that one, atomically."""
     draft_file = file.with_name(f".{file.name}.{os.getpid()}")
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = packed({**header, DIGEST: combined(_hashes(on_cpu), header)})

@@ -72,11 +72,7 @@ class Finished:
         return sorted({name.rpartition("/")[0] for name in self.tensors}) or [""]
 
     def load(self) -> dict[str, Method]:
-        """Return the selected methods by part, on the device.
-
-        Raises:
-            UserError: the weights cannot be read, or a learned tensor is missing.
-        """
+        """Return the selected methods by part, on the device."""
         tuned = self._build_method().tunes_backbone
         self.engine.load(tuned=tuned)
         return self.placed()
@@ -321,11 +317,7 @@ class Labelling:
 
 
 def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
-    """Return the configuration with the labels of the labeller, and the labelling if there is one.
-
-    Raises:
-        UserError: the labeller does not exist, or cannot label lines.
-    """
+    """Return the configuration with the labels of the labeller, and the labelling, if any."""
     task = composed.config["task"]
     lines = _lines(task, composed.config["data_dir"])
     if lines is None:

@@ -41,11 +41,7 @@ def launch(composed: Composed) -> RunResult:
 
 
 def launch_together(plans: Sequence[Plan]) -> list[Ended]:
-    """Do runs in shared passes, each under its lease; return a result or an error of each.
-
-    Raises:
-        RankLost: a rank died; nothing is recorded.
-    """
+    """Do runs in shared passes, each under its lease; return a result or an error of each."""
     ends: dict[int, Ended] = {}
     with ExitStack() as leases:
         for place, planned in enumerate(plans):

@@ -295,10 +295,6 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     """Return the examples of a run, and the texts that train, dev and test share.
 
     The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
-
-    Raises:
-        UserError: dev and test are the same, or the user's own pattern or metric does not fit the
-            examples.
     """
     task, data_seed = planned.task, planned.data_seed
     if planned.labelling:

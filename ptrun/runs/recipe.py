@@ -42,12 +42,7 @@ _TrainDev = tuple[Sequence[Features], Sequence[Features]]
 
 
 def run(planned: Plan) -> RunResult:
-    """Do one run, or return its result if it is finished.
-
-    Raises:
-        UserError: the user can fix it; nothing is left behind.
-        RunFailed: training failed; `failure.json` has the reason.
-    """
+    """Do one run, or return its result if it is finished."""
     (ended,) = together([planned])
     return raised(ended)
 
@@ -60,12 +55,7 @@ def raised(ended: Ended) -> RunResult:
 
 
 def together(plans: Sequence[Plan]) -> list[Ended]:
-    """Do runs that share the first one's backbone and engine; return a result or error of each.
-
-    Raises:
-        UserError: memory ran out; the states are saved.
-        RunFailed: a weight of the frozen backbone changed.
-    """
+    """Do runs that share the first one's backbone and engine; return a result or error of each."""
     backbone, engine = plans[0].backbone, plans[0].engine
     shared: dict[Any, Any] = {}
     tasks = [shared.setdefault(_rows_of(planned), planned.task) for planned in plans]

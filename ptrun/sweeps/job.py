@@ -52,11 +52,7 @@ class Job:
 
     @cached_property
     def composed(self) -> Composed:
-        """The configuration, composed when it is needed.
-
-        Raises:
-            UserError: an override is wrong.
-        """
+        """The configuration, composed when it is needed."""
         return compose_run(self.overrides).in_sweep()
 
     @cached_property

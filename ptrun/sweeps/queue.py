@@ -22,11 +22,7 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
 
 
 def queued(outputs: Path) -> dict[Path, str]:
-    """Return the runs of jobs in the queue: by folder, the task and its state.
-
-    Raises:
-        UserError: Slurm does not answer, or a record is damaged.
-    """
+    """Return the runs of jobs in the queue: by folder, the task and its state."""
     files = sorted((outputs / FOLDER).glob("*.json"))
     states = _states() if files else {}
     tasks_of: dict[Path, str] = {}

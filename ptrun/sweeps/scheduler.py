@@ -61,12 +61,7 @@ class Scheduler:
         self.looked, self.beats = 0.0, Beats()
 
     def run(self) -> None:
-        """Do what is left; afterwards the jobs say how they ended.
-
-        Raises:
-            UserError: `sweep.devices` is invalid.
-            Stopped: a signal arrived; the workers saved their runs.
-        """
+        """Do what is left; afterwards the jobs say how they ended."""
         imported()
         with TemporaryDirectory(prefix="ptrun-") as folder, self.view:
             self.workers = Workers(Path(folder), self.command)

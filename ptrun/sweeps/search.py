@@ -53,11 +53,7 @@ class Space:
 
     @property
     def grid(self) -> dict[str, list[Any]]:
-        """The values of each key.
-
-        Raises:
-            UserError: a key has infinitely many.
-        """
+        """The values of each key."""
         return {key: _values(key, range_) for key, range_ in self.ranges.items()}
 
     @property

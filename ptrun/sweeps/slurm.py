@@ -134,11 +134,7 @@ class Slurm:
         self.beats = Beats()
 
     def run(self) -> bool:
-        """Submit what is left; return whether all is finished or submitted.
-
-        Raises:
-            UserError: there is no Slurm or no submitit, or the queue rejects the job.
-        """
+        """Submit what is left; return whether all is finished or submitted."""
         scheduler = Scheduler(self.jobs, self.options, View(len(self.jobs)), PLANNER)
         scheduler.run()
         planned = [job for job in self.jobs if job.folder is not None]

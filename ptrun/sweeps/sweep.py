@@ -25,11 +25,7 @@ _WORDS = {
 
 
 def of_line(overrides: Sequence[str]) -> list[Job]:
-    """Return the runs of `-m KEY=A,B`; one that is typed twice is done once.
-
-    Raises:
-        UserError: an override is invalid.
-    """
+    """Return the runs of `-m KEY=A,B`; one that is typed twice is done once."""
     every = [(tuple(typed), title) for typed, title in expanded(overrides)]
     runs = dict(every)
     if twice := len(every) - len(runs):
@@ -38,11 +34,7 @@ def of_line(overrides: Sequence[str]) -> list[Job]:
 
 
 def options_of(overrides: Sequence[str]) -> SweepConfig:
-    """Return `sweep.*` of a command line.
-
-    Raises:
-        UserError: a key or value is wrong.
-    """
+    """Return `sweep.*` of a command line."""
     return compose_run([o for o in overrides if o.lstrip("+").startswith("sweep.")]).sweep
 
 
@@ -50,9 +42,6 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
     """Do runs, or list them with `sweep.dry_run`; return whether all are finished, or allowed.
 
     A `brief` result is one line.
-
-    Raises:
-        UserError: an option is invalid.
     """
     jobs = shard(jobs, options.shard)
     for place, job in enumerate(jobs):
