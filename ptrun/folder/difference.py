@@ -1,7 +1,6 @@
 """The differences of two runs, and whether they should be equal, for `ptrun diff`."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 from ptrun.config.identity import flat
 from ptrun.folder.digest import PROMPT, is_number
 from ptrun.folder.find import RunFolder
-from ptrun.metrics import normalise
 
 PREDICTIONS, METRICS = "predictions.jsonl", "metrics.jsonl"
 _WIDTH = 72  # letters of a value
@@ -192,21 +190,13 @@ def _answers(a: RunFolder, b: RunFolder) -> tuple[list[str], bool]:
     differing = {
         name: (x, y) for name, (x, y) in both.items() if x.get("prediction") != y.get("prediction")
     }
-    numbers = any(isinstance(row.get("target"), float) for row, _ in both.values())
-    better = Counter(_better(_error(x, numbers), _error(y, numbers)) for x, y in differing.values())
-
     shared = f"{len(both):,} examples in both" if both else "no example in both"
     in_one = [f"{n:,} only in {run}" for n, run in zip(alone, "AB", strict=True) if n]
     told = [", ".join([shared, *in_one])]
     if targets:
         told.append(f"{targets:,} have a different target in B")
     if differing:
-        only = "nearer" if numbers else "correct only"
-        neither = "equally near" if numbers else "wrong in both"
-        counts = [f"{better[run]:,} {only} in {run}" for run in "AB"]
-        ties = {"both": "correct in both, with different texts", "neither": neither}
-        counts += [f"{better[key]:,} {words}" for key, words in ties.items() if better[key]]
-        told.append(f"{len(differing):,} predictions differ: {', '.join(counts)}")
+        told.append(f"{len(differing):,} predictions differ")
         told += [f"  {_text(name, *differing[name])}" for name in [*differing][:_SHOWN_ANSWERS]]
     elif both:
         told.append("all predictions are equal")
@@ -222,35 +212,6 @@ def _by_id(rows: list[dict[str, Any]] | None) -> dict[str, dict[str, Any]]:
         by_id[f"{name} ({seen[name] + 1})" if seen[name] else name] = row
         seen[name] += 1
     return by_id
-
-
-def right(row: Mapping[str, Any]) -> bool:
-    """Return whether a prediction is the target, or one of the reference texts of a question.
-
-    Texts are normalised as in SQuAD's script. A list of spans must be complete.
-    """
-    prediction, target = row.get("prediction"), row.get("target")
-    are_spans = isinstance(target, list) and all(isinstance(span, Mapping) for span in target)
-    if not are_spans or not isinstance(prediction, str | list):
-        return bool(prediction == target)
-    texts = [normalise(str(span.get("text"))) for span in target or ()]
-    if isinstance(prediction, str):
-        return normalise(prediction) in (texts or [""])
-    return sorted(normalise(str(text)) for text in prediction) == sorted(texts)
-
-
-def _error(row: Mapping[str, Any], numbers: bool) -> float:
-    """Return how far a prediction is from its target: a distance of numbers, else 0 or 1."""
-    if not numbers:
-        return float(not right(row))
-    values: list[Any] = [row.get(key) for key in ("prediction", "target")]
-    return abs(values[0] - values[1]) if all(map(is_number, values)) else math.inf
-
-
-def _better(error: float, other: float) -> str:
-    if error == other:
-        return "neither" if error else "both"
-    return "A" if error < other else "B"
 
 
 def _text(name: str, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -65,42 +65,15 @@ def test_keys_seeds_data_and_metrics_are_told_by_path(tmp_path):
     assert text.splitlines()[-1].startswith("different configurations: they differ in train.lr")
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "told_"),
-    [
-        ("yes", "no", "1 correct only in A, 0 correct only in B"),
-        ("no", "yes", "0 correct only in A, 1 correct only in B"),
-        ("no", "maybe", "0 correct only in A, 0 correct only in B, 1 wrong in both"),
-    ],
-)
-def test_answers_are_compared_by_id(tmp_path, own, other, told_):
+def test_answers_are_compared_by_id(tmp_path):
     folders = [made(tmp_path / name) for name in "ab"]
-    for folder, answer in zip(folders, (own, other), strict=True):
+    for folder, answer in zip(folders, ("yes", "no"), strict=True):
         rows = [{"id": "1", "prediction": answer, "target": "yes"}]
         written(folder / "predictions.jsonl", [*rows, {"id": answer, "prediction": 0, "target": 0}])
     text = "\n".join(lines(*folders))
-    assert f"  1 predictions differ: {told_}" in text
+    assert "  1 predictions differ\n" in text
     assert "1 examples in both, 1 only in A, 1 only in B" in text
-    assert f'1: "{own}" → "{other}" (target "yes")' in text
-
-
-@pytest.mark.parametrize(
-    ("target", "own", "other", "told_"),
-    [
-        ([{"text": "The Mill", "start": 0}], "mill", "dam", "1 correct only in A"),
-        ([], "", "dam", "1 correct only in A"),
-        ([{"text": "x"}, {"text": "y"}], ["x"], ["y", "x"], "1 correct only in B"),
-        ([{"text": "The Mill"}], "mill", "Mill", "1 correct in both, with different texts"),
-        (2.5, 2.0, 4.0, "1 nearer in A"),
-        (2.5, 2.0, 3.0, "1 equally near"),
-    ],
-)
-def test_questions_and_numbers_have_rules_of_their_own(tmp_path, target, own, other, told_):
-    folders = [made(tmp_path / name) for name in "ab"]
-    for folder, answer in zip(folders, (own, other), strict=True):
-        row = {"id": "1", "prediction": answer, "target": target}
-        written(folder / "predictions.jsonl", [row])
-    assert told_ in "\n".join(lines(*folders))
+    assert '1: "yes" → "no" (target "yes")' in text
 
 
 def test_a_failed_run_is_told_as_such(tmp_path):
