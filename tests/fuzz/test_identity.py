@@ -68,16 +68,6 @@ def test_the_order_of_keys_changes_no_id(config, draw):
     assert group_id(config) == group_id(shuffled(config, draw))
 
 
-@given(CONFIGS, st.lists(TEXTS, min_size=2, max_size=4, unique=True), st.permutations(range(4)))
-def test_the_order_of_labels_is_in_the_id(config, labels, places):
-    moved = [labels[i] for i in places if i < len(labels)]
-    own, other = (
-        identity({**config, "task": {**config["task"], "labels": dict.fromkeys(names, 1)}})
-        for names in (labels, moved)
-    )
-    assert (own == other) == (labels == moved)
-
-
 @given(CONFIGS, st.data())
 def test_any_other_value_is_another_run(config, data):
     other = copy.deepcopy(config)

@@ -59,25 +59,6 @@ def test_plain_values_arrive_with_their_type(value):
     assert read == value and type(read) is type(value)
 
 
-VALUED = st.lists(st.integers(0, 99), min_size=1, max_size=3, unique=True)
-
-
-@given(st.lists(VALUED, min_size=1, max_size=3))
-def test_a_sweep_has_every_combination_once(values):
-    keys = [f"k{i}" for i in range(len(values))]
-    typed = [f"{k}={','.join(map(str, own))}" for k, own in zip(keys, values, strict=True)]
-    runs = [run for run, _ in expanded(typed)]
-    count = 1
-    for own in values:
-        count *= len(own)
-    assert len(runs) == count
-    assert runs == sorted(runs, key=lambda run: [own.index(x) for own, x in indexed(values, run)])
-
-
-def indexed(values, run):
-    return [(own, int(one.partition("=")[2])) for own, one in zip(values, run, strict=True)]
-
-
 @fewer(20)
 @given(st.lists(OVERRIDES, min_size=1, max_size=2))
 @example(["name=a/../../b"])

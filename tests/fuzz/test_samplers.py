@@ -21,64 +21,30 @@ def split(labels):
     return Split(train, [Example("d", {}, "a")], [Example("x", {}, "a")], {})
 
 
-def chosen(setting, given_split, seed):
-    """Return a sample after the checks that all settings share; None if it is refused."""
+SIZES = st.integers(1, 60)
+SETTINGS = st.one_of(
+    st.builds(FewShot, k=st.integers(1, 40), per_class=st.booleans()),
+    st.builds(KShot, k=SIZES, dev=SIZES),
+    st.builds(LowResource, share=st.floats(0.001, 1.0)),
+    st.builds(SampleSize, n=SIZES),
+)
+
+
+@given(LABELS, SEEDS, SETTINGS)
+def test_a_sample_is_disjoint_in_file_order_and_of_its_seed_or_refused(labels, seed, setting):
+    whole = split(labels)
     try:
-        found = setting.choose(given_split, seed)
+        sample = setting.choose(whole, seed)
     except UserError as error:
         assert "setting." in str(error)
-        return None
-    places = {e.id: i for i, e in enumerate(given_split.train)}
-    assert found == setting.choose(given_split, seed) and found.test == given_split.test
-    train = [places[e.id] for e in found.train]
-    assert train == sorted(set(train))
-    dev = [places[e.id] for e in found.dev if e.id in places]
-    assert dev == sorted(set(dev)) and not set(dev) & set(train)
-    return found
-
-
-@given(LABELS, SEEDS, st.integers(1, 40), st.booleans())
-def test_few_shots(labels, seed, k, per_class):
-    found = chosen(FewShot(k=k, per_class=per_class), split(labels), seed)
-    counts = Counter(labels)
-    share = {label: k for label in counts}
-    if not per_class:
-        share = {label: k // len(counts) + (i < k % len(counts)) for i, label in enumerate(counts)}
-    if found is None:
-        assert any(counts[label] < 2 * size for label, size in share.items())
         return
-    for part in (found.train, found.dev):
-        assert Counter(e.target for e in part) == Counter({one: n for one, n in share.items() if n})
-
-
-@given(LABELS, SEEDS, st.integers(1, 60), st.integers(1, 60))
-def test_k_shots_do_not_depend_on_the_seed(labels, seed, k, dev):
-    found = chosen(KShot(k=k, dev=dev), split(labels), seed)
-    assert (found is None) == (len(labels) <= k)
-    if found is not None:
-        assert len(found.train) == k and len(found.dev) == min(dev, len(labels) - k)
-        assert found == chosen(KShot(k=k, dev=dev), split(labels), seed + 1)
-
-
-@given(LABELS, SEEDS, st.floats(0.001, 1.0))
-def test_low_resource_keeps_a_share_of_each_class(labels, seed, share):
-    found = chosen(LowResource(share=share), split(labels), seed)
-    wanted = {label: int(share * count) for label, count in Counter(labels).items()}
-    assert (found is None) == (not any(wanted.values()))
-    if found is not None:
-        counts = Counter(e.target for e in found.train)
-        assert {label: counts[label] for label in wanted} == wanted
-
-
-@given(LABELS, SEEDS, st.integers(1, 60), st.integers(1, 60))
-def test_a_larger_sample_contains_a_smaller_one(labels, seed, one, other):
-    small, large = sorted((one, other))
-    whole = chosen(SampleSize(n=large), split(labels), seed)
-    assert (whole is None) == (len(labels) < large)
-    if whole is not None:
-        part = chosen(SampleSize(n=small), split(labels), seed)
-        assert {e.id for e in part.train} <= {e.id for e in whole.train}
-        assert len(part.train) == small and len(whole.train) == large
+    places = {e.id: i for i, e in enumerate(whole.train)}
+    assert sample == setting.choose(whole, seed) and sample.test == whole.test
+    train, dev = (
+        [places[e.id] for e in part if e.id in places] for part in (sample.train, sample.dev)
+    )
+    assert train == sorted(set(train)) != [] and len(train) == len(sample.train)
+    assert dev == sorted(set(dev)) and not set(dev) & set(train)
 
 
 @given(LABELS, SEEDS, st.floats(0.01, 0.9), st.sampled_from(["dev", "test"]), st.booleans())

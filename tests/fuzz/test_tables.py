@@ -75,13 +75,6 @@ def test_plain_quotes_of_a_tsv_are_text(place, table):
     assert read(file, names, Given(quoting="none")) == body
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), JSON, min_size=3), min_size=1, max_size=4))
-def test_json_lines_are_read_back(place, body):
-    file = place / "t.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in body))
-    assert [dict(row.data) for row in table_of(file).rows(["a", "b", "c"])] == body
-
-
 def parquet(body):
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(body), buffer)
