@@ -79,7 +79,6 @@ def _saved(file: Path) -> dict[str, Any]:
 _FILES = {result.FINISHED, result.FAILED, request.FILE}
 _TAIL = 20_000  # bytes of a journal that are read for the last step
 _NO_SCORE = ("event", "step", "epoch", "part", "loss")
-_LOWER_IS_BETTER = ("perplexity", "kl", "answer_loss", "unfinished")
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Progress:
         step: the last step; 0 before the first.
         of: the steps in all; 0 before the first save, and of a run that has parts.
         seconds_left: at the pace so far.
-        dev: the best dev score so far, with its name.
+        dev: the last dev score, with its name.
     """
 
     step: int = 0
@@ -172,10 +171,7 @@ def progress(folder: Path) -> Progress:
 
 
 def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]:
-    """Return the last step of a journal and the best dev score so far, with its name.
-
-    The end of the journal is read; `history` has the evaluations before the last save.
-    """
+    """Return the last step and dev score at the end of a journal; `history` ends at the save."""
     file = folder / "metrics.jsonl"
     try:
         with opened(file) as source:
@@ -183,7 +179,7 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
             lines = source.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return 0, ""
-    step, evaluated = 0, [*map(_scores, history)]
+    step, evaluated = 0, [*history[-1:]]
     for line in lines:
         try:
             row = digest.row(line)
@@ -191,14 +187,10 @@ def _journal(folder: Path, history: Sequence[dict[str, Any]]) -> tuple[int, str]
             continue
         step = max(step, row.get("step", 0))
         if row.get("event") == "dev":
-            evaluated.append(_scores(row))
-    evaluated = [scores for scores in evaluated if scores] or [{}]
-    name = next((key for key in evaluated[-1] if all(key in scores for scores in evaluated)), None)
-    if name is None:
-        return step, ""
-    best = min if name in _LOWER_IS_BETTER else max
-    return step, f"{name} {best(row[name] for row in evaluated):.1f}"
-
-
-def _scores(row: dict[str, Any]) -> dict[str, float]:
-    return {key: v for key, v in row.items() if key not in _NO_SCORE and is_number(v)}
+            evaluated.append(row)
+    scores = [
+        f"{key} {value:.1f}"
+        for key, value in (evaluated or [{}])[-1].items()
+        if key not in _NO_SCORE and is_number(value)
+    ]
+    return step, next(iter(scores), "")

@@ -107,7 +107,7 @@ class View:
             f"{counts[stage]} {stage}" for stage in (*ENDS, "running", "waiting") if counts[stage]
         ]
         table = Table(title=f"{', '.join(parts)}{self._time_left(jobs)}", box=None)
-        for column in ("run", "title", "step", "best dev"):
+        for column in ("run", "title", "step", "dev"):
             table.add_column(column)
         running = [job for job in jobs if job.stage == "running"]
         for job in running[:_ROWS]:
@@ -179,7 +179,7 @@ def _line(run: Known) -> str:
     parts = [run.folder.name, str(run.state).splitlines()[0]]
     so_far = run.progress
     parts += [str(so_far)] if so_far.step and run.state.kind == "running" else []
-    parts += [f"best dev {so_far.dev}"] if so_far.dev else []
+    parts += [f"dev {so_far.dev}"] if so_far.dev else []
     return escape(visible("  ".join(parts)))
 
 

@@ -12,11 +12,11 @@ def test_odd_rows_of_a_journal_stop_no_status(tmp_path):
     assert progress(tmp_path) == Progress(3)
 
 
-def test_the_last_step_and_the_best_score_are_read(tmp_path):
+def test_the_last_step_and_score_are_read(tmp_path):
     scores = [(10, 50.0), (20, 70.0), (30, 60.0)]
     rows = [{"event": "dev", "step": step, "epoch": 1.0, "accuracy": f} for step, f in scores]
     (tmp_path / "metrics.jsonl").write_text("".join(map(digest.line, rows)))
-    assert progress(tmp_path) == Progress(30, dev="accuracy 70.0")
+    assert progress(tmp_path) == Progress(30, dev="accuracy 60.0")
 
 
 def test_steps_in_all_and_the_time_left_are_those_of_the_last_save(tmp_path):
