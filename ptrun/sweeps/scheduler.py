@@ -154,12 +154,15 @@ class Scheduler:
             self._sort([(self.jobs[facts["index"]], facts) for facts in content])
         else:
             for end in content:
-                self._take(self.jobs[end["index"]], end["kind"], end["text"])
+                job = self.jobs[end["index"]]
+                if end["kind"] == "busy":
+                    job.end("elsewhere", end["text"])
+                else:
+                    self._ended(job, end["kind"], end["text"])
 
     def _sort(self, planned: Sequence[tuple[Job, dict[str, Any]]]) -> None:
         """Form groups of the planned runs that are left."""
-        left = []
-        self.view.unkept(max((facts.get("unkept", 0) for _, facts in planned), default=0))
+        left, unkept = [], 0
         for job, facts in planned:
             job.shape, job.most = facts["shape"], facts["most"]
             job.folder, job.needs = Path(facts["folder"]), facts.get("needs", {})
@@ -168,9 +171,11 @@ class Scheduler:
                 continue
             state = state_of(job.folder)
             if self._is_left(job, state):
+                unkept = max(unkept, facts.get("unkept", 0))
                 shared = job.shape is not None and self.options.share is Share.auto
                 # runs of an interrupted group stay together
                 left.append(((job.shape, state.group) if shared else None, job))
+        self.view.unkept(unkept)
         most = min((job.most for shape, job in left if shape is not None), default=1)
         interrupted = [(shape, job) for shape, job in left if shape and shape[1]]
         new = [(shape, job) for shape, job in left if not (shape and shape[1])]
@@ -191,15 +196,6 @@ class Scheduler:
             self._ended(job, "refused", state.detail)
         return job.stage == "waiting"
 
-    def _take(self, job: Job, kind: str, text: str) -> None:
-        """Note how a run ended in a worker."""
-        if kind == "busy":
-            job.end("elsewhere", text)
-        elif kind == "finished":
-            self._ended(job, "finished")
-        else:
-            self._ended(job, "failed" if kind == "failed" else "refused", text)
-
     def _lost(self, jobs: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
         """Repeat what a worker that died was asked for; the second time do runs one by one.
 
@@ -211,22 +207,18 @@ class Scheduler:
             job.lost += 1
         newly_lost = any(job.lost == 1 for job in jobs)
         if newly_lost or ("run" in request and len(jobs) > 1):
-            self._again(jobs, request, together=newly_lost)
+            for job in jobs:
+                job.stage = "waiting"
+            if "plan" in request:
+                self.composed[:0] = jobs
+            else:
+                self.ready.extendleft([jobs] if newly_lost else [[job] for job in reversed(jobs)])
             return
         for job in jobs:
             file = job.log or worker.errors
             last = file.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._ended(job, "failed", f"its process ended with {how}: {last[0]}")
-
-    def _again(self, jobs: list[Job], request: dict[str, Any], *, together: bool) -> None:
-        """Plan runs again, or do them again: as the same group or one by one."""
-        for job in jobs:
-            job.stage = "waiting"
-        if "plan" in request:
-            self.composed[:0] = jobs
-        else:
-            self.ready.extendleft([jobs] if together else [[job] for job in reversed(jobs)])
 
     def _look(self) -> None:
         """Look at the runs of other processes: finished, or, if this one waits, left for it."""
