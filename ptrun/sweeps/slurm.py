@@ -218,13 +218,7 @@ class Slurm:
             if job.lost > 1:
                 job.end("failed", f"its Slurm jobs ended without a result; see {self._logs()}")
                 view.finish(job)
-        self._submit(self._again([job for job in left if job.stage == "waiting"]))
-
-    def _again(self, left: Sequence[Job]) -> list[Group]:
-        """Return runs in the groups they had; those of other commands' jobs one by one."""
-        groups = [[job for job in group if job in left] for group in self.tasks.values()]
-        submitted = [job for group in groups for job in group]
-        return [*filter(None, groups), *([job] for job in left if job not in submitted)]
+        self._submit([[job] for job in left if job.stage == "waiting"])
 
     def _logs(self) -> Path:
         return below(self.outputs, queue.FOLDER)
