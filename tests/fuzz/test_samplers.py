@@ -43,7 +43,7 @@ def test_a_sample_is_disjoint_in_file_order_and_of_its_seed_or_refused(labels, s
     train, dev = (
         [places[e.id] for e in part if e.id in places] for part in (sample.train, sample.dev)
     )
-    assert train == sorted(set(train)) != [] and len(train) == len(sample.train)
+    assert train == sorted(set(train)) and len(train) == len(sample.train)
     assert dev == sorted(set(dev)) and not set(dev) & set(train)
 
 
