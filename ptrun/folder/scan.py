@@ -1,7 +1,8 @@
 """The runs below a folder, how far each is, and its last step."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -139,14 +140,19 @@ class Known:
 def runs(root: Path) -> list[Known]:
     """Return the runs below a folder, without those that `rerun=true` set aside."""
     known = []
-    for folder in sorted(folders(root)):
+    for folder in sorted(_folders(root)):
         state = state_of(folder)
         goes_on = state.kind in ("running", "interrupted")
         known.append(Known(folder, state, progress(folder) if goes_on else Progress()))
     return known
 
 
-def folders(root: Path) -> Iterator[Path]:
+def unfinished(root: Path, ended: Container[Path]) -> Counter[str]:
+    """Return how many runs below a folder are in each state, beside those that have ended."""
+    return Counter(state_of(folder).kind for folder in _folders(root) if folder not in ended)
+
+
+def _folders(root: Path) -> Iterator[Path]:
     """Yield run folders, and those that a process is about to create."""
     for place, inner, files in os.walk(root):
         if not _FILES.isdisjoint(files):

@@ -23,7 +23,7 @@ from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.digest import is_number
 from ptrun.folder.find import RunFolder
-from ptrun.folder.scan import folders, state_of
+from ptrun.folder.scan import unfinished
 from ptrun.ledger import formats
 from ptrun.ledger.cells import NAMES, SeedGroup, cells, grouped, mean_of_best, mean_std
 from ptrun.metrics import Metric, pearson_and_spearman, score
@@ -228,7 +228,7 @@ def table(
         _LOG.warning("not counted: %s", message)
     shown = of_runs(runs, str(root), over, best=best, vote=vote, labels=labels)
     if over is None and best is None and not vote and not labels:
-        counts = Counter(state_of(folder).kind for folder in folders(root) if folder not in runs)
+        counts = unfinished(root, runs)
         left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
         if left:
             shown.notes.insert(1, f"not in the table: {', '.join(left)} (ptrun status {root})")

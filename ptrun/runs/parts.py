@@ -75,8 +75,8 @@ def usable(method: Method, split: Split) -> Split:
     """
     if warning := words_in_pieces(method.readout, method.task):
         _LOG.warning("%s", warning)
-    names, keep = ("train", "dev", "test"), method.readout.answerable
-    remaining = _teaching(method, replace(split, **{n: keep(getattr(split, n)) for n in names}))
+    train, dev, test = map(method.readout.answerable, (split.train, split.dev, split.test))
+    remaining = _teaching(method, replace(split, train=train, dev=dev, test=test))
     left_out = len(split.test) - len(remaining.test)
     if left_out:
         _LOG.warning(
