@@ -2,20 +2,18 @@
 
 import ctypes
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
@@ -24,12 +22,8 @@ from ptrun.training.stopping import Stopped
 _SETTLE = 1.0  # seconds to wait for other ranks that fail for the same reason
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _STEP = 3600.0  # the same for ranks that finish a step and save
-_LOOK = 0.02  # seconds between looks at a fork
 
-FORKS = "--forks"
-"""The option of a rank that forks all ranks of its run, and watches them."""
-
-Process: TypeAlias = "subprocess.Popen[bytes] | Fork"
+Process: TypeAlias = "subprocess.Popen[bytes]"
 
 
 @dataclass(frozen=True)
@@ -42,13 +36,10 @@ class RankEnd:
 
 
 def work(
-    command: Sequence[str] | Callable[[], None],
-    environments: Sequence[Mapping[str, str]],
-    folder: Path,
+    command: Sequence[str], environments: Sequence[Mapping[str, str]], folder: Path
 ) -> list[RankEnd]:
-    """Run a process for each environment; return how they ended, in order of time.
+    """Run a command line for each environment; return how the processes ended, in order of time.
 
-    `command` is a command line, or what each process calls, which then is a fork of this one.
     After a failure the other processes are ended, and are not in the list. No process outlives
     this call. Rank 0 prints here; the others print to `folder/rank<N>.err`.
     """
@@ -57,7 +48,7 @@ def work(
     try:
         for rank, env in enumerate(environments):
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
-        for rank, process in enumerate(processes):  # after all forks, which have no threads
+        for rank, process in enumerate(processes):
             threading.Thread(target=_report, args=[rank, process, ends], daemon=True).start()
         return _wait(ends, len(processes))
     except Stopped:
@@ -68,65 +59,11 @@ def work(
             _end(processes, _GRACE)
 
 
-def _start(
-    command: Sequence[str] | Callable[[], None], env: Mapping[str, str], output: Path | None
-) -> Process:
+def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
     """Start a process in its own group, so that a Ctrl-C reaches only the launcher."""
-    if callable(command):
-        return Fork(command, env, output)
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with output.open("wb") if output else nullcontext() as file:
         return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
-
-
-class Fork:
-    """A fork of this process in its own group, with the methods of `Popen` that `work` calls."""
-
-    def __init__(self, act: Callable[[], None], env: Mapping[str, str], output: Path | None):
-        self._code: int | None = None
-        self._asking = threading.Lock()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            _become(act, env, output)
-
-    def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-        with self._asking:
-            if self._code is None:
-                ended, status = os.waitpid(self.pid, os.WNOHANG)
-                self._code = os.waitstatus_to_exitcode(status) if ended else None
-            return self._code
-
-    def wait(self, timeout: float = math.inf) -> int:
-        """Return the exit code, once it has ended."""
-        until = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > until:
-                raise subprocess.TimeoutExpired("a rank", timeout)
-            time.sleep(_LOOK)
-        return code
-
-
-def _become(act: Callable[[], None], env: Mapping[str, str], output: Path | None) -> NoReturn:
-    """Act in a fork, and end it, without what its parent would do next."""
-    code = 1
-    try:
-        os.setsid()
-        if output:
-            with output.open("wb") as file:
-                os.dup2(file.fileno(), 1)
-                os.dup2(file.fileno(), 2)
-        os.environ.update(env)
-        act()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def _report(rank: int, process: Process, ends: "SimpleQueue[RankEnd]") -> None:
@@ -192,9 +129,6 @@ def _watch(parent: int) -> None:
 
 
 # Files between a launcher and its ranks: the configuration to the ranks, errors back.
-#
-# The configuration is JSON, or YAML where that would come back changed: JSON has no keys that are
-# numbers.
 
 
 @dataclass(frozen=True)
@@ -206,26 +140,15 @@ class RankError:
     at: float
 
 
-def text_of(composed: Composed) -> str:
-    """Return a configuration as text."""
-    content = {entry.name: getattr(composed, entry.name) for entry in fields(composed)}
-    text = json.dumps(content)
-    return text if json.loads(text) == content else plain_yaml.dump(content)
-
-
-def read_text(text: str) -> Composed:
-    """Return the configuration of a text."""
-    return Composed(**(json.loads(text) if text[:1] == "{" else plain_yaml.load_plain(text)))
-
-
 def write(file: Path, composed: Composed) -> None:
-    """Write a configuration for ranks."""
-    file.write_text(text_of(composed), encoding="utf-8")
+    """Write a configuration for ranks, as YAML: JSON has no keys that are numbers."""
+    content = {entry.name: getattr(composed, entry.name) for entry in fields(composed)}
+    file.write_text(plain_yaml.dump(content), encoding="utf-8")
 
 
 def read(file: Path) -> Composed:
     """Return the configuration that a launcher wrote."""
-    return read_text(file.read_text(encoding="utf-8"))
+    return Composed(**plain_yaml.load_plain(file.read_text(encoding="utf-8")))
 
 
 def write_error(folder: Path, rank: int, error: BaseException) -> None:
@@ -234,18 +157,6 @@ def write_error(folder: Path, rank: int, error: BaseException) -> None:
     draft = folder / f".rank{rank}"
     draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
     draft.replace(folder / f"rank{rank}.json")
-
-
-def write_ends(folder: Path, ends: Sequence[RankEnd]) -> None:
-    """Write how the ranks ended that this process forked."""
-    text = json.dumps([asdict(end) for end in ends])
-    (folder / "ends.json").write_text(text, encoding="utf-8")
-
-
-def read_ends(folder: Path) -> list[RankEnd]:
-    """Return how forked ranks ended; empty if the process that forked them was killed."""
-    file = folder / "ends.json"
-    return [RankEnd(**end) for end in json.loads(file.read_text())] if file.is_file() else []
 
 
 def read_error(folder: Path, rank: int) -> RankError | None:

@@ -13,18 +13,14 @@ from ptrun.config.schema import HardwareConfig
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware import processes
 from ptrun.hardware.environment import cores
-from ptrun.hardware.processes import FORKS, RankEnd, RankError, read_error, work
+from ptrun.hardware.processes import RankEnd, RankError, read_error, work
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.runs.rank")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
 
 
-def start(
-    composed: Composed, ranks: int, command: Sequence[str] = COMMAND, *, forked: bool = False
-) -> None:
+def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> None:
     """Run `command` with the file of a configuration as `ranks` processes.
-
-    With `forked` they are forks of one process, which imports what all of them need.
 
     Raises:
         UserError, RunFailed: as a run in this process.
@@ -36,12 +32,7 @@ def start(
         processes.write(folder / "run.yaml", composed)
         port = _free_port()
         environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
-        line = [*command, str(folder / "run.yaml")]
-        if forked and ranks > 1 and sys.platform == "linux":  # elsewhere forks lose threads
-            ends = work([*line, FORKS], environments[:1], folder)
-            ends = processes.read_ends(folder) or ends
-        else:
-            ends = work(line, environments, folder)
+        ends = work([*command, str(folder / "run.yaml")], environments, folder)
         problem = exit_error(ends, ranks, folder)
     if problem is not None:
         raise problem
@@ -117,7 +108,8 @@ def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
     Raises:
         UserError: the ranks do not make whole copies of the model, or there are too few GPUs.
     """
-    width, cuda = hardware.model_parallel or 1, on_gpus(hardware, gpus)
+    width = hardware.model_parallel or 1
+    cuda = hardware.device == "cuda" or (hardware.device == "auto" and gpus > 0)
     ranks = hardware.ranks or (gpus if cuda else width)
     if cuda and ranks > gpus:
         raise UserError(
@@ -152,11 +144,6 @@ def check_world(hardware: HardwareConfig, world: int) -> None:
             f"a launcher started {world} ranks, but the model is divided over {width} "
             f"(hardware.model_parallel); start {_fits(world, width)}, or type hardware=zero1."
         )
-
-
-def on_gpus(hardware: HardwareConfig, gpus: int) -> bool:
-    """Return whether a run is done on GPUs, given the number of visible ones."""
-    return hardware.device == "cuda" or (hardware.device == "auto" and gpus > 0)
 
 
 def _fits(ranks: int, width: int) -> int:

@@ -14,7 +14,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, result
 from ptrun.hardware.environment import environment, imported
-from ptrun.hardware.start_ranks import check_world, local_ranks, on_gpus, start
+from ptrun.hardware.start_ranks import check_world, local_ranks, start
 from ptrun.runs.plan import Plan, plan, with_prerequisite
 from ptrun.runs.recipe import checked, found, raised, together
 from ptrun.runs.record import Ended
@@ -87,14 +87,13 @@ def _start_ranks(planned: Plan) -> RunResult:
     """Do a run by ranks on this machine, unless it is finished."""
     import torch
 
-    gpus = torch.cuda.device_count()
-    ranks = local_ranks(planned.hardware, gpus)
+    ranks = local_ranks(planned.hardware, torch.cuda.device_count())
     if (ended := found(planned)) is not None:
         return raised(ended)
     if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
         method = planned.method_over(planned.backbone, planned.task)
         with_prerequisite(planned, method, _start_ranks)
-    start(planned.request, ranks, forked=not on_gpus(planned.hardware, gpus))
+    start(planned.request, ranks)
     done = result.read(planned.folder)
     if done is None:
         raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")

@@ -1,21 +1,14 @@
-"""`python -m ptrun.runs.rank FILE`: one rank of a run that `ptrun` started on this machine.
+"""`python -m ptrun.runs.rank FILE`: one rank of a run that `ptrun` started on this machine."""
 
-With --forks, this process imports what a rank needs, and forks all ranks of the run. Without GPUs
-that saves each rank some seconds.
-"""
-
-import gc
 import os
 import sys
 import time
 import traceback
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from ptrun.errors import RunFailed, UserError, explained
 from ptrun.hardware import processes
-from ptrun.hardware.environment import done, importing, log_to_stderr, prepare
+from ptrun.hardware.environment import importing, log_to_stderr, prepare
 from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
@@ -23,38 +16,10 @@ _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one 
 
 
 def main() -> None:
-    """Be the rank that the environment names, or with --forks the process that forks all."""
+    """Do this rank's share of the run that FILE describes, and record the error that ends it."""
     importing()
     prepare()
     file = Path(sys.argv[1])
-    if sys.argv[2:] == [processes.FORKS]:
-        _fork_all(file)
-    else:
-        _rank(file)
-
-
-def _fork_all(file: Path) -> None:
-    """Import what ranks need, fork them, and write how they ended."""
-    processes.exit_with_parent(os.environ)
-    from ptrun.hardware.ranks import imported
-
-    import_module("ptrun.runs.recipe")
-    imported("cpu")
-    gc.freeze()  # a fork copies no page to count what it never frees
-    parent = {processes.PARENT: str(os.getpid())}
-    numbers = range(int(os.environ["WORLD_SIZE"]))
-    environments = [{**parent, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in numbers]
-    stopping.install()
-    try:
-        ends = processes.work(partial(_rank, file), environments, file.parent)
-    except stopping.Stopped as stopped:
-        sys.exit(128 + stopped.number)
-    processes.write_ends(file.parent, ends)
-    done()
-
-
-def _rank(file: Path) -> None:
-    """Do this rank's share of the run that FILE describes, and record the error that ends it."""
     processes.exit_with_parent(os.environ)
     log_to_stderr()
     stopping.install()

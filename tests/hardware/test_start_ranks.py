@@ -1,6 +1,5 @@
 """Ranks of small programs in place of a run: how they end, what is told, and that none is left."""
 
-import json
 import os
 import signal
 import subprocess
@@ -158,67 +157,6 @@ def test_an_error_is_told_with_its_class_and_its_traceback():
         start(COMPOSED, 2, program(f"if rank == 1:\n    {text}\nhang()"))
 
 
-FORKED = """
-import ptrun.hardware.ranks
-from ptrun.errors import UserError
-from ptrun.runs import rank as own
-ptrun.hardware.ranks.imported = own.import_module = lambda name: None  # tried by real runs
-def share(file):
-    rank = int(os.environ["RANK"])
-{}
-own._run = share
-own.main()
-"""
-
-
-def program_of_forks(text):
-    """Return a program of ranks that are forks of one process, and each do what `text` says."""
-    body = FORKED.format("\n".join(f"    {line}" for line in text.strip().splitlines()))
-    return HEAD.replace('int(os.environ["RANK"])', "None") + body
-
-
-def forked(text, ranks=2):
-    start(COMPOSED, ranks, [sys.executable, "-c", program_of_forks(text)], forked=True)
-
-
-def test_forked_ranks_know_each_other_and_rank_0_prints_here(here, capfd):
-    forked(SPEAKS)
-    told = [json.loads((here / f"env{rank}").read_text()) for rank in range(2)]
-    assert told[0][-1] == told[1][-1] and [one[1] for one in told] == ["0", "1"]
-    assert all(processes.read(here / f"run{rank}") == COMPOSED for rank in range(2))
-    assert capfd.readouterr() == ("out of 0\n", "err of 0\n")
-
-
-def test_a_mistake_of_forked_ranks_is_told_once():
-    with pytest.raises(UserError, match=r"^seed is 3; use 4\.$"):
-        forked('raise UserError("seed is 3; use 4.")')
-
-
-def test_a_killed_fork_is_named_and_ends_the_others(here):
-    text = """
-print("last words of", rank, file=sys.stderr, flush=True)
-if rank == 1:
-    met(1)
-    os.kill(os.getpid(), signal.SIGKILL)
-hang()
-"""
-    with pytest.raises(RankLost, match=r"(?s)^rank 1 of 3 was killed by signal 9 .*words of 1"):
-        forked(text, ranks=3)
-    assert len(pids(here)) == 2 and gone(pids(here))
-
-
-def test_forks_end_with_the_process_that_made_them(here):
-    text = """
-if rank == 1:
-    met(1)
-    os.kill(os.getppid(), signal.SIGKILL)
-hang()
-"""
-    with pytest.raises(RankLost, match="rank 0 of 2 was killed by signal 9"):
-        forked(text)
-    assert gone(pids(here))
-
-
 PARENT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background ignores it
@@ -228,21 +166,18 @@ from ptrun.config.compose import Composed
 from ptrun.hardware.start_ranks import start
 watch = "from ptrun.hardware.processes import exit_with_parent\\nexit_with_parent(os.environ)\\n"
 try:
-    line = [sys.executable, "-c", sys.argv[1] + watch + "hang()"]
-    start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[2]] if sys.argv[2:] else line,
-          forked=bool(sys.argv[2:]))
+    start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + watch + "hang()"])
 except stopping.Stopped as stopped:
     sys.exit(128 + stopped.number)
 """
 
 
-@pytest.mark.parametrize("forks", [False, True])
 @pytest.mark.parametrize(
     ("number", "code"), [("SIGKILL", -9), ("SIGTERM", 143), ("SIGINT", 130)], ids=str
 )
-def test_no_rank_outlives_its_launcher(here, number, code, forks):
+def test_no_rank_outlives_its_launcher(here, number, code):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, "-c", PARENT, HEAD, *([program_of_forks("hang()")] if forks else [])]
+    line = [sys.executable, "-c", PARENT, HEAD]
     parent = subprocess.Popen(line, env=env, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 20
     while (not Path("pids").is_dir() or len(pids(here)) < 2) and time.monotonic() < until:
