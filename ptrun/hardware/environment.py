@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ptrun.errors import UserError, folded, readable
 
@@ -48,24 +47,7 @@ def _of_launcher(env: Mapping[str, str]) -> dict[str, str]:
             f"RANK={env['RANK']} and WORLD_SIZE={env['WORLD_SIZE']} are set, but not "
             f"{', '.join(missing)}; start with torchrun, deepspeed or srun, or unset RANK."
         )
-    _check_numbers(env)
     return {key: env[key] for key in _NEEDED}
-
-
-def _check_numbers(env: Mapping[str, str]) -> None:
-    """Refuse ranks and ports that are none."""
-    size = int(env["WORLD_SIZE"]) if env["WORLD_SIZE"].isdigit() else 0
-    most = {"WORLD_SIZE": None, "RANK": size - 1, "LOCAL_RANK": size - 1, "MASTER_PORT": 65_535}
-    for key, last in most.items():
-        least = int(key == "WORLD_SIZE")
-        if not env[key].isdigit() or not least <= int(env[key]) <= (last or int(env[key])):
-            range_ = f"{least} or more" if last is None else f"{least} to {last}"
-            raise UserError(
-                f"{key}={env[key]} is set; expected a number, {range_}. Start with torchrun, "
-                "deepspeed or srun, or unset RANK."
-            )
-    if not env["MASTER_ADDR"].strip():
-        raise UserError("MASTER_ADDR is empty; set it to the address of rank 0's machine.")
 
 
 def _of_step(env: Mapping[str, str]) -> dict[str, str]:
@@ -179,13 +161,9 @@ def open_streams() -> None:
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_RDWR)
-            if null != number:
-                os.dup2(null, number)
-                os.close(null)
-            os.set_inheritable(number, True)  # to ranks and workers
-            how: dict[str, Any] = {"errors": "backslashreplace", "closefd": False}
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", **how))
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(null, True)  # to ranks and workers
+            setattr(sys, name, os.fdopen(null, "w" if number else "r", closefd=False))
 
 
 _importing = False

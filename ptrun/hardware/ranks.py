@@ -6,7 +6,6 @@ Groups of neighbours divide the rows of a batch.
 
 import logging
 import os
-import socket
 import time
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -29,7 +28,6 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _MEETING = timedelta(minutes=10)  # for all ranks to start and to find each other
 _TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at different speeds
-_NAMING = 60.0  # seconds for the name of rank 0's machine to be known
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
 _blocks = count()  # of `main_first`; all ranks enter the same ones
@@ -242,7 +240,6 @@ def own_gpu(env: MutableMapping[str, str], visible: int) -> int:
 
 def _meet(backend: str) -> None:
     """Join the process group; signals work meanwhile, and long waiting is told."""
-    _find_host(os.environ["MASTER_ADDR"])
     raised: list[BaseException] = []
 
     def join() -> None:
@@ -259,36 +256,15 @@ def _meet(backend: str) -> None:
     joining.start()
     joining.join(_SILENT)
     if joining.is_alive():
-        _LOG.warning("%s", _waiting(os.environ))
+        _LOG.warning(
+            "rank %s waits for all %s ranks to meet at %s:%s, at most %d minutes",
+            *map(os.environ.get, ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
+            _MEETING.total_seconds() // 60,
+        )
     while joining.is_alive():
         joining.join(1.0)
     if raised:
         raise _not_met(raised[0], os.environ)
-
-
-def _find_host(address: str) -> None:
-    """Wait until the name of rank 0's machine is known: containers get theirs when they start."""
-    until = time.monotonic() + _NAMING
-    while True:
-        try:
-            socket.getaddrinfo(address, None)
-            return
-        except OSError as error:
-            if time.monotonic() > until:
-                raise UserError(
-                    f"MASTER_ADDR={address}: no machine of this name is known here; set it to the "
-                    "name or the address of rank 0's machine."
-                ) from error
-        time.sleep(1.0)
-
-
-def _waiting(env: Mapping[str, str]) -> str:
-    place = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
-    minutes = int(_MEETING.total_seconds() // 60)
-    return (
-        f"rank {env['RANK']} waits for all {env['WORLD_SIZE']} ranks to meet at {place}, at most "
-        f"{minutes} minutes"
-    )
 
 
 def _not_met(error: BaseException, env: Mapping[str, str]) -> BaseException:

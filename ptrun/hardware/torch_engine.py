@@ -12,7 +12,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import Quantization, check_installed
 from ptrun.backbone.seq2seq import scale_down
 from ptrun.errors import MemoryRanOut, UserError
@@ -65,13 +64,43 @@ class TorchEngine(Loop):
             if count is not None and count < 1:
                 raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
-        check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
+        self._check_fp16()
         check_bf16(self.precision, self.device)
         no_tf32(self.precision)
         if self.quantization != "none":
-            check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
+            self._check_quantization()
             self.backbone.quantize(self.quantization)
         super().__post_init__()
+
+    def _check_fp16(self) -> None:
+        """Check that a T5 in fp16 is scaled unless it fits as it is, and that nothing else is."""
+        backbone, overflows = self.backbone, self.backbone.architecture.overflows
+        if self.fp16_scaling and not overflows:
+            raise UserError(
+                f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
+                f"{backbone.config['model_type']}; leave it out."
+            )
+        exceeds = overflows and not (backbone.fits_fp16 or self.fp16_scaling)
+        if self.precision == "fp16" and exceeds:
+            raise UserError(
+                f"hardware.precision=fp16: {backbone.name} is a T5, whose hidden states overflow "
+                "in fp16;\ntype hardware.precision=bf16 or fp32, or add "
+                "hardware.fp16_scaling=true, which divides them by 100."
+            )
+
+    def _check_quantization(self) -> None:
+        """Check that the package is installed, and that no other option needs dense weights."""
+        check_installed(self.quantization)
+        if self.backbone.tuned:
+            raise UserError(
+                f"hardware.quantization={self.quantization}: start=run: gives this run a backbone "
+                "that was tuned, whose weights stay dense; type hardware.quantization=none."
+            )
+        if self.fp16_scaling:
+            raise UserError(
+                f"hardware.quantization={self.quantization}: hardware.fp16_scaling=true divides "
+                "dense weights; leave one of the two out, or type hardware.precision=bf16."
+            )
 
     def connect(self) -> Ranks:
         """Join the other processes of the run, if there are any."""
@@ -83,7 +112,12 @@ class TorchEngine(Loop):
         Raises:
             UserError: they cannot be loaded, or are to be quantized and tuned.
         """
-        check_frozen(self.quantization, tuned=tuned)
+        if tuned and self.quantization != "none":
+            raise UserError(
+                f"hardware.quantization={self.quantization}: this run tunes the backbone, which "
+                "must be frozen; type hardware.quantization=none, or another method, such as "
+                "method=lora."
+            )
         if self.device == "cuda":
             forget()
         with self._holding(self.weight_type(tuned=tuned)):
@@ -107,7 +141,8 @@ class TorchEngine(Loop):
         """Move the backbone, in its precision, and the methods to the device.
 
         Raises:
-            UserError: several members tune or change one backbone.
+            UserError: several members tune or change one backbone, or one adds to maps that would
+                be scaled.
         """
         alone = [method for method in methods if method.alone]
         if alone and len(methods) > 1:
@@ -119,7 +154,13 @@ class TorchEngine(Loop):
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
         if self.fp16_scaling:
-            scale(self.backbone, methods)
+            if added := next((m for m in methods if m.changes_maps), None):
+                raise UserError(
+                    f"hardware.fp16_scaling=true: {type(added).__name__} adds to the backbone's "
+                    "maps, which would be scaled; leave it out and type hardware.precision=bf16 "
+                    "or fp32."
+                )
+            scale_down(self.backbone)
         with self._holding(self.weight_type(tuned=tuned)):
             self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
@@ -147,76 +188,3 @@ class TorchEngine(Loop):
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights; a tuned one keeps fp32."""
         return torch.float32 if tuned else HALVES.get(self.precision, torch.float32)
-
-
-# Checks for fp16: the residual stream of T5 overflows in it, unless it is scaled down.
-
-
-def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) -> None:
-    """Check that a T5 in fp16 is scaled unless it fits as it is, and that nothing else is.
-
-    Raises:
-        UserError: it is not.
-    """
-    if scaled and not backbone.architecture.overflows:
-        raise UserError(
-            f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
-            f"{backbone.config['model_type']}; leave it out."
-        )
-    overflows = backbone.architecture.overflows and not backbone.fits_fp16
-    if precision == "fp16" and overflows and not scaled:
-        raise UserError(
-            f"hardware.precision=fp16: {backbone.name} is a T5, whose hidden states overflow in "
-            "fp16;\ntype hardware.precision=bf16 or fp32, or add hardware.fp16_scaling=true, which "
-            "divides them by 100."
-        )
-
-
-def scale(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
-    """Scale a loaded T5 down.
-
-    Raises:
-        UserError: a method adds maps to the backbone's, whose units would be scaled.
-    """
-    for method in methods:
-        if method.changes_maps:
-            raise UserError(
-                f"hardware.fp16_scaling=true: {type(method).__name__} adds to the backbone's maps, "
-                "which would be scaled; leave it out and type hardware.precision=bf16 or fp32."
-            )
-    scale_down(backbone)
-
-
-# Checks for a quantized backbone: what its weights must not be.
-
-
-def check_quantization(backbone: PretrainedBackbone, kind: Quantization, *, scaled: bool) -> None:
-    """Check that a backbone can be quantized, before it is loaded.
-
-    Raises:
-        UserError: a package is missing, or another option needs dense weights.
-    """
-    check_installed(kind)
-    if backbone.tuned:
-        raise UserError(
-            f"hardware.quantization={kind}: start=run: gives this run a backbone that was tuned, "
-            "whose weights stay dense; type hardware.quantization=none."
-        )
-    if scaled:
-        raise UserError(
-            f"hardware.quantization={kind}: hardware.fp16_scaling=true divides dense weights; "
-            "leave one of the two out, or type hardware.precision=bf16."
-        )
-
-
-def check_frozen(kind: Quantization, *, tuned: bool) -> None:
-    """Check that a run does not tune a backbone that is to be quantized.
-
-    Raises:
-        UserError: it does.
-    """
-    if tuned and kind != "none":
-        raise UserError(
-            f"hardware.quantization={kind}: this run tunes the backbone, which must be frozen; "
-            "type hardware.quantization=none, or another method, such as method=lora."
-        )

@@ -11,7 +11,7 @@ from ptrun.backbone.base import Prefix
 from ptrun.backbone.seq2seq import factor, scale_down
 from ptrun.config.schema import Schedule
 from ptrun.errors import UserError
-from ptrun.hardware.torch_engine import TorchEngine, check_fp16
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
@@ -201,12 +201,6 @@ def test_a_large_stream_is_finite_where_fp16_alone_overflows(tiny):
     assert off[1] < 0.02 and not off[0] < 1.0, off
 
 
-def test_a_t5_that_was_trained_in_fp16_needs_no_scale(tiny):
-    backbone = tiny("t5")
-    backbone.fits_fp16 = True
-    check_fp16(backbone, "fp16", scaled=False)
-
-
 def test_fp16_is_refused_for_t5_unless_scaled(tiny):
     common = {"device": "cpu", "token_budget": 9, "checkpointing": False}
     with pytest.raises(UserError, match=r"bf16 or fp32, or add hardware.fp16_scaling=true"):
@@ -214,6 +208,9 @@ def test_fp16_is_refused_for_t5_unless_scaled(tiny):
     with pytest.raises(UserError, match=r"tiny_bert\d* is bert"):
         TorchEngine(tiny("bert"), precision="fp16", fp16_scaling=True, **common)
     assert TorchEngine(tiny("t5"), precision="auto", **common).precision in ("fp32", "bf16")
+    fitting = tiny("t5")
+    fitting.fits_fp16 = True  # as CPM-2, which was trained in fp16
+    assert TorchEngine(fitting, precision="fp16", **common).precision == "fp16"
 
 
 def test_scaling_is_not_for_methods_that_add_to_the_backbones_maps(tiny, data_dir):

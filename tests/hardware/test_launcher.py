@@ -112,31 +112,3 @@ def test_nodes_without_names_are_refused():
 def test_only_the_launchers_own_argument_is_taken_away():
     kept = ["hardware=zero1", "name=--local_rank=x", "--local_rank", "seed=1"]
     assert without_local_rank(["--local_rank=3", *kept, "--local-rank=12"]) == kept
-
-
-LAUNCHED = {
-    "RANK": "0",
-    "WORLD_SIZE": "2",
-    "LOCAL_RANK": "0",
-    "MASTER_ADDR": "10.0.0.1",
-    "MASTER_PORT": "29500",
-}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"RANK": "x"}, "RANK=x is set; expected a number, 0 to 1"),
-        ({"RANK": "2"}, "RANK=2 is set; expected a number, 0 to 1"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0 is set; expected a number, 1 or more"),
-        ({"WORLD_SIZE": "-4"}, "WORLD_SIZE=-4 is set"),
-        ({"LOCAL_RANK": ""}, "LOCAL_RANK= is set; expected a number"),
-        ({"MASTER_PORT": "99999"}, "MASTER_PORT=99999 is set; expected a number, 0 to 65535"),
-        ({"MASTER_PORT": "tcp"}, "MASTER_PORT=tcp is set"),
-        ({"MASTER_ADDR": " "}, "MASTER_ADDR is empty"),
-    ],
-)
-def test_variables_that_no_launcher_sets_are_refused(wrong, said):
-    assert environment(LAUNCHED)
-    with pytest.raises(UserError, match=said):
-        environment({**LAUNCHED, **wrong})

@@ -88,7 +88,11 @@ def test_a_waiting_rank_says_so_and_hears_signals(started, port):
 @pytest.mark.parametrize(
     ("change", "env", "said"),
     [
-        ("_NAMING = 0", {"MASTER_ADDR": "no-such-host.invalid"}, "no machine of this name"),
+        (
+            "_MEETING = ranks.timedelta(seconds=2)",
+            {"RANK": "1", "MASTER_ADDR": "no-such-host.invalid"},
+            "did not meet at no-such-host.invalid",
+        ),
         ("_MEETING = ranks.timedelta(seconds=2)", {}, "did not meet at 127.0.0.1:"),
         (
             "_MEETING = ranks.timedelta(seconds=2)",
