@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from transformers import PreTrainedTokenizer
 
-from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary
+from ptrun.backbone.cpm2_text import NEWLINE, SPACE, SPECIAL, jieba, read_vocabulary
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,22 +73,28 @@ def write(tokenizer: "Tokenizer", folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
 
-# CPM-2's tokenizer with the interface of transformers.
-#
-#     Cpm2Tokenizer.from_pretrained(FOLDER)        FOLDER: vocab.txt, tokenizer_config.json
-#
-# Use it where `ptrun.backbone.cpm2_text.is_cpm2(FOLDER)`; transformers does not know the class.
+# CPM-2's tokenizer, which transformers lacks.
+
+_LONGEST_WORD = 200  # in characters; the authors' limit
+_MARKS = str.maketrans({" ": SPACE, "\n": NEWLINE})
+_STAY_FULL = "，。！（）？、；："  # noqa: RUF001  Chinese punctuation keeps its width
+_HALF = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide) not in _STAY_FULL}
+_HALF[0x3000] = ord(" ")
 
 
 class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """CPM-2's tokenizer, Chinese or Chinese-English; it adds no tokens to a text.
+    """CPM-2's Chinese tokenizer; it adds no tokens to a text.
+
+    jieba cuts a text into words. Each word is split greedily into the longest entries of the
+    vocabulary. A space is the token ▂, a newline the token ▃.
 
     Special tokens in a text are recognized, as elsewhere in transformers. The authors' code reads
     them as text, and so does `split_special_tokens=True`.
 
     Args:
         vocab_file: one token per line; the line number is the id.
-        q2b: convert full-width letters and digits to half-width ones first (see `Cpm2Text`).
+        q2b: convert full-width letters, digits and most signs to half-width ones first, as CPM-2's
+            fine-tuning code does; PPT's code does not.
         settings: the common options of transformers' tokenizers.
 
     Raises:
@@ -108,7 +114,7 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     def __init__(self, vocab_file: str, q2b: bool = True, **settings: Any):
         self.ids = read_vocabulary(Path(vocab_file))
         self.entries = list(self.ids)
-        self.rules = Cpm2Text(self.ids, q2b=q2b)
+        self.q2b, self._longest = q2b, max(map(len, self.ids))
         super().__init__(q2b=q2b, **(SPECIAL | settings))
 
     @property
@@ -122,7 +128,7 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text of tokens, with spaces and newlines."""
-        return self.rules.text(tokens)
+        return "".join(tokens).replace(SPACE, " ").replace(NEWLINE, "\n")
 
     def save_vocabulary(
         self, save_directory: str, filename_prefix: str | None = None
@@ -134,7 +140,20 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return (str(file),)
 
     def _tokenize(self, text: str, **_: Any) -> list[str]:
-        return self.rules.tokens(text)
+        words = jieba().cut(text.translate(_HALF) if self.q2b else text)
+        return [token for word in words for token in self.split_word(word.translate(_MARKS))]
+
+    def split_word(self, word: str) -> list[str]:
+        """Return the tokens of one word, the longest entry first; `<unk>` where none fits."""
+        if len(word) > _LONGEST_WORD:
+            return [SPECIAL["unk_token"]]
+        tokens, start = [], 0
+        while start < len(word):
+            ends = range(min(len(word), start + self._longest), start, -1)
+            end = next((end for end in ends if word[start:end] in self.ids), None)
+            tokens.append(SPECIAL["unk_token"] if end is None else word[start:end])
+            start = end or start + 1
+        return tokens
 
     def _convert_token_to_id(self, token: str) -> int:
         return self.ids.get(token, self.ids[SPECIAL["unk_token"]])

@@ -11,23 +11,21 @@ import tempfile
 import pytest
 
 from ptrun.backbone import cpm2_text
-from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, is_cpm2, read_vocabulary, write_tokenizer
+from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2, read_vocabulary, write_tokenizer
 from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
 from ptrun.errors import UserError
 
 HEAD = ["<unk>", "<s>", "</s>", "▃", "<sep>", "<pad>", "<mask>", "<eod>", "▁", ",", "▂"]
 CHINESE = ["小", "猫", "小猫", "喝", "水", "。", "，", "：", "A", "B", "AB", "ABC", "7", "<s_0>"]
-ENGLISH = ["cat", "un", "##drink", "##able", "##7", "a", "##b", "."]
 
 
-def ids_of(*tokens):
-    return {token: number for number, token in enumerate([*HEAD, *CHINESE, *tokens])}
+IDS = {token: number for number, token in enumerate([*HEAD, *CHINESE])}
 
 
 @pytest.fixture
 def folder(tmp_path):
     file = tmp_path / "words.txt"
-    file.write_text("\n".join(ids_of()) + "\n", encoding="utf-8")
+    file.write_text("\n".join(IDS) + "\n", encoding="utf-8")
     write_tokenizer(file, tmp_path)
     return tmp_path
 
@@ -49,15 +47,16 @@ def tokenizer(folder):
         ("", []),
     ],
 )
-def test_the_longest_entry_of_a_word_comes_first(word, tokens):
-    assert Cpm2Text(ids_of(), q2b=True).word(word) == tokens
+def test_the_longest_entry_of_a_word_comes_first(tokenizer, word, tokens):
+    assert tokenizer.split_word(word) == tokens
 
 
 @pytest.mark.slow
 def test_spaces_and_newlines_are_tokens_and_nothing_is_added(tokenizer):
-    text = "小猫 喝\n水。"
+    text = "小猫 喝\n水。AB AB"
     ids = tokenizer(text)["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids) == ["小猫", "▂", "喝", "▃", "水", "。"]
+    tokens = ["小猫", "▂", "喝", "▃", "水", "。", "AB", "▂", "AB"]
+    assert tokenizer.convert_ids_to_tokens(ids) == tokens
     assert tokenizer.decode(ids) == text
     assert tokenizer("")["input_ids"] == []
 
@@ -69,7 +68,7 @@ def test_full_width_letters_become_half_width_unless_told_otherwise(folder):
     as_is = Cpm2Tokenizer(str(folder / "vocab.txt"), q2b=False)
     assert set(as_is.tokenize("ＡＢ　７")) == {"<unk>"}
     as_is.save_pretrained(folder / "again")
-    assert Cpm2Tokenizer.from_pretrained(folder / "again").rules.q2b is False
+    assert Cpm2Tokenizer.from_pretrained(folder / "again").q2b is False
 
 
 def test_pairs_are_truncated_and_padded_as_elsewhere_in_transformers(tokenizer):
@@ -93,39 +92,8 @@ def test_special_tokens_have_the_ids_of_their_lines(tokenizer):
 def test_saving_and_loading_keeps_every_id(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path / "again")
     again = Cpm2Tokenizer.from_pretrained(tmp_path / "again", local_files_only=True)
-    assert again.get_vocab() == tokenizer.get_vocab() == ids_of()
+    assert again.get_vocab() == tokenizer.get_vocab() == IDS
     assert is_cpm2(tmp_path / "again")
-
-
-def bilingual():
-    return Cpm2Text(ids_of(*ENGLISH), q2b=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("undrinkable cat", ["un", "##drink", "##able", "cat"]),
-        ("小猫 cat cat 喝", ["小猫", "▂", "cat", "cat", "▂", "喝"]),
-        ("cat  cat", ["cat", "▂", "▂", "cat"]),
-        (" cat ", ["▂", "cat", "▂"]),
-        ("cat\ncat", ["cat", "▃", "cat"]),
-        ("ab7", ["a", "##b", "##7"]),
-    ],
-)
-def test_the_bilingual_vocabulary_leaves_spaces_between_english_words_out(text, tokens):
-    assert bilingual().tokens(text) == tokens
-    assert bilingual().text(tokens) == text
-
-
-def test_bilingual_decoding_sets_no_space_beside_control_tokens():
-    assert bilingual().text(["<s_0>", "cat", "cat", "<eod>"]) == "<s_0>cat cat<eod>"
-    assert bilingual().text([]) == "" and bilingual().tokens("") == []
-
-
-def test_the_chinese_vocabulary_keeps_each_space():
-    chinese = Cpm2Text(ids_of(), q2b=True)
-    assert not chinese.bilingual and bilingual().bilingual
-    assert chinese.tokens("AB AB") == ["AB", "▂", "AB"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +101,7 @@ def test_the_chinese_vocabulary_keeps_each_space():
     [
         ([*HEAD, "水", "水"], "1 of 13 lines are repeated"),
         ([token for token in HEAD if token not in ("<eod>", "▂")], "it has no <eod>, ▂"),
+        ([*HEAD, "un", "##able"], "Chinese-English vocabulary"),
     ],
 )
 def test_a_vocabulary_that_is_not_cpm2s_is_refused(tmp_path, lines, words):
@@ -169,19 +138,21 @@ def test_asking_for_the_class_imports_nothing_heavy(folder):
 
 
 @pytest.mark.slow
-def test_jieba_says_nothing_and_leaves_no_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cpm2_text._jieba.cache_clear()
-    assert Cpm2Text(ids_of(), q2b=True).tokens("小猫喝水") == ["小猫", "喝", "水"]
-    assert capsys.readouterr() == ("", "") and not list(tmp_path.iterdir())
+def test_jieba_says_nothing_and_leaves_no_file(tokenizer, tmp_path, monkeypatch, capsys):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(empty))
+    cpm2_text.jieba.cache_clear()
+    assert tokenizer.tokenize("小猫喝水") == ["小猫", "喝", "水"]
+    assert capsys.readouterr() == ("", "") and not list(empty.iterdir())
     assert logging.getLogger("jieba").level == logging.ERROR
 
 
-def test_without_jieba_the_extra_to_install_is_named(monkeypatch):
+def test_without_jieba_the_extra_to_install_is_named(tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
-    cpm2_text._jieba.cache_clear()
+    cpm2_text.jieba.cache_clear()
     with pytest.raises(UserError, match=r"pip install 'ptrun\[zh\]'"):
-        Cpm2Text(ids_of(), q2b=True).tokens("水")
+        tokenizer.tokenize("水")
 
 
 GOLDEN = {
@@ -207,53 +178,35 @@ SINGLE = {
 
 @pytest.fixture(scope="module")
 def real(shared):
-    folder = shared / "models" / "tokenizers"
-    if not (folder / "cpm2" / "vocab.txt").is_file():
+    folder = shared / "models" / "tokenizers" / "cpm2"
+    if not (folder / "vocab.txt").is_file():
         pytest.skip("shared data: no vocabulary of CPM-2")
-    return {
-        name: Cpm2Tokenizer(str(folder / name / "vocab.txt"), split_special_tokens=True)
-        for name in ("cpm2", "cpm2_en")
-    }
+    return Cpm2Tokenizer(str(folder / "vocab.txt"), split_special_tokens=True)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("text", GOLDEN)
 def test_real_vocabulary_gives_the_authors_ids(real, text):
-    ids = real["cpm2"](text)["input_ids"]
+    ids = real(text)["input_ids"]
     assert ids == GOLDEN[text]
-    assert real["cpm2"].decode(ids) == text.replace("Ａ", "A").replace("Ｂ", "B")
+    assert real.decode(ids) == text.replace("Ａ", "A").replace("Ｂ", "B")
 
 
 @pytest.mark.shared
-def test_label_words_and_numerals_are_one_token_each(real):
-    assert {word: real["cpm2"](word)["input_ids"] for word in SINGLE} == {
+def test_the_real_vocabulary_has_its_size_ids_and_label_words(real):
+    assert {word: real(word)["input_ids"] for word in SINGLE} == {
         word: [number] for word, number in SINGLE.items()
     }
-    assert len(real["cpm2"]("答案")["input_ids"]) == 2
+    assert len(real("答案")["input_ids"]) == 2 and len(real) == 26_240
+    sentinels = real.convert_tokens_to_ids(["<s_0>", "<s_189>"])
+    assert sentinels == [26_050, 26_239] and real.eos_token_id == 7
+    assert set(SPECIAL.values()) <= set(real.ids) and real.get_vocab() == real.ids
 
 
 @pytest.mark.shared
-def test_real_vocabularies_have_their_sizes_and_special_ids(real):
-    chinese, both = real["cpm2"], real["cpm2_en"]
-    assert (len(chinese), len(both)) == (26_240, 51_968)
-    sentinels = chinese.convert_tokens_to_ids(["<s_0>", "<s_189>"])
-    assert sentinels == [26_050, 26_239] and chinese.eos_token_id == 7
-    sentinels = both.convert_tokens_to_ids(["<s_0>", "<s_184>", "<go>", "▂"])
-    assert sentinels == [51_783, 51_967, 7, 11] and both.eos_token_id == 8
-    assert both.rules.bilingual and not chinese.rules.bilingual
-
-
-@pytest.mark.shared
-def test_text_comes_back_from_real_vocabularies(real):
-    for text in ("小猫喝水，\n小狗 也喝 水。", "I drink tea 我喝茶 and water", "2021 年"):
-        for tokenizer in real.values():
-            ids = tokenizer(text)["input_ids"]
-            assert tokenizer.decode(ids) == text and tokenizer.unk_token_id not in ids
-            assert tokenizer(tokenizer.decode(ids))["input_ids"] == ids
-
-
-@pytest.mark.shared
-def test_every_real_special_token_is_in_the_vocabulary(real):
-    for tokenizer in real.values():
-        assert set(SPECIAL.values()) <= set(tokenizer.ids)
-        assert tokenizer.get_vocab() == tokenizer.ids
+@pytest.mark.parametrize(
+    "text", ["小猫喝水，\n小狗 也喝 水。", "I drink tea 我喝茶 and water", "2021 年"]
+)
+def test_text_comes_back_from_the_real_vocabulary(real, text):
+    ids = real(text)["input_ids"]
+    assert real.decode(ids) == text and real.unk_token_id not in ids
