@@ -4,14 +4,14 @@ import hashlib
 import json
 import logging
 import os
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from ptrun.backbone import tokenizers
-from ptrun.backbone.tokenizers import BESIDE, FILES
 from ptrun.errors import UserError
-from ptrun.files import opened_tensors, read_json, write_text
+from ptrun.files import opened_tensors, read_json, read_text, write_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,12 +19,7 @@ _LOG = logging.getLogger(__name__)
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
-_LONGEST = 250_000_000  # bytes of a configuration or tokenizer
 _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
-_SIZES = (
-    "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv",
-    "num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions",
-)  # fmt: skip
 
 
 def locate(shipped: str | None, path: str | None) -> Path | None:
@@ -36,7 +31,6 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
-    _check_lengths(folder)
     if kind := _to_import(folder):
         raise UserError(
             f"backbone.path={folder} is a checkpoint of another library; convert it once:"
@@ -48,31 +42,13 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             "tokenizer files."
         )
     tensors = sum(len(tensor_names(file)) for file in weight_files(folder))
-    _check_sizes(folder, tensors)
-    return folder
-
-
-def _check_lengths(folder: Path) -> None:
-    """Refuse a configuration or tokenizer that is longer than any: it would fill the memory."""
-    for name in ("config.json", "model.safetensors.index.json", *FILES, *BESIDE):
-        file = folder / name
-        if file.is_file() and file.stat().st_size > _LONGEST:
+    for key, count in read_config(folder).items():
+        if key in _LAYERS and isinstance(count, int) and count > tensors:  # takes hours to build
             raise UserError(
-                f"{file}: {file.stat().st_size:,} bytes; expected at most {_LONGEST:,}. It is not "
-                "a file of this model; copy it from the model's source again."
-            )
-
-
-def _check_sizes(folder: Path, tensors: int) -> None:
-    """Refuse sizes that no model has, and more layers than tensors, which take hours to build."""
-    for key, value in read_config(folder).items():
-        if key in (*_LAYERS, *_SIZES) and isinstance(value, int) and value < 1:
-            raise UserError(f"{folder / 'config.json'}: {key} is {value}; expected 1 or more.")
-        if key in _LAYERS and isinstance(value, int) and value > tensors:
-            raise UserError(
-                f"{folder / 'config.json'}: {key} is {value:,}, but the weights are {tensors:,} "
+                f"{folder / 'config.json'}: {key} is {count:,}, but the weights are {tensors:,} "
                 "tensors. Use the config.json of these weights."
             )
+    return folder
 
 
 def _to_import(folder: Path) -> str | None:
@@ -161,8 +137,8 @@ def tensor_names(file: Path) -> list[str]:
 
 # The fingerprint of a model folder: its configuration, its tokenizer and all of its weights.
 #
-# Weights are hashed whole. For files above 64 MiB the hash is kept in `~/.cache/ptrun/weights.json`
-# beside size and time of the file, so that a large model is read once.
+# Weights are hashed whole. For files above 64 MiB the hash is kept in `~/.cache/ptrun/weights`, by
+# path, size and time of the file, so that a large model is read once.
 
 _KEPT_ABOVE = 2**26  # bytes; smaller files are hashed faster than a hash is found
 
@@ -190,43 +166,27 @@ def _weights(file: Path) -> str:
     state = file.stat()
     if state.st_size <= _KEPT_ABOVE:
         return _digest(file)
-    key, version = str(file.resolve()), [state.st_size, state.st_mtime_ns]
-    cache = _read(_kept())
-    entry = cache.get(key)
-    if not _is_intact(entry) or entry[:2] != version:
-        _LOG.info("reading %s once for its fingerprint", file)
-        entry = cache[key] = _checked(*version, _digest(file))
-        _write(_kept(), cache)
-    return str(entry[2])
-
-
-def _checked(*values: int | str) -> list[int | str]:
-    """Return size, time and hash of a file with their own hash, so that damage is noticed."""
-    return [*values, hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]]
-
-
-def _is_intact(entry: object) -> TypeGuard[list[int | str]]:
-    return isinstance(entry, list) and entry == _checked(*entry[:3])
-
-
-def _kept() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "ptrun" / "weights.json"
-
-
-def _read(file: Path) -> dict[str, list[int | str]]:
-    """Return the kept hashes; a file that is not readable holds none."""
+    version = f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
+    kept = cache_file("weights", version)
+    with suppress(OSError):
+        digest, _, check = read_text(kept, "replace").partition(" ")
+        if check == _hash(digest):  # else it was damaged
+            return digest
+    _LOG.info("reading %s once for its fingerprint", file)
+    digest = _digest(file)
     try:
-        cache = read_json(file)
-    except (OSError, ValueError):
-        return {}
-    return cache if isinstance(cache, dict) else {}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, f"{digest} {_hash(digest)}")
+    except OSError as error:  # the next run reads the weights again
+        _LOG.info("%s: not written (%s)", kept, error.strerror)
+    return digest
 
 
-def _write(file: Path, cache: dict[str, list[int | str]]) -> None:
-    """Keep the hashes; where that is not possible the next run reads the weights again."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(cache))
-    except OSError as error:
-        _LOG.info("%s: not written (%s)", file, error.strerror)
+def cache_file(kind: str, facts: str) -> Path:
+    """Return the file that keeps what was found out about some facts."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return home / "ptrun" / kind / _hash(facts)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

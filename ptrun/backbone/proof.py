@@ -8,7 +8,6 @@ versions; `$XDG_CACHE_HOME/ptrun/proofs` remembers it.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from ptrun.backbone.attention import NAME, Sight, attend, sight_of
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Positions, Prefix, Site
+from ptrun.backbone.files import cache_file
 from ptrun.backbone.injection import link_of
 from ptrun.errors import UserError
 
@@ -67,7 +67,10 @@ def accept(backbone: Any) -> None:
     Raises:
         UserError: a check fails; the message names the layer.
     """
-    proofs = _kept(backbone)
+    code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+    versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
+    facts = (*versions, backbone.weights, str(backbone.model.dtype), backbone.quantization)
+    proofs = cache_file("proofs", repr(facts))
     if proofs.is_file():
         return
     checks = prove(backbone)
@@ -81,16 +84,6 @@ def accept(backbone: Any) -> None:
             )
     proofs.parent.mkdir(parents=True, exist_ok=True)
     proofs.write_text(json.dumps({check.name: check.far for check in checks}))
-
-
-def _kept(backbone: Any) -> Path:
-    """Return the file that says that a backbone was accepted."""
-    code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
-    versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
-    facts = (*versions, backbone.weights, str(backbone.model.dtype), backbone.quantization)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    name = hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
-    return home / "ptrun" / "proofs" / f"{name}.json"
 
 
 def prove(backbone: Any) -> list[ModelCheck]:

@@ -40,7 +40,6 @@ ODD = {
     "not JSON": ("{", "not JSON"),
     "deep": ("[" * 100_000, "not JSON"),
     "a million layers": ('{"num_layers": 1000000}', "1,000,000, but the weights are 1 tensors"),
-    "a negative size": ('{"hidden_size": -1}', "hidden_size is -1; expected 1 or more"),
 }
 
 

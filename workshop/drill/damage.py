@@ -220,7 +220,8 @@ def hashed(world: World, _: str) -> Damage:
     given["set"] = {"ptrun.backbone.files:_KEPT_ABOVE": 0}
     line = ["predict", str(world.finished), "--input", f"{world.inputs}/rows.csv"]
     world.done(*line, **given)
-    return Damage(cache / "ptrun" / "weights.json", line, given=given)
+    (file,) = (cache / "ptrun" / "weights").iterdir()
+    return Damage(file, line, given=given)
 
 
 def modelled(world: World, name: str) -> Damage:
