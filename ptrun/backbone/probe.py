@@ -20,7 +20,6 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AutoConfig
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.models.auto import modeling_auto as auto
@@ -95,7 +94,6 @@ class Probed(Family):
         stacks: the only stack, or encoder and decoder.
         heads: the modules between the body and the logits.
         body_path: the module whose output the head reads.
-        plain_head: whether the output matrix alone gives the logits.
         first: the position of the first token; RoBERTa's follow the padding index.
         loose: probability of dropouts by a function, which draws for a whole batch; 0: none.
         widths: H, E, and the longest input in tokens.
@@ -110,7 +108,6 @@ class Probed(Family):
     stacks: tuple[Stack, ...] = ()
     heads: tuple[str, ...] = ()
     body_path: str = ""
-    plain_head: bool = True
     first: int = 0
     loose: float = 0.0
     widths: tuple[int, int, int] = (0, 0, 0)
@@ -184,11 +181,20 @@ class Probed(Family):
         return hidden
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
-        """Return `[K, V]` as the model computes them: with its scales, caps and biases."""
-        if self.plain_head:
-            logits: Tensor = model.get_output_embeddings()(hidden)
-            return logits
-        return _answered(model, self.body_path, hidden, self.has_decoder)
+        """Return `[K, V]` as the model computes them: with its scales, caps and biases.
+
+        Its own code runs, with a body that returns these states.
+        """
+        body = model.get_submodule(self.body_path)
+        token = torch.zeros(1, 1, dtype=torch.long, device=hidden.device)
+        decoder = {"decoder_input_ids": token} if self.has_decoder else {}
+        output = _States([hidden[None]])
+        body.forward = lambda *_, **__: output
+        try:
+            logits: Tensor = model(input_ids=token, **decoder).logits[0]
+        finally:
+            del body.forward
+        return logits
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters of the model; a pooler is ptrun's own."""
@@ -204,20 +210,6 @@ class _States(tuple[Tensor, ...]):
 
     def __getattr__(self, name: str) -> Tensor | None:
         return self[0] if name == "last_hidden_state" else None
-
-
-def _answered(model: Any, path: str, hidden: Tensor, decodes: bool) -> Tensor:
-    """Return the logits `[K, V]` that a model's own code computes from hidden states `[K, H]`."""
-    body = model.get_submodule(path)
-    token = torch.zeros(1, 1, dtype=torch.long, device=hidden.device)
-    decoder = {"decoder_input_ids": token} if decodes else {}
-    output = _States([hidden[None]])
-    body.forward = lambda *_, **__: output
-    try:
-        logits: Tensor = model(input_ids=token, **decoder).logits[0]
-    finally:
-        del body.forward
-    return logits
 
 
 def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> None:
@@ -408,7 +400,6 @@ class _Reading:
             halves.append((model.base_model, self.calls))
         stacks = tuple(self._stack(root, calls) for root, calls in halves)
         forms = {form for stack in stacks for form in stack.keys}
-        output = model.get_output_embeddings()
         body = {id(module) for module in model.base_model.modules()}
         heads = [n for n, module in model.named_children() if id(module) not in body]
         table = model.get_input_embeddings().weight
@@ -445,7 +436,6 @@ class _Reading:
             stacks=stacks,
             heads=tuple(heads),
             body_path=path,
-            plain_head=self._plain(output, path, hidden),
             first=start,
             loose=loose,
             widths=(hidden, table.shape[1], self._length(config) - start),
@@ -559,33 +549,3 @@ class _Reading:
                 original = rope.get("original_max_position_embeddings")
                 longest = min(longest, int(original or longest))
         return longest
-
-    def _plain(self, output: Any, path: str, width: int) -> bool:
-        """Return whether the model's own logits take the same operations as the output matrix."""
-        if output.weight.shape[1] != width:
-            return False
-        hidden = torch.zeros(1, width, device="meta")
-        with _Operations() as alone:
-            output(hidden[None])
-        with _Operations() as complete:
-            _answered(self.model, path, hidden, self.name == "seq2seq")
-        same: bool = alone.names == complete.names
-        return same
-
-
-class _Operations(TorchDispatchMode):
-    """Records the operations that compute; views and new tensors do not."""
-
-    _free = re.compile(
-        "_?(unsafe_)?view|t|transpose|slice|unsqueeze|select|expand|detach|alias|zeros|empty|zero_|"
-        "fill_|full|clone|_to_copy"
-    )
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        self.names += [] if self._free.fullmatch(name) else [name]
-        return func(*args, **(kwargs or {}))

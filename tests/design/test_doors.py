@@ -12,7 +12,6 @@ from tests.tiers import package
 DOORS = {
     "_actions": "argparse: the options of a parser, for completion and KEY=VALUE in place of one",
     "_version": "torch: how often a tensor was written, so that PEFT changes no frozen weight",
-    "torch.utils._python_dispatch.TorchDispatchMode": "torch: the operations of a probed layer",
     "_init_tp_mesh_device": "DeepSpeed: groups of ranks without AutoTP",
     "_DATA_PARALLEL_GROUP": "DeepSpeed: as above",
     "_TENSOR_MODEL_PARALLEL_GROUP": "DeepSpeed: as above",
@@ -35,14 +34,6 @@ def test_torch_counts_the_writes_of_a_tensor():
     before = weight._version
     nn.init.zeros_(weight)
     assert weight._version > before
-
-
-def test_torch_hands_operations_to_a_mode():
-    from ptrun.backbone.probe import _Operations
-
-    with _Operations() as operations:
-        torch.ones(2, 2) @ torch.ones(2, 2)
-    assert "mm" in operations.names
 
 
 def test_deepspeed_has_the_groups_that_autotp_makes():

@@ -216,12 +216,11 @@ def owned(world: World, _: str) -> Damage:
 def hashed(world: World, _: str) -> Damage:
     """Predict with a backbone whose hash was kept; another hash is another backbone."""
     cache = world.clear() / "cache"
-    given: dict[str, Any] = {"environment": {"XDG_CACHE_HOME": str(cache)}}
-    given["set"] = {"ptrun.backbone.files:_KEPT_ABOVE": 0}
+    above = {"ptrun.backbone.files:_KEPT_ABOVE": 0}
+    given: Any = {"environment": {"XDG_CACHE_HOME": str(cache)}, "set": above}
     line = ["predict", str(world.finished), "--input", f"{world.inputs}/rows.csv"]
     world.done(*line, **given)
-    (file,) = (cache / "ptrun" / "weights").iterdir()
-    return Damage(file, line, given=given)
+    return Damage(next(cache.glob("ptrun/weights/*")), line, given=given)
 
 
 def modelled(world: World, name: str) -> Damage:
