@@ -140,15 +140,16 @@ class RankError:
     at: float
 
 
-def write(file: Path, composed: Composed) -> None:
-    """Write a configuration for ranks, as YAML: JSON has no keys that are numbers."""
+def text_of(composed: Composed) -> str:
+    """Return a configuration as JSON, or as YAML where JSON changes it: it has no number keys."""
     content = {entry.name: getattr(composed, entry.name) for entry in fields(composed)}
-    file.write_text(plain_yaml.dump(content), encoding="utf-8")
+    text = json.dumps(content)
+    return text if json.loads(text) == content else plain_yaml.dump(content)
 
 
-def read(file: Path) -> Composed:
-    """Return the configuration that a launcher wrote."""
-    return Composed(**plain_yaml.load_plain(file.read_text(encoding="utf-8")))
+def read_text(text: str) -> Composed:
+    """Return the configuration of a text."""
+    return Composed(**(json.loads(text) if text[:1] == "{" else plain_yaml.load_plain(text)))
 
 
 def write_error(folder: Path, rank: int, error: BaseException) -> None:

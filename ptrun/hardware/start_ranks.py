@@ -29,7 +29,7 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
     """
     with TemporaryDirectory(prefix="ptrun-") as name:
         folder = Path(name)
-        processes.write(folder / "run.yaml", composed)
+        (folder / "run.yaml").write_text(processes.text_of(composed), encoding="utf-8")
         port = _free_port()
         environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
         ends = work([*command, str(folder / "run.yaml")], environments, folder)

@@ -45,7 +45,7 @@ def _run(file: Path) -> None:
     from ptrun.runs.plan import plan
     from ptrun.runs.recipe import run
 
-    run(plan(processes.read(file)))
+    run(plan(processes.read_text(file.read_text(encoding="utf-8"))))
 
 
 def _leave(folder: Path, error: Exception) -> None:

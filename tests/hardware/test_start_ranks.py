@@ -84,7 +84,8 @@ def test_ranks_get_one_configuration_and_know_each_other(here, capfd, monkeypatc
     assert len(ports) == 1
     cores = len(os.sched_getaffinity(0))
     assert told[2].startswith(f'["3", "2", "127.0.0.1", "{max(1, cores // 3)}"')
-    assert all(processes.read(here / f"run{rank}") == COMPOSED for rank in range(3))
+    texts = [(here / f"run{rank}").read_text() for rank in range(3)]
+    assert all(processes.read_text(text) == COMPOSED for text in texts)
     assert capfd.readouterr() == ("out of 0\n", "err of 0\n")
     assert not Path((here / "where").read_text()).exists()
 
