@@ -1,8 +1,10 @@
 """Small inputs that tests of all families share."""
 
 import torch
+import transformers
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+from tests.conftest import CLASSES
 
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2")
 KINDS += ("gpt2", "llama", "megatron", "blocklm", "t5", "mt5")
@@ -41,6 +43,24 @@ def text(backbone, side="right"):
     ids, mask = rows(ANSWER, side, seed=4)
     decoder = DecoderInput(mask=mask, ids=ids)
     return BackboneInput(**given, hidden_at=every(mask), logits_at=every(mask), decoder=decoder)
+
+
+def library(folder, kind):
+    """Return the library's own model of a tiny folder."""
+    return getattr(transformers, CLASSES[kind]).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def outputs_of(model, given):
+    """Return the library's logits and last hidden states at the positions that are asked for."""
+    words = {"input_ids": given.ids, "attention_mask": given.mask.long()}
+    if given.decoder is not None:
+        words |= {"decoder_input_ids": given.decoder.ids}
+        words |= {"decoder_attention_mask": given.decoder.mask.long()}
+    output = model(**words, output_hidden_states=True)
+    logits = output.prediction_logits if "prediction_logits" in output else output.logits
+    states = output.hidden_states if given.decoder is None else output.decoder_hidden_states
+    at = given.hidden_at
+    return logits[at.rows, at.columns], states[-1][at.rows, at.columns]
 
 
 def asked(backbone):

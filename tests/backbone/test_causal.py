@@ -1,4 +1,4 @@
-"""GPT-2 and Llama-shaped models against the library: plain, and with its cache as the prefix."""
+"""Models shaped like Llama against the library, and its cache as the prefix; windows."""
 
 from dataclasses import replace
 from itertools import product
@@ -11,28 +11,16 @@ from transformers import DynamicCache
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.packing import Reach
 from ptrun.backbone.pretrained import PretrainedBackbone
-from tests.backbone.inputs import LENGTHS, text
-from tests.conftest import CLASSES, SIZES, wordpiece_tokenizer
+from tests.backbone.inputs import LENGTHS, library, outputs_of, text
+from tests.conftest import SIZES
 
 LENGTH = 4
-
-
-def library(folder, kind):
-    return getattr(transformers, CLASSES[kind]).from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def pairs(shape):
     generator = torch.Generator().manual_seed(5)
     size = (2, shape.layers, len(LENGTHS), shape.heads, LENGTH, shape.head_size)
     return torch.randn(size, generator=generator).unbind()
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_logits_equal_the_library(tiny, tiny_folder, kind):
-    given = text(tiny(kind))
-    expected = library(tiny_folder(kind), kind)(given.ids, attention_mask=given.mask.long())
-    logits = tiny(kind).forward(given).logits
-    torch.testing.assert_close(logits, expected.logits[given.mask], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("shift", [0, LENGTH])
@@ -57,42 +45,27 @@ def test_a_prefix_equals_the_library_cache(tiny, tiny_folder, kind, shift):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["mistral", "qwen2", "qwen3"])
-def test_models_shaped_like_llama_equal_the_library(tmp_path, kind):
-    vocab = wordpiece_tokenizer().get_vocab_size()
-    config = transformers.AutoConfig.for_model(
-        kind, vocab_size=vocab, num_key_value_heads=1, head_dim=16, **SIZES
-    )
-    torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    model.save_pretrained(tmp_path)
-    backbone = PretrainedBackbone(name=kind, path=str(tmp_path))
-    backbone.load()
-    given = text(backbone)
-    expected = model(given.ids, attention_mask=given.mask.long()).logits[given.mask]
-    torch.testing.assert_close(backbone.forward(given).logits, expected, atol=1e-5, rtol=0)
+WINDOW = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
+SHAPED = [("qwen3", {"head_dim": 16}, True)]
+SHAPED += [(kind, own, True) for kind in ("mistral", "qwen2") for own in ({"head_dim": 16}, WINDOW)]
+SHAPED += [(kind, WINDOW, False) for kind in ("mistral", "qwen2")]
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("kind", ["mistral", "qwen2"])
-def test_a_layer_sees_its_window(tmp_path, kind, packed):
-    window = {
-        "num_key_value_heads": 1,
-        "sliding_window": 3,
-        "use_sliding_window": True,
-        "max_window_layers": 1,
-    }
-    config = transformers.AutoConfig.for_model(kind, vocab_size=60, **window, **SIZES)
+@pytest.mark.parametrize(("kind", "options", "packed"), SHAPED)
+def test_models_shaped_like_llama_equal_the_library(tmp_path, kind, options, packed):
+    """Their layers with a window too, in packed rows and in padded ones."""
+    sizes = {**SIZES, "vocab_size": 60, "num_key_value_heads": 1, **options}
     torch.manual_seed(1)
+    config = transformers.AutoConfig.for_model(kind, **sizes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     model.save_pretrained(tmp_path)
     backbone = PretrainedBackbone(name=kind, path=str(tmp_path))
     backbone.load()
     if not packed:
         backbone.architecture = replace(backbone.architecture, packed=None)
-    given = text(backbone)
     assert backbone.shape.positions == SIZES["max_position_embeddings"]
-    expected = model(given.ids, attention_mask=given.mask.long()).logits[given.mask]
+    given = text(backbone)
+    expected, _ = outputs_of(model, given)
     torch.testing.assert_close(backbone.forward(given).logits, expected, atol=1e-5, rtol=0)
 
 

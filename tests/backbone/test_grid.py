@@ -14,7 +14,18 @@ import torch
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.pretrained import PretrainedBackbone
-from tests.backbone.inputs import KINDS, LENGTHS, activations, asked, every, stacks, text
+from tests.backbone.inputs import (
+    KINDS,
+    LENGTHS,
+    activations,
+    asked,
+    every,
+    library,
+    outputs_of,
+    stacks,
+    text,
+)
+from tests.conftest import CLASSES
 from tests.covering import covering
 from tests.tiers import tiered
 
@@ -40,7 +51,6 @@ class Poke:
         self.leaf = torch.zeros((), requires_grad=True)
 
     def given(self, amount):
-        """Return the input with the cell moved by an amount."""
         self.leaf = torch.tensor(float(amount), requires_grad=True)
         whole = replace(text(self.backbone), keys=torch.arange(len(LENGTHS)))
         half = whole.decoder if self.inside == "decoder" else whole
@@ -168,6 +178,15 @@ def _gradient(backbone, poke):
     seen, output = activations(backbone, poke.given(3.0))
     output.hidden.float().square().sum().backward()
     return seen, float(poke.leaf.grad)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_outputs_at_asked_positions_equal_the_library(tiny, tiny_folder, kind):
+    given = text(tiny(kind))
+    ours = tiny(kind).forward(given)
+    logits, hidden = outputs_of(library(tiny_folder(kind), kind), given)
+    torch.testing.assert_close(ours.logits, logits.view_as(ours.logits), atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.hidden, hidden, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,11 +9,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from ptrun.backbone import files
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+from ptrun.backbone.base import BackboneInput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
+from tests.backbone.inputs import every, outputs_of
 from tests.tiers import package, tiered
 
 PUBLISHED = {
@@ -142,8 +143,8 @@ def test_debertas_published_head_is_found_though_its_configuration_hides_it(
     )
     backbone.load()
     ids = torch.tensor([[5, 17, 30, 8]])
-    every = Positions(*torch.ones_like(ids).nonzero(as_tuple=True))
-    given = BackboneInput(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids, logits_at=every)
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    given = BackboneInput(mask=mask, ids=ids, logits_at=every(mask))
     assert backbone.has_head
     torch.testing.assert_close(
         backbone.forward(given).logits, model(ids).logits[0], atol=1e-5, rtol=0
@@ -199,14 +200,11 @@ def test_a_really_pretrained_model_says_what_the_library_says(shared, name):
     tokenizer = backbone.tokenizer()
     ids = torch.tensor([tokenizer("The plot was good.")["input_ids"]])
     mask = torch.ones_like(ids, dtype=torch.bool)
-    every = Positions(*mask.nonzero(as_tuple=True))
-    library = getattr(transformers, backbone.architecture.library)
-    model = library.from_pretrained(folder, dtype=torch.float32).eval()
-    decoder, more = None, {}
-    if backbone.family == "seq2seq":
-        decoder, more = DecoderInput(mask=mask, ids=ids), {"decoder_input_ids": ids}
-    given = BackboneInput(mask=mask, ids=ids, logits_at=every, decoder=decoder)
-    expected = model(input_ids=ids, attention_mask=mask.long(), **more).logits[0]
+    decoder = DecoderInput(mask=mask, ids=ids) if backbone.family == "seq2seq" else None
+    places = {"logits_at": every(mask), "hidden_at": every(mask)}
+    given = BackboneInput(mask=mask, ids=ids, decoder=decoder, **places)
+    model = getattr(transformers, backbone.architecture.library)
+    expected, _ = outputs_of(model.from_pretrained(folder, dtype=torch.float32).eval(), given)
     ours = backbone.forward(given).logits.view_as(expected)
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-5)
 

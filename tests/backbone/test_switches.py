@@ -129,11 +129,6 @@ def test_what_was_learned_with_another_epsilon_is_bound_to_it(tiny_folder):
     assert found == [f"{plain}~eps0.01", f"{plain}~eps0.01", f"{plain}~eps0.001"]
 
 
-def test_prefix_dropout_follows_the_backbones(tiny_folder):
-    backbone = PretrainedBackbone(name="x", path=str(tiny_folder("bert")), dropout=0.25)
-    assert backbone.shape.dropout == 0.25
-
-
 @pytest.mark.parametrize(
     ("kind", "option", "allowed"),
     [
