@@ -90,6 +90,14 @@ def member(make, backbone, task, seed=1, journal=None, **train) -> Member:
     )
 
 
+def fitted(members, budget: int = 40) -> TorchEngine:
+    """Train members together; return the engine."""
+    fit = engine(members[0].method.backbone, budget)
+    fit.place([one.method for one in members])
+    fit.fit(members)
+    return fit
+
+
 def reserving(electra, folder, first):
     """Copy an ELECTRA whose vocabulary gets reserved tokens: six from `first`, two from 200."""
     shutil.copytree(electra, folder)

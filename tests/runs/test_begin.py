@@ -39,24 +39,26 @@ def embedded(backbone, words):
 
 
 def rows_of(backbone, vectors):
-    """Return the ids whose embeddings these are."""
     table = backbone.model.get_input_embeddings().weight
     return torch.cdist(vectors, table).argmin(dim=1).tolist(), table
 
 
-@pytest.mark.parametrize("rescale", [1.0, 100.0])
-def test_a_text_is_embedded_in_turn(tiny, data_dir, rescale):
+@pytest.mark.parametrize(
+    ("length", "rescale", "words"),
+    [
+        (7, 1.0, "good film the good film the good"),
+        (7, 100.0, "good film the good film the good"),
+        (2, 1.0, "good film"),
+    ],
+    ids=["in turn", "rescaled", "cut"],
+)
+def test_a_text_is_embedded_in_turn(tiny, data_dir, length, rescale, words):
     backbone = tiny()
-    method = soft(backbone, data_dir, rescale=rescale)
-    vectors = started(method, "text:good film the")
-    expected = embedded(backbone, ["good", "film", "the"] * 2 + ["good"])
+    vectors = started(
+        soft(backbone, data_dir, length=length, rescale=rescale), "text:good film the"
+    )
+    expected = embedded(backbone, words.split())
     torch.testing.assert_close(vectors, expected, atol=0 if rescale == 1 else 1e-7, rtol=0)
-
-
-def test_a_long_text_is_cut(tiny, data_dir):
-    backbone = tiny()
-    vectors = started(soft(backbone, data_dir, length=2), "text:good film the")
-    assert torch.equal(vectors, embedded(backbone, ["good", "film"]))
 
 
 def test_labels_are_the_verbalizers_words_in_turn(tiny, data_dir):

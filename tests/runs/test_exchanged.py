@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ptrun
+from ptrun.config.compose import compose_run
 from ptrun.config.writing import value_text
 from ptrun.errors import UserError
 from ptrun.folder import result
@@ -46,29 +47,18 @@ def world(folder, tmp_path):
 
 
 def options(world, **more):
-    return {
-        **WRITTEN, "backbone.path": world / "M", "outputs": world / "outputs",
-        "task.train": world / "chat.jsonl", "task.messages": "messages", **more,
-    }  # fmt: skip
+    files = {"backbone.path": "M", "outputs": "outputs", "task.train": "chat.jsonl"}
+    places = {key: str(world / name) for key, name in files.items()}
+    return {**WRITTEN, **places, "task.messages": "messages", **more}
 
 
 def trained(world, **more):
-    return ptrun.run(
-        **{k: str(v) if isinstance(v, Path) else v for k, v in options(world, **more).items()}
-    )
+    return ptrun.run(**options(world, **more))
 
 
 def run_id(world, **more):
-    from ptrun.config.compose import compose_run
-
-    return plan(
-        compose_run(
-            [
-                f"{key}={value_text(key, str(value) if isinstance(value, Path) else value)}"
-                for key, value in options(world, **more).items()
-            ]
-        )
-    ).run_id
+    typed = options(world, **more).items()
+    return plan(compose_run([f"{key}={value_text(key, value)}" for key, value in typed])).run_id
 
 
 def runs(world):
@@ -117,7 +107,7 @@ def test_a_date_is_a_part_of_a_run_whose_template_asks_for_it(world):
 def test_a_template_is_no_part_of_other_runs(world):
     rows = world / "rows.csv"
     rows.write_text("q,a\n" + "".join(f"{n} and 1,{n}\n" for n in range(24)))
-    others = {"task.train": rows, "task.messages": None, "task.text": "q", "task.answer": "a"}
+    others = {"task.train": str(rows), "task.messages": None, "task.text": "q", "task.answer": "a"}
     before = run_id(world, **others)
     (world / "M" / "chat_template.jinja").write_text("other")
     assert run_id(world, **others) == before

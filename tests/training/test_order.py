@@ -7,9 +7,8 @@ from ptrun.task.stored import stored
 from ptrun.training.member import batches, shuffled
 
 
-def features(count, sets=("",)):
-    facts = ({"set": sets[n % len(sets)]} if sets[0] else {} for n in range(count))
-    return [Features(str(n), [], [], own) for n, own in enumerate(facts)]
+def features(count):
+    return [Features(str(n), [], [], {}) for n in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -26,13 +25,3 @@ def test_an_epoch_is_its_order_in_slices(tmp_path, count, drop_last, sizes):
         made = batches(own, 4, 1, 2, drop_last=drop_last)
         assert [made[place] for place in range(len(made))] == expected
     assert len(read) <= 1
-
-
-def test_batches_of_several_sets_hold_one_set_each():
-    rows = features(30, ("a", "b", "b"))
-    made = batches(rows, 4, 1, 2)
-    assert sorted(i for batch in made for i in batch) == list(range(30))
-    assert all(len({rows[i].facts["set"] for i in batch}) == 1 for batch in made)
-    assert sorted(map(len, made)) == [2, 4, 4, 4, 4, 4, 4, 4]
-    assert batches(rows, 4, 1, 2) == made != batches(rows, 4, 1, 3)
-    assert {len(batch) for batch in batches(rows, 4, 1, 2, drop_last=True)} == {4}

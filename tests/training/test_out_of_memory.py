@@ -8,9 +8,10 @@ import torch
 
 from ptrun.errors import MemoryRanOut, UserError
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.small_runs import Memory, conll03, engine, member
+from tests.small_runs import Memory, conll03, engine, fitted, member
 
 MAKE = partial(PTuningV2, length=3)
+BUDGET = 30
 DEVICE = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't ...")
 HOST = RuntimeError(str(HOST).replace("...", "allocate memory: you tried to allocate 9 bytes."))
@@ -41,10 +42,9 @@ class Scarce:
         return output
 
 
-def fitted(backbone, own, budget=30):
-    fit = engine(backbone, budget)
+def placed(own):
+    fit = engine(own[0].method.backbone, BUDGET)
     fit.place([one.method for one in own])
-    fit.fit(own)
     return fit
 
 
@@ -67,14 +67,13 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
     own = members(backbone, data_dir)
     Scarce(backbone, room=20, start=4, error=error)
     with caplog.at_level(logging.WARNING):
-        fit = fitted(backbone, own)
+        fit = fitted(own, BUDGET)
     (line,) = [r.getMessage() for r in caplog.records if "out of memory" in r.getMessage()]
     assert f"{fit.token_budget} tokens at most, not 30" in line and fit.token_budget <= 20
     step = int(line.split("step ")[1].split(":")[0])
     assert step > 1
-    backbone = tiny()
-    reference = members(backbone, data_dir)
-    plain = engine(backbone, 30)
+    reference = members(tiny(), data_dir)
+    plain = placed(reference)
     accumulate = plain._accumulate
 
     def smaller(active):
@@ -83,12 +82,10 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
         return accumulate(active)
 
     plain._accumulate = smaller
-    plain.place([one.method for one in reference])
     plain.fit(reference)
     same(own, reference, {"atol": 0, "rtol": 0})
-    backbone = tiny()
-    whole = members(backbone, data_dir)
-    fitted(backbone, whole)
+    whole = members(tiny(), data_dir)
+    fitted(whole, BUDGET)
     same(own, whole, {"atol": 1e-5, "rtol": 0})
 
 
@@ -97,8 +94,7 @@ def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(
     backbone, journals = tiny(), (Memory(), Memory())
     own = members(backbone, data_dir, journals=journals)
     scarce = Scarce(backbone, room=20, start=4)
-    fit = engine(backbone, 30)
-    fit.place([one.method for one in own])
+    fit = placed(own)
     accumulate = fit._accumulate
 
     def scarcer(active):
@@ -115,11 +111,11 @@ def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(
     backbone = tiny()
     again = members(backbone, data_dir, journals=[Memory(j.saved) for j in journals])
     Scarce(backbone, room=20)
-    assert fitted(backbone, again).token_budget == fit.token_budget  # saved, so as before
+    assert fitted(again, BUDGET).token_budget == fit.token_budget  # saved, so as before
     backbone = tiny()
     whole = members(backbone, data_dir)
     Scarce(backbone, room=20, start=4)
-    fitted(backbone, whole)
+    fitted(whole, BUDGET)
     for one, other in zip(again, whole, strict=True):
         assert one.journal.losses() == other.journal.losses()[5:]
         assert all(torch.equal(p, other.learned[name]) for name, p in one.learned.items())
@@ -130,19 +126,18 @@ def test_another_error_is_not_taken_for_an_end_of_memory(tiny, data_dir):
     own = members(backbone, data_dir)
     Scarce(backbone, room=0, error=RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        fitted(backbone, own)
+        fitted(own, BUDGET)
 
 
 def test_an_evaluation_that_does_not_fit_is_done_again_in_halves(tiny, data_dir, caplog):
     backbone = tiny()
     own = members(backbone, data_dir)
     Scarce(backbone, room=20, start=1, training=False)
-    fit = fitted(backbone, own)
+    fit = fitted(own, BUDGET)
     (line,) = [r.getMessage() for r in caplog.records if "out of memory" in r.getMessage()]
     assert line.startswith("out of memory in an evaluation") and fit.token_budget <= 20
-    backbone = tiny()
-    whole = members(backbone, data_dir)
-    fitted(backbone, whole)
+    whole = members(tiny(), data_dir)
+    fitted(whole, BUDGET)
     for one, other in zip(own, whole, strict=True):
         assert [row["step"] for row in one.history] == [row["step"] for row in other.history]
     same(own, whole, {"atol": 1e-5, "rtol": 0})
@@ -153,8 +148,7 @@ def test_an_evaluation_that_never_fits_keeps_the_last_save(tiny, data_dir):
     backbone, journal = tiny(), Memory()
     own = members(backbone, data_dir, seeds=(1,), journals=(journal,))
     scarce = Scarce(backbone, room=10**9, training=False)
-    fit = engine(backbone, 30)
-    fit.place([one.method for one in own])
+    fit = placed(own)
     judge = own[0].judge
 
     def judged(*given):
@@ -165,15 +159,14 @@ def test_an_evaluation_that_never_fits_keeps_the_last_save(tiny, data_dir):
     with pytest.raises(MemoryRanOut, match="in an evaluation, with micro-batches of"):
         fit.fit(own)
     assert journal.saved[1]["step"] == 4 and own[0].step == 8
-    backbone = tiny()
-    again = members(backbone, data_dir, seeds=(1,), journals=(Memory(journal.saved),))
-    fitted(backbone, again)
+    again = members(tiny(), data_dir, seeds=(1,), journals=(Memory(journal.saved),))
+    fitted(again, BUDGET)
     assert [row["step"] for row in again[0].history] == [4, 8]
 
 
 def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(tiny, data_dir, monkeypatch):
-    backbone, journals = tiny(), (Memory(), Memory())
-    own = members(backbone, data_dir, journals=journals)
+    journals = (Memory(), Memory())
+    own = members(tiny(), data_dir, journals=journals)
     step = torch.optim.AdamW.step
 
     def full(self, *given, **more):
@@ -182,18 +175,15 @@ def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(tiny, data
         return step(self, *given, **more)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", full)
-    fit = engine(backbone, 30)
-    fit.place([one.method for one in own])
+    fit = placed(own)
     with pytest.raises(MemoryRanOut, match=r"at step 1, in the optimizer: the moments of [\d,]+ "):
         fit.fit(own)
     assert [journal.saved[1]["step"] for journal in journals] == [1, 0]
     monkeypatch.undo()
-    backbone = tiny()
-    again = members(backbone, data_dir, journals=[Memory(j.saved) for j in journals])
-    fitted(backbone, again)
-    backbone = tiny()
-    whole = members(backbone, data_dir)
-    fitted(backbone, whole)
+    again = members(tiny(), data_dir, journals=[Memory(j.saved) for j in journals])
+    fitted(again, BUDGET)
+    whole = members(tiny(), data_dir)
+    fitted(whole, BUDGET)
     for one, other in zip(again, whole, strict=True):
         for name, tensor in one.learned.items():
             torch.testing.assert_close(tensor, other.learned[name], atol=1e-5, rtol=0)

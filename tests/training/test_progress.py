@@ -10,7 +10,6 @@ from tests.clock import own_clock
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until it is moved."""
     now = [100.0]
     own_clock(monkeypatch, progress, monotonic=lambda: now[0])
     logging.getLogger("ptrun").propagate = True

@@ -13,13 +13,12 @@ from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.training.member import check_select
 from tests.readings import reading
-from tests.small_runs import Memory, engine, member, sst2
+from tests.small_runs import Memory, fitted, member, sst2
 
 PATTERN = "{sentence} {mask}"
 
 
 def trained(tiny, data_dir, *, journal=None, budget=40, count=1, **train):
-    """Return members after training on six opinions."""
     backbone = tiny()
     make = partial(PromptTuning, length=3, reading=reading("verbalizer"))
     settings = {"max_steps": 6, "eval_every": 1, "lr": 0.5, **train}
@@ -28,10 +27,7 @@ def trained(tiny, data_dir, *, journal=None, budget=40, count=1, **train):
         member(make, backbone, task, seed, journal if count == 1 else None, **settings)
         for seed in range(1, count + 1)
     ]
-    fit = engine(backbone, budget)
-    fit.place([one.method for one in made])
-    fit.fit(made)
-    return fit, made
+    return fitted(made, budget), made
 
 
 def by_hand(fit, one, task):

@@ -7,29 +7,21 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import Ties
-from ptrun.errors import UserError
 from ptrun.ledger.experiment import load
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
-from tests.small_runs import engine, member, sst2
+from tests.small_runs import fitted, member, sst2
 
 
 def judged(tiny, data_dir, scores, metric=None, **train):
     """Return a member that stops by itself; its evaluations score `scores`, the last for ever."""
-    backbone = tiny()
-    one = member(
-        partial(FineTuning),
-        backbone,
-        sst2(data_dir),
-        **{"max_steps": 60, "eval_every": 2, "patience": 10, **train},
-    )
+    train = {"max_steps": 60, "eval_every": 2, "patience": 10, **train}
+    one = member(FineTuning, tiny(), sst2(data_dir), **train)
     one.metric = metric or one.metric
     told = iter(scores)
     last = dict(scores[-1])
     one.score = lambda answers: next(told, last)
-    fit = engine(backbone)
-    fit.place([one.method])
-    fit.fit([one])
+    fitted([one])
     return one
 
 
@@ -91,11 +83,6 @@ def test_on_multirc_exact_match_does_not_count(tiny, data_dir):
     kept, last = by_the_released_code([*scores, *[scores[-1]] * 5])
     assert (of_two.best_step, of_two.step) == (2 * kept, 2 * last) == (10, 16)
     assert judged(tiny, data_dir, scores, **settings).best_step == 6, "EM falls"
-
-
-def test_a_compared_metric_that_the_task_lacks_is_refused(tiny, data_dir):
-    with pytest.raises(UserError, match=r"train\.compared has f1a.* use accuracy"):
-        judged(tiny, data_dir, [{"accuracy": 1.0}] * 2, ties=Ties.last_in_all, compared=["f1a"])
 
 
 def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
