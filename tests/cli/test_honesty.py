@@ -55,11 +55,3 @@ def test_overlaps_are_told_and_kept_and_a_test_that_equals_dev_is_refused(ptrun)
 def test_a_setting_without_examples_to_learn_from_is_refused_for_methods_that_learn(ptrun):
     done = ptrun(*ptrun.small(), "setting=zero_shot")
     assert done.returncode == 1 and "setting=zero_shot has no training examples" in done.stderr
-
-
-@pytest.mark.slow
-def test_check_shows_counts_lengths_and_examples_and_runs_nothing(ptrun):
-    done = ptrun("check", *ptrun.small())
-    assert done.returncode == 0, done.stderr
-    assert "train" in done.stdout and "negative" in done.stdout and "[CLS]" in done.stdout
-    assert "pvp" in done.stdout and not (ptrun.folder / "outputs").exists()

@@ -56,7 +56,6 @@ def steps_of(folder):
 
 
 def started(ptrun, least=20):
-    """Return whether two groups are in training."""
     files = (ptrun.folder / "out").glob("runs/*/metrics.jsonl")
     groups = {
         file.parent.name.split("-")[0] for file in files if len(steps_of(file.parent)) > least

@@ -24,13 +24,6 @@ def test_a_list_is_one_value_and_a_range_several():
     assert [title for _, title in expanded(["seed=range(1,4)"])] == ["seed=1", "seed=2", "seed=3"]
 
 
-def test_a_component_key_may_be_swept():
-    assert [own for (own,), _ in expanded(["method.length=5,10"])] == [
-        "method.length=5",
-        "method.length=10",
-    ]
-
-
 def test_what_cannot_be_read_is_refused():
     with pytest.raises(UserError):
         expanded(["seed=[1,"])

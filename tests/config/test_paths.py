@@ -19,8 +19,6 @@ OURS += "fields: [sentence]\nlabel: label\nlabels: {positive: positive, negative
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Return a function that installs a package whose import fails the test."""
-
     def install(files, value="theirs.conf"):
         made = {
             "theirs/__init__.py": CODE,

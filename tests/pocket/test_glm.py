@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from ptrun.backbone.own_models import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.runs.launch import launch
+from tests.backbone import glm_reference
 from tests.readings import reading
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine
@@ -17,31 +17,19 @@ def backbone():
     return pocket("pocket_glm")
 
 
-@pytest.fixture(scope="module")
-def library(backbone):
-    """The model alone, by transformers' own attention."""
-    return BlockLM.from_pretrained(backbone.folder, dtype=torch.float32).eval()
-
-
 @torch.no_grad()
-def log_probabilities(library, ids, mask, answer):
-    """Return those of all tokens `[S, V]` after each of an answer's, all written out."""
-    border, every = len(ids), torch.tensor([[*ids, *answer]])
-    place = ids.index(mask)
-    places = torch.tensor([[*range(border), *[place] * len(answer)]])
-    inside = torch.tensor([[0] * border + list(range(1, len(answer) + 1))])
-    seen = [[j < border or j <= i for j in range(every.shape[1])] for i in range(every.shape[1])]
-    hidden = library.hidden(
-        library.get_input_embeddings()(every),
-        places,
-        inside,
-        attention_mask=torch.tensor(seen)[None, None],
-        use_cache=False,
-    ).last_hidden_state
-    return library.lm_head(hidden[0, border:]).log_softmax(-1)
+def log_probabilities(backbone, ids, answer):
+    """Return those of all tokens `[S, V]` after each of an answer's, by the plain reference."""
+    border, place = len(ids), ids.index(backbone.tokenizer().mask_token_id)
+    state = glm_reference.original(backbone.model.state_dict())
+    places = torch.tensor([*range(border), *[place] * len(answer)])
+    inside = torch.tensor([0] * border + list(range(1, len(answer) + 1)))
+    tokens = torch.tensor([*ids, *answer])
+    logits = glm_reference.logits(state, tokens, places, inside, border, backbone.shape.heads)
+    return logits[border:].log_softmax(-1)
 
 
-def test_the_label_word_is_read_where_the_answer_begins(backbone, library):
+def test_the_label_word_is_read_where_the_answer_begins(backbone):
     data = task("pocket_sentiment")
     examples = data.load("dev")[:6]
     method = ManualPrompt(backbone, data)
@@ -52,7 +40,7 @@ def test_the_label_word_is_read_where_the_answer_begins(backbone, library):
     for features in method.encode(examples):
         ids = features.rows[0].ids
         assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.eos_token_id)
-        logs = log_probabilities(library, ids, tokenizer.mask_token_id, [begin])[0]
+        logs = log_probabilities(backbone, ids, [begin])[0]
         expected.append("positive" if logs[good] > logs[bad] else "negative")
     answers = engine(backbone).predict([method], [method.encode(examples)])[0]
     assert [a.value for a in answers] == expected and len(set(expected)) == 2
@@ -77,7 +65,7 @@ def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
     assert done.metrics["dev"]["accuracy"] > 15, "chance among 14 is 7"
 
 
-def test_options_of_several_tokens_are_scored_with_their_end(backbone, library):
+def test_options_of_several_tokens_are_scored_with_their_end(backbone):
     data = task("pocket_choice")
     examples = data.load("dev")[:3]
     method = ManualPrompt(backbone, data, reading=reading("verbalizer", pattern="texts"))
@@ -89,7 +77,7 @@ def test_options_of_several_tokens_are_scored_with_their_end(backbone, library):
         for option, row in zip(example.fields["options"], features.rows, strict=True):
             words = tokenizer(option, add_special_tokens=False).input_ids
             said = [begin, *words]
-            logs = log_probabilities(library, row.ids, tokenizer.mask_token_id, said)
+            logs = log_probabilities(backbone, row.ids, said)
             sums.append(float(logs[range(len(said)), [*words, end]].sum()))
         expected.append(sums.index(max(sums)))
     answers = engine(backbone).predict([method], [method.encode(examples)])[0]

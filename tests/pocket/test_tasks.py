@@ -25,7 +25,6 @@ QUESTIONS = ("pocket_qa", "pocket_multispan")
 
 
 def every(task):
-    """Return the rows of all splits in one list."""
     return [row for split in SPLITS for row in rows(task, split)]
 
 
