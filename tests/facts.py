@@ -31,7 +31,6 @@ def facts(folder, *overrides, rows=ROWS):
 
 
 def task(name, folder, *overrides):
-    """Return a task as its file has it."""
     return build(
         "task", compose_run([f"task={name}", *overrides]).config["task"], folder and str(folder)
     )

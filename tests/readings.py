@@ -5,7 +5,6 @@ from ptrun.readout.choose import READINGS
 
 
 def reading(readout="head", **keys):
-    """Return a read-out with its keys."""
     return READINGS[readout](**keys)
 
 

@@ -93,7 +93,6 @@ def test_a_clock_that_differs_by_ten_seconds_changes_no_owner(tmp_path, monkeypa
 
 @pytest.fixture
 def outside(tmp_path):
-    """A file that a planted link leads to."""
     file = tmp_path / "outside"
     file.write_text("kept")
     return file

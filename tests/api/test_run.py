@@ -12,7 +12,6 @@ from tests.api.conftest import PRECISE, SIZES
 
 
 def bare():
-    """Return the test rows without their labels."""
     found = islice(rows("pocket_sentiment", "test"), SIZES["test"])
     return [{"sentence": row["sentence"]} for row in found]
 

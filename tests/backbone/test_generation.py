@@ -46,7 +46,6 @@ def asked(backbone, *, prefix):
 
 
 def row_of(given, row):
-    """Return one row without padding."""
     length = int(given.mask[row].sum())
 
     def own(prefixes):

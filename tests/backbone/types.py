@@ -29,12 +29,10 @@ SIZES = {
 
 
 def rope(kind, **more):
-    """Return a scaling of rotary positions."""
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **more}}
 
 
 def each(names, own):
-    """Return the same options for several types."""
     return {name: own for name in names.split()}
 
 
@@ -91,7 +89,6 @@ def group_of(kind):
 
 
 def config_of(kind, **more):
-    """Return a tiny configuration of a model type."""
     sizes = {**SIZES, "vocab_size": wordpiece_tokenizer().get_vocab_size(), **more}
     if kind == "t5gemma":
         own = {key: value for key, value in sizes.items() if hasattr(half(), key)} | _WINDOW
@@ -102,7 +99,6 @@ def config_of(kind, **more):
 
 
 def half():
-    """Return the usual configuration of a half of T5Gemma."""
     return AutoConfig.for_model("t5gemma").encoder
 
 

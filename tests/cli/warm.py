@@ -39,7 +39,6 @@ class Warm:
         self.process = subprocess.Popen(line, cwd=Path(__file__).parents[2], env=own, **pipes)
 
     def run(self, arguments, cwd, environment=None):
-        """Run `ptrun` with arguments."""
         with self.start(["-m", "ptrun", *arguments], cwd, environment) as started:
             code = started.wait()
         done = subprocess.CompletedProcess(arguments, code, started.out, started.err)
@@ -86,13 +85,11 @@ class Started:
             self.wait()
 
     def poll(self):
-        """Return the exit code, or None while it runs."""
         if self.returncode is None:
             self._ended(self.warm.ask(poll=self.pid))
         return self.returncode
 
     def wait(self, timeout=None):
-        """Return the exit code."""
         if timeout is None and self.returncode is None:
             self._ended(self.warm.ask(wait=self.pid))
         until = time.monotonic() + (timeout or 0)

@@ -25,7 +25,6 @@ def written(file, rows):
 
 
 def made(folder, *, config=None, manifest=None, versions=None, f1=60.0, **changed):
-    """Write a finished run, and return its folder."""
     folder.mkdir(parents=True)
     result = {
         "run_id": "run",

@@ -131,7 +131,6 @@ def test_data_that_is_there_is_not_replaced(tmp_path):
 
 
 def light(arguments):
-    """Return what a command prints; it must import nothing heavy."""
     code = (
         f"import sys\nfrom ptrun.command.import_ import main\n"
         f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert done.code == 0\n"

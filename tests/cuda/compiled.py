@@ -181,7 +181,6 @@ def _resources(binary: bytes) -> dict[str, int]:
 
 
 def main() -> None:
-    """Compile all cases."""
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="ptrun_compiled_"))
     file = Path(sys.argv[1])
     known = file.read_text(encoding="utf-8").splitlines() if file.exists() else []

@@ -27,7 +27,6 @@ def missing() -> str | None:
 
 
 def load() -> None:
-    """Load the device into this process."""
     assert "torch" not in sys.modules, "torch was imported before its device"
     home = Path(str(find_spec("torch").origin)).parent
     library = build(home)

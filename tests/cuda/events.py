@@ -39,23 +39,19 @@ class Events:
     """By part, the message of the CUDA error that its next op raises."""
 
     def note(self, kind: str, what: str) -> None:
-        """Count an event."""
         self.seen[Event(self.part, kind, what, line())] += 1
 
     def count(self, kind: str, *parts: str) -> int:
-        """Return the number of events of a kind in these parts, or in all."""
         return sum(
             n for e, n in self.seen.items() if e.kind == kind and e.part in (parts or {e.part})
         )
 
     def clear(self) -> None:
-        """Forget all counts."""
         self.seen.clear()
         self.entered.clear()
 
     @contextmanager
     def within(self, part: str) -> Iterator[None]:
-        """Count events of a part of a run."""
         before, self.part = self.part, part
         self.entered[part] += 1
         try:

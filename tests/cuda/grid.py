@@ -27,7 +27,6 @@ _STEPS_LEFT = 1  # of two, after the first was saved
 
 
 def main() -> int:
-    """Try the combinations, print a line each, and fail if one fails."""
     given = _parsed()
     if given.write:
         return _write(Path(given.write))
@@ -80,7 +79,6 @@ def _done_before(name: str | None) -> set[str]:
 
 
 def tried(cell: Any, folder: Path) -> dict[str, Any]:
-    """Return what became of a combination."""
     from ptrun.errors import UserError
 
     began = time.perf_counter()

@@ -29,7 +29,6 @@ def install(how: str) -> None:
 
 
 def _checked(name: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a kernel and its arguments."""
     from ptrun.backbone import kernel_programs
 
     kernel = getattr(kernel_programs, name)
@@ -109,7 +108,6 @@ def _backward(launch: Any, name: str, given: dict[str, Any]) -> None:
 
 
 def _leaves(launch: Any) -> dict[str, Tensor]:
-    """Return fp32 copies of queries, keys and values."""
     tensors = {
         "q": launch.query,
         "k": launch.key,

@@ -70,7 +70,6 @@ def start(kernel: str = "emulate") -> None:
 
 @contextmanager
 def on_device() -> Iterator[None]:
-    """Let `device="cuda"` make disguised tensors."""
     from tests.cuda.disguise import Device
 
     with Device():

@@ -63,7 +63,6 @@ def tokens(source):
 
 @cache
 def sizes():
-    """Return the lines and tokens of each room."""
     lines, words = Counter(), Counter()
     for name, file in files():
         text = file.read_text(encoding="utf-8")
@@ -73,7 +72,6 @@ def sizes():
 
 
 def read(text):
-    """Return the budget of each room in a text."""
     return tomllib.loads(text)
 
 

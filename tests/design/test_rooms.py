@@ -36,12 +36,10 @@ def room(module):
 
 @cache
 def modules():
-    """Return the modules that each module imports."""
     return {module: set(imported(module)) - {module} for module in FILES}
 
 
 def rooms():
-    """Return the rooms that each room imports from."""
     found = {}
     for one, others in modules().items():
         found.setdefault(room(one), set()).update({room(other) for other in others} - {room(one)})

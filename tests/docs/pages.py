@@ -42,7 +42,6 @@ class Block:
 
 
 def pages():
-    """Return the names of all pages."""
     files = [f for f in DOCS.rglob("*.md") if "generate" not in f.parts]
     return sorted(str(file.relative_to(DOCS)) for file in files)
 

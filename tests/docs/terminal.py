@@ -24,7 +24,6 @@ _FORMAT = """\
 
 
 def picture(name: str, command: str, output: str) -> str:
-    """Return the SVG of a command and its output."""
     shown = Text.from_ansi(output)
     width = max(map(len, [command + "$ ", *shown.plain.splitlines()]))
     console = Console(record=True, width=width, file=io.StringIO())

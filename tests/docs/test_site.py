@@ -57,7 +57,6 @@ def measured(browser: str, page: Path, folder: Path):
 
 
 def dumped(browser: str, address: str, folder: Path, *options: str):
-    """Return the document of an address after four seconds."""
     line = [browser, "--headless", "--no-sandbox", "--disable-gpu", *options]
     line += [f"--user-data-dir={folder / 'browser'}", "--virtual-time-budget=4000"]
     done = subprocess.run(

@@ -25,17 +25,14 @@ def content(part, folder):
 
 
 def recorded(part):
-    """Return a part as it is recorded."""
     return json.loads(file_of(part).read_text(encoding="utf-8"))
 
 
 def file_of(part):
-    """Return the file of a part."""
     return Path(__file__).with_name(f"{part}.json")
 
 
 def main():
-    """Write the parts that are named, or all."""
     parser = argparse.ArgumentParser(prog="make golden", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     chosen = parser.parse_args().parts or PARTS

@@ -20,12 +20,10 @@ ROWS = [(f"the {w} was {a}", a) for w in ("film", "plot", "cafe") for a in ("goo
 
 
 def csv(separator=",", end="\n", rows=ROWS, header=("text", "label")):
-    """Return a delimited table as text."""
     return end.join(separator.join(map(str, row)) for row in [header, *rows]) + end
 
 
 def lines(*rows):
-    """Return JSON lines."""
     return "\n".join(map(json.dumps, rows)) + "\n"
 
 
@@ -35,26 +33,22 @@ def labelled(*labels, text="a text of its own"):
 
 
 def objects(labels, **more):
-    """Return rows as objects."""
     return [{"text": text, "label": label, **more} for text, label in labelled(*labels)]
 
 
 def parquet(columns):
-    """Return a parquet file as bytes."""
     buffer = BytesIO()
     pq.write_table(pa.table(columns), buffer)
     return buffer.getvalue()
 
 
 def excel(frame):
-    """Return a workbook as bytes."""
     buffer = BytesIO()
     frame.to_excel(buffer, index=False)
     return buffer.getvalue()
 
 
 def replaced(text, places):
-    """Return lines of a text with some replaced, by number."""
     every = text.split("\n")
     for place, line in places.items():
         every[place] = line
@@ -222,7 +216,6 @@ def reading(file, keys):
 
 
 def tables(folder):
-    """Return what each table is read as."""
     answers = {}
     for number, (name, (file_name, content, keys)) in enumerate(TABLES.items()):
         file = folder / str(number) / file_name

@@ -16,12 +16,10 @@ LISTED = Path(__file__).with_name("cells.txt")
 
 
 def cells():
-    """Return the cells of `cells.txt`."""
     return [Cell(*line.split(" | ")) for line in LISTED.read_text(encoding="utf-8").splitlines()]
 
 
 def command_line(cell, folder):
-    """Return the overrides of a cell's run on the CPU; files go to `folder`."""
     replaced = {"hardware=gpu": "hardware=cpu"}
     line = [replaced.get(key, key) for key in cell.overrides(folder)]
     return [

@@ -91,7 +91,6 @@ def overrides(layout, case, out, table):
 
 
 def cases(layout):
-    """Return what a layout runs."""
     return [case for case in CASES if case not in LEFT_OUT.get(layout, ())]
 
 

@@ -8,8 +8,6 @@ from ptrun.hub.convert import Shards, Target
 
 
 class Held:
-    """Parts in memory."""
-
     word = "part"
 
     def __init__(self, *parts):

@@ -32,7 +32,6 @@ CORE = ("boolq", "c3", "conll03", "dbpedia", "glue_rte", "quoref", "sst2", "tnew
 
 
 def base(node):
-    """Return the fields of the files that a task reads."""
     written = node.get("written", {})
     own = [*node.get("fields", []), *node.get("extra", [])]
     named = [part for one in own for part in re.findall(r"{(\w+)", written.get(one, f"{{{one}}}"))]
@@ -118,7 +117,6 @@ def table(rows_):
 
 
 def card(subsets):
-    """Return a README with the data files of each subset."""
     configs = [
         {
             "config_name": one,

@@ -42,7 +42,6 @@ class Format:
     has_words: bool = True
 
     def file(self, folder, number):
-        """Return the file of a number."""
         name = self.words["file1"].replace("1", str(number))
         return next(folder.rglob(name))
 

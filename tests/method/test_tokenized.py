@@ -12,7 +12,6 @@ from tests.small_runs import Memory, conll03, sst2
 
 @pytest.fixture(params=[sst2, conll03])
 def both(request, tiny, data_dir):
-    """Return a method and examples of its task."""
     task = request.param(data_dir)
     return PTuningV2(tiny(), task, length=2), task.load("train")
 

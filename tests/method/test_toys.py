@@ -43,7 +43,6 @@ def on_path(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a small random OLMo 2 with its tokenizer."""
     made, tokenizer = tmp_path_factory.mktemp("toys") / "model", wordpiece_tokenizer()
     torch.manual_seed(7)
     config = Olmo2Config(vocab_size=tokenizer.get_vocab_size(), **SIZES)
@@ -57,7 +56,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def load(folder):
-    """Return a function that loads the toy backbone."""
     from toy_family import ToyBackbone
 
     def loaded():
@@ -70,7 +68,6 @@ def load(folder):
 
 @pytest.fixture
 def grades():
-    """Return the task of the toy kind."""
     from toy_kind import Grades
 
     splits = {"train": "train", "dev": "validation", "test": "test"}

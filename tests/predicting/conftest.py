@@ -30,7 +30,6 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Return short runs by name."""
     out = tmp_path_factory.mktemp("served")
     common = ["backbone=pocket_gpt2", ROWS, "train.max_steps=3", "train.lr=0.05"]
     found = {}
@@ -73,7 +72,6 @@ def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **opti
 
 @pytest.fixture(scope="session")
 def folder(runs):
-    """Return the folder of the runs."""
     return next(iter(runs.values())).folder.parent
 
 

@@ -54,7 +54,6 @@ def runs(request, tmp_path_factory):
 
 
 def rows_of(run):
-    """Return eight rows of a run's task."""
     from ptrun.config.compose import compose_run
 
     task = compose_run([f"task={run.result.names['task']}", ROWS]).components()["task"]

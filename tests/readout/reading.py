@@ -19,7 +19,6 @@ CPU = torch.device("cpu")
 
 
 def task(name, data_dir=None, **changes):
-    """Return a shipped task, some keys changed."""
     node = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{name}.yaml"), resolve=False)
     if data_dir:
         node["source"] = {"hub": "none", "folder": name}
@@ -27,7 +26,6 @@ def task(name, data_dir=None, **changes):
 
 
 def pocket(name):
-    """Return a shipped backbone, its weights read."""
     backbone = PretrainedBackbone(name=name, shipped=name, dtype="fp32")
     backbone.load()
     return backbone
@@ -83,7 +81,6 @@ def fresh(readout):
 
 
 def answers(backbone, methods, features, budget):
-    """Return each method's answers through the engine, with so many tokens a pass."""
     fit = engine(backbone, budget)
     fit.place(methods)
     return [[a.value for a in own] for own in fit.predict(methods, features)]

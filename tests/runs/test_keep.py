@@ -13,8 +13,6 @@ PROMPT, STATE = "prompt.safetensors", "state.safetensors"
 
 @pytest.fixture
 def files(tmp_path, data_dir, tiny_folder):
-    """Return a function that does a run and returns its folder."""
-
     def done(*overrides):
         given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
         given += ["train.batch_size=2", "train.max_steps=1", f"outputs={tmp_path}"]

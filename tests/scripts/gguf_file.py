@@ -13,7 +13,6 @@ HEADS, GROUPS = 4, 2
 
 
 def model():
-    """Return a model with random weights, two query heads a key head."""
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=320, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
@@ -37,7 +36,6 @@ def byte_pairs():
 
 
 def write(file, llama):
-    """Write the GGUF file of a model, its matrices in eight bits."""
     config = llama.config
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_block_count(config.num_hidden_layers)

@@ -43,7 +43,6 @@ def out(tmp_path):
 
 
 def done(folder, *line):
-    """Run a script or a module in a folder and return what it prints."""
     own = ["-m", *line] if line[0].startswith("workshop") else [str(ROOT / line[0]), *line[1:]]
     ran = subprocess.run(
         [sys.executable, *map(str, own)],

@@ -35,7 +35,6 @@ def told_by(text, method):
 
 
 def logits(backbone, ids, method=None):
-    """Return the logits after each token, with the method's prefix before them."""
     row = torch.tensor([ids])
     at = Positions(torch.zeros(len(ids), dtype=torch.long), torch.arange(len(ids)))
     given = BackboneInput(ids=row, mask=torch.ones_like(row, dtype=torch.bool), logits_at=at)

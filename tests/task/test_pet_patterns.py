@@ -48,7 +48,6 @@ SHOWN = {
 
 
 def patterns(task):
-    """Return the patterns of a shipped task by name."""
     node = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{task}.yaml"))
     return read_pvps(node["pvps"], list(node.get("labels", ())))
 

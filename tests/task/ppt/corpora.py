@@ -15,7 +15,6 @@ def origin(line):
 
 
 def write(folder, documents, name="train.jsonl.gz", field="doc"):
-    """Write a corpus and return its file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / name
     opened = gzip.open if name.endswith(".gz") else open
