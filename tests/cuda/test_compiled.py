@@ -10,7 +10,7 @@ from tests.tiers import package
 
 PROGRAM = """\
 from tests.cuda.compiled import LIMITS, Case, compiled
-for one in compiled(Case({sm}, "bf16", 64, "packed prefix drop")):
+for one in compiled(Case({sm}, "{type}", {head}, "{has}")):
     assert "error" not in one, one
     assert one["shared"] <= 1024 * LIMITS[{sm}] and one["registers"] <= 255, one
     print(one["kernel"])
@@ -18,11 +18,20 @@ for one in compiled(Case({sm}, "bf16", 64, "packed prefix drop")):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sm", [80, 90])
-def test_the_kernels_compile(sm, tmp_path):
+@pytest.mark.parametrize("sm", [80, 86, 90])
+@pytest.mark.parametrize(
+    ("type_", "head", "has"),
+    [
+        ("bf16", 64, "packed prefix drop"),
+        ("bf16", 256, "prefix drop"),
+        ("fp32", 64, "prefix bias drop"),
+    ],
+)
+def test_the_kernels_compile(sm, type_, head, has, tmp_path):
+    """Triton's compiler needs no GPU; it runs in a process without the interpreter."""
     package("triton")
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    line = [sys.executable, "-c", PROGRAM.format(sm=sm)]
+    line = [sys.executable, "-c", PROGRAM.format(sm=sm, type=type_, head=head, has=has)]
     ran = subprocess.run(line, env=env, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["forward", "deltas", "queries", "keys", "prefix"]
