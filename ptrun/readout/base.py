@@ -1,19 +1,23 @@
 """A read-out turns examples into rows of tokens, and the backbone's output into predictions."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, moved, on_device
 from ptrun.pattern.pattern import Pattern
+from ptrun.task.columns import targets_of
+from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
+ClassWeights = Literal["none", "balanced"]
 _NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
 
 
@@ -186,6 +190,10 @@ class Readout(ABC):
     decoded again.
     """
 
+    task: Task
+    class_weights: ClassWeights = "none"
+    weights: list[float] | None = None
+    """By which the loss of an example with each label is multiplied."""
     reads_decoder: bool = True
     """Whether an encoder-decoder is read in its decoder."""
     teaches: bool = False
@@ -220,9 +228,21 @@ class Readout(ABC):
         """Return the training examples, in the form that is learned from."""
         return list(examples)
 
+    @property
+    def labels(self) -> Sequence[Any]:
+        """The labels, in the order of `weights`."""
+        return self.task.labels
+
     def weigh(self, examples: Sequence[Example]) -> None:
-        """Set what the loss takes from the labels of the training examples: class weights."""
-        return
+        """Set the weight of each label, if `class_weights` says so: scikit-learn's N / (C' n).
+
+        n of N training examples have the label, and C' labels have any: the mean weight of an
+        example is 1. A label without an example has 1.
+        """
+        if self.class_weights == "balanced":
+            counts = Counter(targets_of(examples))
+            size, kinds = len(examples), len(counts)
+            self.weights = [size / (kinds * counts[k]) if counts[k] else 1.0 for k in self.labels]
 
     def settle(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]

@@ -1,6 +1,6 @@
 """The group `readout`: `auto` is a method's first read-out that can give the answers of a task."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -36,20 +36,23 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
     Raises:
         UserError: none of them does.
     """
-    fit = _fitting(task, offered)
-    if not fit:
-        other = [name for name, reading in READINGS.items() if reading.reads(task)]
-        raise UserError(
-            f"No read-out of this method ({', '.join(offered)}) can answer task={task.name}, which "
-            f"is {task.kind}; type method=fine_tuning readout={other[0]}."
-        )
-    return fit[0]
+    if fit := _fitting(task, offered):
+        return fit[0]
+    raise _cannot(AUTO, task, offered)
 
 
-def _fitting(task: Task, offered: Sequence[str]) -> list[type[Reading]]:
+def _fitting(task: Task, offered: Iterable[str]) -> list[type[Reading]]:
     """Return the read-outs of a method that read the kind of task, in order of preference."""
-    known_here = [READINGS[name] for name in offered if name in READINGS]
-    return [reading for reading in known_here if reading.reads(task)]
+    return [READINGS[n] for n in offered if n in READINGS and READINGS[n].reads(task)]
+
+
+def _cannot(option: str, task: Task, offered: Sequence[str]) -> UserError:
+    fit = _fitting(task, offered)
+    typed = "" if fit else "method=fine_tuning "
+    typed += f"readout={(fit or _fitting(task, READINGS))[0].name}"
+    return UserError(
+        f"readout={option} cannot answer task={task.name}, which is {task.kind}; type {typed}."
+    )
 
 
 def resolved(
@@ -74,36 +77,22 @@ def resolved(
     if option == AUTO:
         chosen = automatic(task, offered)
         option, node = chosen.name, {TARGET: f"{chosen.__module__}.{chosen.__qualname__}", **node}
-    _check_offered(option, offered)
-    reading: type[Reading] = build.target("readout", node)
-    keys = {TARGET: node[TARGET], **known(reading, node)}
-    _check_owner(option, reading, node.keys() & typed, task, offered)
-    build.check({"readout": {**keys, **{k: v for k, v in node.items() if k in typed}}})
-    _check_kind(option, reading, task, offered)
-    asked: Reading = build.build("readout", keys)
-    asked.fits(backbone, task, soft=soft)
-    used = asked.used(backbone, task, soft=soft)
-    asked.refuse((asked.changed.keys() & typed) - used, backbone, task)
-    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
-
-
-def _check_offered(option: str, offered: Sequence[str]) -> None:
     if option in READINGS and option not in offered:
         raise UserError(
             f"readout={option}: this method supports only {' or '.join(offered)}; leave it out, or "
             "use another method, such as method=fine_tuning."
         )
-
-
-def _check_kind(option: str, reading: type[Reading], task: Task, offered: Sequence[str]) -> None:
-    if reading.reads(task):
-        return
-    fit = [name for name, other in READINGS.items() if other.reads(task)]
-    supported = [name for name in fit if name in offered]
-    typed = f"{'' if supported else 'method=fine_tuning '}readout={(supported or fit)[0]}"
-    raise UserError(
-        f"readout={option} cannot answer task={task.name}, which is {task.kind}; type {typed}."
-    )
+    reading: type[Reading] = build.target("readout", node)
+    keys = {TARGET: node[TARGET], **known(reading, node)}
+    _check_owner(option, reading, node.keys() & typed, task, offered)
+    build.check({"readout": {**keys, **{k: v for k, v in node.items() if k in typed}}})
+    if not reading.reads(task):
+        raise _cannot(option, task, offered)
+    asked: Reading = build.build("readout", keys)
+    asked.fits(backbone, task, soft=soft)
+    used = asked.used(backbone, task, soft=soft)
+    asked.refuse((asked.changed.keys() & typed) - used, backbone, task)
+    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
 
 
 def _check_owner(

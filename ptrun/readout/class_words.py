@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,13 +28,15 @@ from ptrun.pattern.rendering import Piece
 from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import ClassWeights, class_weights, row_limit
+from ptrun.readout.head import row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
+if TYPE_CHECKING:
+    from ptrun.readout.original import ClassWordsReading
+
 Direction = Literal["one_minus_sigma", "sigma"]
 Order = Literal["written", "reversed"] | int | list[str]
-Share = Literal["mean", "sum"]
 _FIRST, _MARKER = 100, 200  # where the released code's reserved tokens begin
 
 
@@ -45,11 +47,7 @@ class ClassWords(nn.Module, Cloze):
         backbone: an ELECTRA discriminator.
         task: n classes.
         pvp: a pattern that lists its label words, one for each class.
-        direction: `one_minus_sigma`, or `sigma`, the paper's ablation: the most replaced wins.
-        bias: whether to learn a number for each class, 0 at first, that is added to z (code).
-        share: whether the loss is the `mean` over classes (code) or their `sum` (paper).
-        order: of the classes: `written`, `reversed`, the seed of a shuffle, or a list of labels.
-        marker: whether a reserved token comes before each class word and is read (code).
+        options: the keys of `readout`.
 
     Raises:
         UserError: `order` does not name each label once.
@@ -61,30 +59,18 @@ class ClassWords(nn.Module, Cloze):
     """
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        direction: Direction = "one_minus_sigma",
-        bias: bool = False,
-        share: Share = "mean",
-        order: Order = "written",
-        marker: bool = False,
-        weights: ClassWeights = "none",
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "ClassWordsReading"
     ):
         nn.Module.__init__(self)
-        words = ordered(pvp.words or {}, order)
-        Cloze.__init__(self, backbone, task, replace(pvp, words=words))
-        self.direction, self.share, self.labels = direction, share, tuple(words)
-        self.bias = nn.Parameter(torch.zeros(len(words))) if bias else None
-        self.marker, self.reserved = marker, False
-        self._chosen_weights: ClassWeights = weights
-        self.class_weights: list[float] | None = None
+        words = ordered(pvp.words or {}, options.order)
+        Cloze.__init__(self, backbone, task, replace(pvp, words=words), options)
+        self.bias = nn.Parameter(torch.zeros(len(words))) if options.bias else None
+        self.reserved = False
 
-    def weigh(self, examples: Sequence[Example]) -> None:
-        """Compute the weight of each class from the training examples."""
-        self.class_weights = class_weights(self._chosen_weights, self.labels, examples)
+    @property
+    def labels(self) -> Sequence[str]:
+        """The classes, in order."""
+        return tuple(self.pvp.words or ())
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row of one segment for each example, read where each class word starts.
@@ -108,11 +94,11 @@ class ClassWords(nn.Module, Cloze):
         """
         odds = self.odds(output, batch)
         right, weight = batch.targets.view_as(odds).float(), None
-        if self.class_weights is not None:
-            each = on_device(self.class_weights, odds.device, torch.float)
+        if self.weights is not None:
+            each = on_device(self.weights, odds.device, torch.float)
             weight = (right @ each)[:, None]  # of the right class, for all terms of a row
         total = functional.binary_cross_entropy_with_logits(odds, right, weight, reduction="sum")
-        return total * (len(self.labels) if self.share == "sum" else 1)
+        return total * (len(self.labels) if self.options.loss == "sum" else 1)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the class of each example with the highest score."""
@@ -124,7 +110,7 @@ class ClassWords(nn.Module, Cloze):
         z = word_logits(output).view(len(batch), -1)
         if self.bias is not None:
             z = z + self.bias
-        return z if self.direction == "sigma" else -z
+        return z if self.options.direction == "sigma" else -z
 
     @cached_property
     def tokens(self) -> LabelTokens:
@@ -182,7 +168,7 @@ class ClassWords(nn.Module, Cloze):
 
     def _row(self, pieces: Sequence[Piece], room: int) -> TokenRow:
         """Return the row of pieces, read where each class begins."""
-        markers = self.markers if self.marker else []
+        markers = self.markers if self.options.marker else []
         row = self.encoder.encode(pieces, room - len(markers))
         if not markers:
             return TokenRow(row.ids, None, row.items, row.softs)

@@ -12,6 +12,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -32,25 +33,17 @@ class Cloze(WordReader):
         backbone: one whose head predicts words.
         task: the task to predict.
         pvp: the pattern, with its verbalizer if it has one.
-        sentinel: whether an encoder-decoder's text marks the gap. A pattern without a mask has
-            no mark.
-        literal_sep: write "[SEP]" at the border `||` of a pattern and keep one segment, as
-            P-tuning's released code does. By default the sides are two segments.
+        options: the keys of `readout`, of which `sentinel` and `literal_sep` are read here: see
+            `ptrun.readout.verbalizer.VerbalizerReading`.
     """
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        sentinel: bool = True,
-        literal_sep: bool = False,
-    ):
-        self.backbone, self.task, self.pvp = backbone, task, pvp
-        self.literal_sep = literal_sep
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
+        self.backbone, self.task, self.pvp, self.options = backbone, task, pvp, options
+        self.class_weights = getattr(options, "class_weights", "none")
+        self.literal_sep = getattr(options, "literal_sep", False)
         self.infills = backbone.architecture.has_blank
-        self.marked = sentinel and pvp.pattern.masks > 0 and backbone.architecture.has_decoder
+        marks = backbone.architecture.has_decoder and getattr(options, "sentinel", False)
+        self.marked = marks and pvp.pattern.masks > 0
 
     @property
     def decodes(self) -> bool:

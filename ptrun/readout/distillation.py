@@ -121,17 +121,17 @@ class Distillation(Writing):
     9
     """
 
-    asked: DistillationReading
+    options: DistillationReading
 
     @property
     def studies(self) -> bool:
         """Whether the backbone writes the training examples."""
-        return self.asked.self_study > 0
+        return self.options.self_study > 0
 
     @cached_property
     def document(self) -> Document | None:
         """The document; None if only its digest is known: in predictions of a saved run."""
-        value = self.asked.document or ""
+        value = self.options.document or ""
         if document.is_recorded(value):
             return None
         return Document(self.backbone, document.read_document(value, "readout.document"))
@@ -177,13 +177,14 @@ class Distillation(Writing):
     # The teacher.
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> list[Features]:
-        """Return the examples whose teacher is not known, once those in files are read."""
+        """Return the examples whose teacher is not known, once those in a file are read."""
         learned = [f for f in features if f.targets] if self.document else []
         missing = [f for f in learned if self._key(f) not in self.backbone.kept]
         file = self._file(missing)
         if missing and file is not None and file.is_file():
-            self._recall(file, missing)
-            missing = [f for f in missing if self._key(f) not in self.backbone.kept]
+            tables, _ = read_tensors(file, bound_to(self.backbone))
+            self.backbone.kept.update((bytes.fromhex(key), table) for key, table in tables.items())
+            return []
         return missing
 
     @torch.no_grad()
@@ -208,15 +209,15 @@ class Distillation(Writing):
 
     def stored(self, train: int, others: int, answer: int) -> int:
         """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
-        rows = (self.asked.self_study or train) + others
-        return rows * answer * self.asked.kept_tokens * 8
+        rows = (self.options.self_study or train) + others
+        return rows * answer * self.options.kept_tokens * 8
 
     def _teach(self, span: Span, batch: Batch) -> None:
         assert self.document is not None
         rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
         inputs = self.request(self.document.before(span, rows), batch.reads)
         logits = word_logits(self.backbone.forward(inputs))
-        best = logits.log_softmax(dim=-1).topk(min(self.asked.kept_tokens, logits.shape[1]))
+        best = logits.log_softmax(dim=-1).topk(min(self.options.kept_tokens, logits.shape[1]))
         table = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
         sizes = [len(f.targets) for f in batch.features]
         for f, part in zip(batch.features, torch.split(table, sizes, dim=1), strict=True):
@@ -231,7 +232,7 @@ class Distillation(Writing):
             *(self.backbone.name, self.room),
         )
         for f in features:
-            ids = torch.zeros(len(f.targets), self.asked.kept_tokens)
+            ids = torch.zeros(len(f.targets), self.options.kept_tokens)
             logs = torch.full_like(ids, -torch.inf)
             ids[:, 0], logs[:, 0] = torch.tensor(f.targets, dtype=ids.dtype), 0.0
             self.backbone.kept[self._key(f)] = torch.stack([ids, logs])
@@ -249,13 +250,13 @@ class Distillation(Writing):
 
     def _key(self, features: Features) -> bytes:
         (row,) = features.rows
-        facts = [self._document, self.asked.kept_tokens, features.facts.get(_SPAN)]
+        facts = [self._document, self.options.kept_tokens, features.facts.get(_SPAN)]
         text = json.dumps([*facts, row.ids, row.reads])
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @cached_property
     def _document(self) -> str:
-        return document.recorded(self.asked.document or "")
+        return document.recorded(self.options.document or "")
 
     def _file(self, features: Iterable[Features]) -> Path | None:
         if self.store is None:
@@ -270,18 +271,6 @@ class Distillation(Writing):
         weights = self.backbone.model.get_input_embeddings().weight
         return [*bound_to(self.backbone).values(), str(weights.dtype), weights.device.type]
 
-    def _recall(self, file: Path, features: Sequence[Features]) -> None:
-        """Read a file; a damaged one is made again."""
-        try:
-            tensors, _ = read_tensors(file, bound_to(self.backbone))
-        except UserError as error:
-            _LOG.warning("%s; it is made again", error)
-            return
-        for f in features:
-            table = tensors.get(self._key(f).hex())
-            if table is not None and table.shape[:2] == (2, len(f.targets)):
-                self.backbone.kept[self._key(f)] = table
-
     # Self-study.
 
     def study(self) -> list[Example]:
@@ -295,8 +284,8 @@ class Distillation(Writing):
             UserError: none is left.
         """
         file = self._study_file()
-        if file is not None and file.is_file() and (stored := _kept(file)):
-            return stored
+        if file is not None and file.is_file():
+            return [Example(**from_json(line)) for line in read_text(file).splitlines()]
         examples = self._studied()
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -307,20 +296,22 @@ class Distillation(Writing):
         """Return the file of the questions: its name is a hash of all that they depend on."""
         if self.store is None:
             return None
-        asked = {key: value for key, value in vars(self.asked).items() if key != "document"}
+        asked = {key: value for key, value in vars(self.options).items() if key != "document"}
         facts = [*self._made_with(), self._document, asked, self.longest, str(self.pvp)]
         hashed = hashlib.sha256(json.dumps(facts, default=str).encode())
         return self.store / f"study-{hashed.hexdigest()[:24]}.jsonl"
 
     def _studied(self) -> list[Example]:
         assert self.document is not None
-        size = min(self.asked.chunk, self.room // 2)  # the rest is for questions and answers
-        turns = document.turns(self.document, self.asked.self_study, size)
+        size = min(self.options.chunk, self.room // 2)  # the rest is for questions and answers
+        turns = document.turns(self.document, self.options.self_study, size)
         asked = self._asked(turns)
         distinct = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
         examples = [self._question(i, asked[i], *turns[i]) for i in distinct]
         features = self.encode(examples, self.room)
-        answers = self._texts([turns[i][1] for i in distinct], features)
+        rows = [self.prompt(f).rows[0].ids for f in features]
+        spans, seeds = [turns[i][1] for i in distinct], self.seeds(features)
+        answers = self._written(spans, rows, self.decoding, seeds)
         pairs = zip(examples, answers, strict=True)
         answered = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
         _LOG.info(
@@ -342,13 +333,10 @@ class Distillation(Writing):
 
     def _asked(self, turns: Sequence[tuple[str, Span]]) -> list[str]:
         """Return the question that the backbone writes for each seed."""
-        assert self.document is not None
         rows = [self._instructed(document.SEEDS[kind]) for kind, _ in turns]
-        decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95, ends=self._line_ends)
-        names = [f"{self.asked.draw}:{i}".encode() for i in range(len(rows))]
-        seeds = [int.from_bytes(hashlib.blake2b(n, digest_size=8).digest()) for n in names]
-        tokens = document.written(self.document, [span for _, span in turns], rows, decoding, seeds)
-        return [self._line(ids) for ids in tokens]
+        decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95)
+        seeds = [self.seed(str(i)) for i in range(len(rows))]
+        return self._written([span for _, span in turns], rows, decoding, seeds)
 
     def _instructed(self, text: str) -> list[int]:
         """Return the tokens after which the backbone follows an instruction."""
@@ -366,24 +354,24 @@ class Distillation(Writing):
         view = None if longest <= self.room else list(span)  # the whole document, if it can be read
         return Example(f"study-{number}", {field: question, "kind": kind, _SPAN: view}, [])
 
-    def _texts(self, spans: Sequence[Span], features: Sequence[Features]) -> list[str]:
-        """Return the answers that the backbone writes with the document in view."""
-        assert self.document is not None
-        rows = [self.prompt(f).rows[0].ids for f in features]
-        decoding = replace(self.decoding, ends=self._line_ends)
-        tokens = document.written(self.document, spans, rows, decoding, self.seeds(features))
-        return [self._line(ids) for ids in tokens]
+    def _written(
+        self,
+        spans: Sequence[Span],
+        rows: Sequence[list[int]],
+        decoding: Decoding,
+        seeds: Sequence[int],
+    ) -> list[str]:
+        """Return the line that the backbone writes after each row, a part of the document in view.
 
-    @property
-    def _line_ends(self) -> tuple[int, ...]:
-        """The tokens that end a line, as far as the vocabulary has one for it."""
+        A token ends the line, if the vocabulary has one for that.
+        """
+        assert self.document is not None
         tokenizer = self.backbone.tokenizer()
         ids = tokenizer("\n", add_special_tokens=False).input_ids
         line_end = ids if len(ids) == 1 and tokenizer.decode(ids) == "\n" else []
-        return (*self.decoding.ends, *line_end)
-
-    def _line(self, tokens: Sequence[int]) -> str:
-        return self.text(tokens)[0].split("\n")[0].strip()
+        decoding = replace(decoding, ends=(*self.decoding.ends, *line_end))
+        tokens = document.written(self.document, spans, rows, decoding, seeds)
+        return [self.text(ids)[0].split("\n")[0].strip() for ids in tokens]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example, with the part of the document that it is about."""
@@ -392,15 +380,6 @@ class Distillation(Writing):
             features if span is None else replace(features, facts={**features.facts, _SPAN: span})
             for features, span in zip(super().encode(examples, room), spans, strict=True)
         ]
-
-
-def _kept(file: Path) -> list[Example]:
-    """Return the examples of a file; none of a damaged one, which is made again."""
-    try:
-        return [Example(**from_json(line)) for line in read_text(file).splitlines()]
-    except (ValueError, TypeError) as error:
-        _LOG.warning("%s: damaged (%s); it is made again", file, error)
-        return []
 
 
 def _has_words(text: str) -> bool:

@@ -1,7 +1,6 @@
 """The base of linear heads: dropout, one linear map of hidden states, cross-entropy."""
 
-from collections import Counter
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from ptrun.backbone.pretrained import PretrainedBackbone, activate
 from ptrun.errors import UserError
 from ptrun.prompt import drawn
 from ptrun.readout.base import Batch, Features, Readout, TokenRow
-from ptrun.task.columns import targets_of
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -37,7 +35,8 @@ class Head(nn.Module, Readout):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, outputs: int):
         super().__init__()
-        self._backbone, self.task = [backbone], task  # a list keeps it out of the module tree
+        self._backbone = [backbone]  # a list keeps it out of the module tree
+        self.task = task
         self.dropout = backbone.shape.dropout
         self.linear = drawn(nn.Linear(backbone.shape.hidden_size, outputs))
 
@@ -91,7 +90,7 @@ class Shares(Mapping[Any, float]):
     """
 
     def __init__(self, labels: Sequence[Any], values: Tensor):
-        self._labels, self._values = labels, values
+        self._labels, self._values = labels[: len(values)], values[: len(labels)]
 
     def __getitem__(self, label: Any) -> float:
         """Return the probability of a label."""
@@ -100,32 +99,21 @@ class Shares(Mapping[Any, float]):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the labels."""
-        return iter(self._labels[: len(self)])
+        return iter(self._labels)
 
     def __len__(self) -> int:
         """Return the number of labels."""
-        return min(len(self._labels), len(self._values))
+        return len(self._labels)
 
     def items(self) -> ItemsView[Any, float]:
-        """Return the labels with their probabilities."""
-        return dict(zip(self._labels, self._values.tolist(), strict=False)).items()
-
-    def values(self) -> ValuesView[float]:
-        """Return the probabilities."""
-        return dict(self.items()).values()
+        """Return the labels with their probabilities; one by one this would take long."""
+        return dict(zip(self._labels, self._values.tolist(), strict=True)).items()
 
 
 def likeliest(scores: Tensor) -> tuple[list[int], list[float], Tensor]:
     """Return the best column of each row of `[N, C]`, its share, and the softmax `[N, C]`."""
     best, shares = scores.argmax(dim=-1), scores.log_softmax(dim=-1).exp()
-    return best.tolist(), shares.gather(-1, best[:, None])[:, 0].tolist(), shares.cpu()
-
-
-def labelled(
-    name: str, best: int, share: float, shares: Tensor, labels: Sequence[Any]
-) -> Prediction:
-    """Return the prediction of a label with the probabilities `[C]` of all labels."""
-    return Prediction(name, labels[best], {}, share, Shares(labels, shares))
+    return best.tolist(), shares.gather(-1, best[:, None])[:, 0].tolist(), shares
 
 
 def tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:
@@ -266,29 +254,8 @@ def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]
     return replace(output, hidden=means), replace(batch, reads=reads)
 
 
-ClassWeights = Literal["none", "balanced"]
-
-
-def class_weights(
-    chosen: ClassWeights, labels: Sequence[Any], examples: Sequence[Example]
-) -> list[float] | None:
-    """Return a weight for each label, or None.
-
-    `balanced` is scikit-learn's: N / (C' n), where n of N examples have the label, and C' labels
-    have any. So the mean weight of an example is 1. A label without an example has 1.
-    """
-    if chosen == "none":
-        return None
-    counts = Counter(targets_of(examples))
-    return [len(examples) / (len(counts) * counts[k]) if counts[k] else 1.0 for k in labels]
-
-
 class LabelHead(PooledHead):
     """One label for a text or a pair of texts.
-
-    Args:
-        backbone, task, pooler, outputs: as in `PooledHead`.
-        weights: whether the loss of an example is multiplied by the weight of its label.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=prompt_tuning")
@@ -296,29 +263,12 @@ class LabelHead(PooledHead):
     torch.Size([2, 2])
     """
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pooler: Pooler = "auto",
-        outputs: int = 0,
-        *,
-        weights: ClassWeights = "none",
-    ):
-        super().__init__(backbone, task, pooler, outputs)
-        self._chosen_weights: ClassWeights = weights
-        self.class_weights: list[float] | None = None
-
-    def weigh(self, examples: Sequence[Example]) -> None:
-        """Compute the weight of each label from the training examples."""
-        self.class_weights = class_weights(self._chosen_weights, self.task.labels, examples)
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
-        if self.class_weights is None:
+        if self.weights is None:
             return super().loss(output, batch)
         scores = self.scores(output, batch)
-        weight = on_device(self.class_weights, scores.device, torch.float)
+        weight = on_device(self.weights, scores.device, torch.float)
         return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
@@ -333,8 +283,9 @@ class LabelHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        parts = zip(batch.features, *likeliest(self.scores(output, batch)), strict=True)
-        return [labelled(f.id, i, share, shares, self.task.labels) for f, i, share, shares in parts]
+        labels, (best, top, shares) = self.task.labels, likeliest(self.scores(output, batch))
+        parts = zip(batch.features, best, top, shares.cpu(), strict=True)
+        return [Prediction(f.id, labels[i], {}, p, Shares(labels, row)) for f, i, p, row in parts]
 
 
 class NumberHead(LabelHead):

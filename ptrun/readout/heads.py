@@ -16,15 +16,14 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.weights import classifier_of
 from ptrun.errors import UserError
 from ptrun.pattern.spelling import SEPARATOR
-from ptrun.readout.base import Batch, Features, Readout, TokenRow
+from ptrun.readout.base import Batch, ClassWeights, Features, Readout, TokenRow
 from ptrun.readout.head import (
-    ClassWeights,
     Head,
     LabelHead,
     NumberHead,
     PooledHead,
     Pooler,
-    labelled,
+    Shares,
     likeliest,
     row_limit,
     tokens,
@@ -95,7 +94,8 @@ class ChoiceHead(PooledHead):
         for features, logits in zip(batch.features, scores, strict=True):
             (best,), (share,), (shares,) = likeliest(logits[None])
             values = features.facts["values"]
-            predictions.append(labelled(features.id, best, share, shares, values))
+            by_option = Shares(values, shares)
+            predictions.append(Prediction(features.id, values[best], {}, share, by_option))
         return predictions
 
 
@@ -146,12 +146,6 @@ class TokenHead(Head):
 
     There is no pooler. An encoder-decoder is read in its encoder.
 
-    Args:
-        backbone, task: as in `Head`.
-        literal_sep: write the word "[SEP]" between a sentence and its predicate, as P-tuning v2's
-            code does for all backbones: RoBERTa reads it as plain text. By default it is the
-            tokenizer's own separator.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=ptuning_v2", "task=pocket_ner")
     >>> len(batch.targets), method.readout.scores(output, batch).shape  # a row a word, [K, C]
@@ -159,10 +153,10 @@ class TokenHead(Head):
     """
 
     everywhere = True
+    literal_sep = False
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, *, literal_sep: bool = False):
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__(backbone, task, len(task.labels))
-        self.literal_sep = literal_sep
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
@@ -229,7 +223,9 @@ class HeadReading(Reading):
     Args:
         pooler: the vector of a text: see `ptrun.readout.head`. Only where one is read.
         dropout: before the map; null is the backbone's.
-        literal_sep: of a sentence with a predicate (task=conll05): see `TokenHead`.
+        literal_sep: of a sentence with a predicate (task=conll05): write the word "[SEP]" before
+            it, as P-tuning v2's code does for all backbones: RoBERTa reads it as plain text. By
+            default it is the tokenizer's own separator.
         longest_answer: the most tokens of a span.
         class_weights: `balanced` multiplies the loss of an example by N / (C n), where n of N
             training examples have its label, one of C. Of several labels a row, it multiplies the
@@ -284,26 +280,12 @@ class HeadReading(Reading):
         if isinstance(task, Multi):
             heads = {n: self.made(backbone, member, soft=soft) for n, member in task.tasks.items()}
             return MultiHead(heads)
-        head = self._made(backbone, task)
-        if self.dropout is not None:
-            head.dropout = self.dropout
-        return head  # type: ignore[return-value]
-
-    def _made(self, backbone: PretrainedBackbone, task: Task) -> Head:
-        head = HEADS[task.answer]
-        if head is TokenHead:
-            return head(backbone, task, literal_sep=self.literal_sep)
-        if head is SpanHead:
-            return head(backbone, task, longest=self.longest_answer)
-        if head is LabelHead:
-            return head(backbone, task, self.pooler, weights=self.class_weights)
-        if head is LabelsHead:
-            return LabelsHead(
-                *(backbone, task, self.pooler),
-                weights=self.class_weights,
-                thresholds=self.thresholds,
-            )
-        return head(backbone, task, self.pooler) if _is_pooled(task) else head(backbone, task)
+        pooler = (self.pooler,) if _is_pooled(task) else ()
+        head: Any = HEADS[task.answer](backbone, task, *pooler)
+        for key in self.used(backbone, task, soft=soft) - {"pooler", "dropout"}:
+            setattr(head, key, getattr(self, key))
+        head.dropout = head.dropout if self.dropout is None else self.dropout
+        return head  # type: ignore[no-any-return]
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:
         """Refuse heads that need different states for different data sets."""
@@ -355,8 +337,7 @@ class EntailmentReading(Reading):
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head."""
         head = EntailmentHead(backbone, task, self.pooler)
-        if self.dropout is not None:
-            head.dropout = self.dropout
+        head.dropout = head.dropout if self.dropout is None else self.dropout
         return head
 
 
@@ -412,10 +393,6 @@ class EntailmentHead(PooledHead):
         entailed = columns.pop(self.entailed)
         return torch.stack([torch.stack(columns, dim=1).logsumexp(dim=1), entailed], dim=1)
 
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Tokenize one row for each description; the longer text of a pair is shortened first."""
-        return [self._features(e, room) for e in examples]
-
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""
         scores = self.scores(output, batch).cpu()
@@ -428,6 +405,10 @@ class EntailmentHead(PooledHead):
         if len(labels) > 1 or odds[0] > 0:
             return labels[int(odds.argmax())]
         return next(label for label in self.task.labels if label != labels[0])
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one row for each description; the longer text of a pair is shortened first."""
+        return [self._features(e, room) for e in examples]
 
     def _features(self, example: Example, room: int) -> Features:
         texts: list[list[str]] = [[], []]
@@ -453,33 +434,26 @@ def described(task: Task) -> dict[str, str]:
             "needs them;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
             "(task=csv has none: type readout=head)."
         )
-    if unknown := sorted(set(forms) - set(task.labels)):
-        raise UserError(
-            f"task {task.name}: descriptions has {unknown[0]}; its labels are "
-            f"{', '.join(task.labels)}."
-        )
     missing = [label for label in task.labels if label not in forms]
-    if missing and len(task.labels) > 2:
+    if set(forms) - set(task.labels) or (missing and len(task.labels) > 2):
         raise UserError(
-            f"task {task.name}: descriptions lacks {', '.join(missing)}; "
-            "only a task of two labels may describe one alone."
+            f"task {task.name}: descriptions has {', '.join(forms)}; its labels are "
+            f"{', '.join(task.labels)}, of which only a task of two may describe one alone."
         )
+    fields = set(task.fields)
     for label, form in forms.items():
-        _check_form(task, label, form)
+        try:
+            fits = _quoted(form) < fields
+        except ValueError as error:
+            raise UserError(
+                f"task {task.name}: description of {label}, {form!r}: {error}."
+            ) from error
+        if not fits:
+            raise UserError(
+                f"task {task.name}: the description of {label}, {form!r}, may quote "
+                f"{', '.join(task.fields)}, and must leave one of them out."
+            )
     return {label: forms[label] for label in task.labels if label in forms}
-
-
-def _check_form(task: Task, label: str, form: str) -> None:
-    """Refuse a description that quotes an unknown field, or all fields of the task."""
-    try:
-        quoted = _quoted(form)
-    except ValueError as error:
-        raise UserError(f"task {task.name}: description of {label}, {form!r}: {error}.") from error
-    if quoted - set(task.fields) or quoted == set(task.fields):
-        raise UserError(
-            f"task {task.name}: the description of {label}, {form!r}, may quote "
-            f"{', '.join(task.fields)}, and must leave one of them out."
-        )
 
 
 def _quoted(form: str) -> set[str]:
@@ -510,13 +484,12 @@ class MultiHead(nn.Module, Readout):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example, from the head of its data set."""
         owners = [member_of(example) for example in examples]
-        encoded: dict[int, Features] = {}
-        for name, head in self._heads(owners).items():
-            places = [i for i, owner in enumerate(owners) if owner == name]
-            rows = head.encode([examples[i] for i in places], room)
-            for place, features in zip(places, rows, strict=True):
-                encoded[place] = replace(features, facts={**features.facts, "set": name})
-        return [encoded[i] for i in range(len(examples))]
+        parts = {
+            name: iter(head.encode([e for e in examples if member_of(e) == name], room))
+            for name, head in self._heads(owners).items()
+        }
+        encoded = [(owner, next(parts[owner])) for owner in owners]
+        return [replace(f, facts={**f.facts, "set": owner}) for owner, f in encoded]
 
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
         """Request hidden states."""

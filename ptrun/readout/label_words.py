@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,27 +19,20 @@ from ptrun.pattern.spelling import mask_ids
 from ptrun.pattern.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import ClassWeights, Shares, class_weights, row_limit
+from ptrun.readout.head import Shares, likeliest, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
+if TYPE_CHECKING:
+    from ptrun.readout.verbalizer import VerbalizerReading
+
 # A verbalizer: label words, or the letters of options, read through the language-model head.
 
-Among = Literal["labels", "vocabulary"]
 _MOST_OPTIONS = 16
 
 
 class LabelWords(Cloze):
     """The label whose words are likeliest at the mask.
-
-    Args:
-        backbone, task, pvp, sentinel, literal_sep: as in `Cloze`.
-        among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over all
-            words, in training and evaluation (PPT §2). A word of no label is a wrong prediction,
-            and an encoder-decoder also learns to repeat the sentinel, with equal weight.
-        closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
-            next sentinel, with equal weight. PPT does so in pre-training only.
-        weights: whether the loss of a label's words is multiplied by the weight of the label.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=prompt_tuning", "readout=verbalizer")
@@ -48,27 +41,15 @@ class LabelWords(Cloze):
     """
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        among: Among = "labels",
-        sentinel: bool = True,
-        literal_sep: bool = False,
-        closed: bool = False,
-        weights: ClassWeights = "none",
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"
     ):
-        super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
-        self.among, self.closed = among, closed
-        self._chosen_weights: ClassWeights = weights
-        self.class_weights: list[float] | None = None
+        super().__init__(backbone, task, pvp, options)
+        self.whole_vocabulary = options.among == "vocabulary"
 
-    def weigh(self, examples: Sequence[Example]) -> None:
-        """Compute the weight of each label from the training examples."""
-        if self._chosen_weights != "none":
-            labels = self.tokens.labels
-            self.class_weights = class_weights(self._chosen_weights, labels, examples)
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels, in the order of `weights`."""
+        return self.tokens.labels
 
     @cached_property
     def tokens(self) -> LabelTokens:
@@ -94,21 +75,20 @@ class LabelWords(Cloze):
 
     def _weight(self, scores: Tensor) -> Tensor | None:
         """Return the weight of each column of scores `[K, C]` or `[K, V]`, or None if all are 1."""
-        if self.class_weights is None:
+        if self.weights is None:
             return None
-        if self.among == "labels":
-            return on_device(self.class_weights, scores.device, torch.float)
+        if not self.whole_vocabulary:
+            return on_device(self.weights, scores.device, torch.float)
         weight = torch.ones(scores.shape[1])
         for token, label in self._owners.items():
-            weight[token] = self.class_weights[label]
+            weight[token] = self.weights[label]
         return weight.to(scores.device)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
-        best, shares = scores.argmax(dim=-1), scores.log_softmax(dim=-1).exp()
-        best_shares = shares.gather(-1, best[:, None])[:, 0].tolist()
-        parts = zip(batch.features, best.tolist(), best_shares, self._by_label(shares), strict=True)
+        scores = self._scores(output, batch)[self._before :: self._before + 1 + self.options.closed]
+        best, top, shares = likeliest(scores)
+        parts = zip(batch.features, best, top, self._by_label(shares), strict=True)
         predictions: list[Prediction | Features] = []
         for features, place, share, by_label in parts:
             options = features.facts["options"]
@@ -119,7 +99,7 @@ class LabelWords(Cloze):
 
     def _by_label(self, shares: Tensor) -> Tensor:
         """Return the probabilities `[N, C]` of labels, or of the likeliest word of each."""
-        if self.among == "labels":
+        if not self.whole_vocabulary:
             return shares.cpu()
         firsts = [[word[0] for word in words] for words in self.tokens.ids]
         every = on_device([token for tokens in firsts for token in tokens], shares.device)
@@ -129,7 +109,7 @@ class LabelWords(Cloze):
     @property
     def _before(self) -> int:
         """The number of reads before the answer's: one if the sentinel is a target, else none."""
-        return int(self.among == "vocabulary" and self.marked)
+        return int(self.whole_vocabulary and self.marked)
 
     def _features(self, example: Example, room: int) -> Features:
         row = self.row(self.pieces(example), room, self.tokens.masks)
@@ -137,10 +117,10 @@ class LabelWords(Cloze):
             row = replace(row, reads=row.reads[len(row.reads) - 1 - self._before :])
         label = self.tokens.labels.index(str(example.target))
         targets = [label]
-        if self.among == "vocabulary":
+        if self.whole_vocabulary:
             sentinel = row.decoder[-1:] if row.decoder and self._before else []
             targets = [*sentinel, self.tokens.ids[label][0][0]]
-        if self.closed:
+        if self.options.closed:
             row, targets = self._close(row, targets)
         options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
         return Features(example.id, [row], targets, {"options": options})
@@ -154,7 +134,7 @@ class LabelWords(Cloze):
 
     def _scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[N, C]` scores of labels or `[N, V]` of words, one row for each target."""
-        if self.among == "vocabulary":
+        if self.whole_vocabulary:
             return word_logits(output)
         assert output.logits is not None
         reads = len(batch.rows[0].reads)
@@ -172,10 +152,10 @@ class LabelWords(Cloze):
         That of an example with options is -1.
         """
         options, labels = features.facts["options"], self.tokens.labels
-        if self.among == "vocabulary" and best not in self._owners:
+        if self.whole_vocabulary and best not in self._owners:
             word = self.encoder.spelling.tokens([best])[0]
             return -1 if options else f"other word: {word}" if word in labels else word
-        label = self._owners[best] if self.among == "vocabulary" else best
+        label = self._owners[best] if self.whole_vocabulary else best
         if options:
             return label if label < options else -1
         return labels[label]
@@ -194,16 +174,8 @@ _STARTS = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies write a
 class FactWords(Cloze):
     """The likeliest allowed word; the loss is cross-entropy over the whole vocabulary.
 
-    Args:
-        backbone, task, pvp, sentinel, literal_sep: as in `Cloze`. The task's `vocabulary` lists
-            allowed words; those of one token count (P-tuning, LAMA). Without a list every token is
-            allowed, and P@1 is lower than the papers'.
-        shifted_label: with a left-to-right backbone, train at the position before the one that is
-            read in evaluation. P-tuning's released code does so by mistake, and its last prompt
-            vector learns nothing.
-        released_query: lay out written templates as that code does
-            (`ptrun.readout.label_words`): with a space before the first word, and left to right
-            with one before the object. By default there is neither.
+    The task's `vocabulary` lists allowed words; those of one token count (P-tuning, LAMA). Without
+    a list every token is allowed, and P@1 is lower than the papers'.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=manual_prompt", "task=pocket_facts")
@@ -211,20 +183,7 @@ class FactWords(Cloze):
     (torch.Size([2, 2648]), 2)
     """
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        sentinel: bool = True,
-        literal_sep: bool = False,
-        shifted_label: bool = False,
-        released_query: bool = False,
-    ):
-        super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
-        self.shifted = shifted_label and backbone.architecture.left_to_right
-        self.released = released_query
+    options: "VerbalizerReading"
 
     def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the examples whose object is one known and allowed token."""
@@ -252,7 +211,7 @@ class FactWords(Cloze):
 
     def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
         """Return the row of an example, laid out as the released code does if requested."""
-        if not self.released:
+        if not self.options.released_query:
             return super().row(pieces, room, masks)
         if self.backbone.architecture.fills_masks:
             return super().row(led(pieces), room, masks)
@@ -283,7 +242,8 @@ class FactWords(Cloze):
     def _features(self, example: Example, room: int) -> Features:
         row = self.row(self.pieces(example), room)
         at = row.reads[-1]
-        row = replace(row, reads=[at - 1, at] if self.shifted else [at])
+        shifted = self.options.shifted_label and self.backbone.architecture.left_to_right
+        row = replace(row, reads=[at - 1, at] if shifted else [at])
         token = self._token(str(example.target))
         target = -1 if token is None else token  # never trained on: see `answerable`
         return Features(example.id, [row], [target], {"word": example.target})

@@ -7,7 +7,7 @@ probability is above a threshold: 0.5, until thresholds are chosen on dev.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,11 +17,14 @@ from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, Readout
-from ptrun.readout.head import ClassWeights, PooledHead, Pooler, Shares, columns
+from ptrun.readout.head import PooledHead, Shares, columns
 from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
 from ptrun.types import Example, Prediction
+
+if TYPE_CHECKING:
+    from ptrun.readout.verbalizer import VerbalizerReading
 
 Thresholds = Literal["one", "each", "half"]
 _NAME = "readout.thresholds"
@@ -35,21 +38,18 @@ class Several(Readout):
         thresholds: how they are chosen on dev: `one` for all labels, by micro F1, one for `each`
             label, by its F1, or none: `half` is 0.5.
         chosen: the thresholds, `[C]`; None is 0.5.
-        positive: the weight of a row that has the label, for each label, or None.
+        weights: of a row that has the label, for each label, or None.
     """
 
     settles = True
     task: Task
-    _chosen_weights: ClassWeights
-    thresholds: Thresholds
+    thresholds: Thresholds = "one"
     chosen: Tensor | None = None
-    positive: list[float] | None = None
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over rows and labels, `[]`."""
         logits = self.logits(output, batch)
-        weights = self.positive
-        weight = None if weights is None else on_device(weights, logits.device, torch.float)
+        weight = on_device(self.weights, logits.device, torch.float) if self.weights else None
         targets = batch.targets.view_as(logits)
         return functional.binary_cross_entropy_with_logits(
             logits, targets, reduction="sum", pos_weight=weight
@@ -92,9 +92,9 @@ class Several(Readout):
 
     def weigh(self, examples: Sequence[Example]) -> None:
         """Set the weights of rows that have a label: the others over these."""
-        if self._chosen_weights == "balanced":
+        if self.class_weights == "balanced":
             has = indicators(self.task.labels, (e.target for e in examples)).sum(axis=0)
-            self.positive = [(len(examples) - n) / n if n else 1.0 for n in has.tolist()]
+            self.weights = [(len(examples) - n) / n if n else 1.0 for n in has.tolist()]
 
     def targets(self, example: Example) -> list[float]:
         """Return 1.0 for each label that a row has, else 0.0."""
@@ -111,32 +111,13 @@ class Several(Readout):
 class LabelsHead(Several, PooledHead):
     """Linear(H, C) on the vector of a text or of a pair of texts, and a sigmoid for each label.
 
-    Args:
-        backbone, task, pooler: as in `PooledHead`.
-        weights: `balanced` weighs the rows that have a label by those that have not.
-        thresholds: see `Several`.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=fine_tuning", "task=pocket_two_topics")
     >>> method.readout.logits(output, batch).shape  # [B, C]
     torch.Size([2, 8])
     """
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pooler: Pooler = "auto",
-        *,
-        weights: ClassWeights = "none",
-        thresholds: Thresholds = "one",
-    ):
-        PooledHead.__init__(self, backbone, task, pooler)
-        self._chosen_weights, self.thresholds = weights, thresholds
-
-    def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return the log-odds of each label, `[N, C]`."""
-        return self.scores(output, batch)
+    logits = PooledHead.scores
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one text or a pair; the longer is shortened first."""
@@ -157,16 +138,10 @@ class LabelsWords(Several, LabelWords):
     """
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        thresholds: Thresholds = "one",
-        **keys: Any,
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"
     ):
-        LabelWords.__init__(self, backbone, task, pvp, **keys)
-        self.thresholds = thresholds
+        LabelWords.__init__(self, backbone, task, pvp, options)
+        self.thresholds = options.thresholds
 
     def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds of each label, `[N, C]`."""

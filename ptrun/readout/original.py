@@ -1,13 +1,13 @@
 """`readout=class_words`: ELECTRA's own head over class words in a row, or a passage."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
-from ptrun.readout.base import Readout
-from ptrun.readout.class_words import ClassWords, Direction, Order, Share
-from ptrun.readout.head import ClassWeights
+from ptrun.readout.base import ClassWeights, Readout
+from ptrun.readout.class_words import ClassWords, Direction, Order
 from ptrun.readout.reading import Reading, choose
 from ptrun.readout.spans import PassageWords
 from ptrun.task.dataset import Task
@@ -19,8 +19,15 @@ class ClassWordsReading(Reading):
 
     Args:
         pattern: a name in the task's `pvps`; null is the first that lists its classes.
-        direction, bias, loss, order, marker: see `ptrun.readout.class_words`.
-        threshold, threshold_on: of a passage (`ptrun.readout.spans`).
+        direction: what is trained towards 1 on right classes or answers: `one_minus_sigma`
+            (original) or `sigma`, the paper's ablation: the most replaced wins.
+        bias: whether to learn a number for each class, 0 at first, that is added to z (code).
+        loss: whether the loss is the `mean` over classes (code) or their `sum` (paper).
+        order: of the classes: `written`, `reversed`, the seed of a shuffle, or a list of labels.
+        marker: whether a reserved token comes before each class word and is read (code).
+        threshold: of a passage: a probability, 0 to 1.
+        threshold_on: the probability it applies to; answers are on the side that training moves
+            them to. The answers of the same threshold on the other probability are reported too.
         class_weights: as in `HeadReading`; of classes.
 
     >>> from ptrun.readout.original import ClassWordsReading
@@ -35,7 +42,7 @@ class ClassWordsReading(Reading):
     pattern: str | None = None
     direction: Direction = "one_minus_sigma"
     bias: bool = False
-    loss: Share = "mean"
+    loss: Literal["mean", "sum"] = "mean"
     order: Order = "written"
     marker: bool = False
     threshold: float = 0.6
@@ -61,13 +68,8 @@ class ClassWordsReading(Reading):
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of a passage, or of a row of classes."""
         if task.answer == "spans":
-            border, on = self.threshold, self.threshold_on
-            return PassageWords(backbone, task, direction=self.direction, threshold=border, on=on)
-        pvp = self._pvp(backbone, task, soft)
-        return ClassWords(
-            backbone, task, pvp, direction=self.direction, bias=self.bias, share=self.loss,
-            marker=self.marker, order=self.order, weights=self.class_weights,
-        )  # fmt: skip
+            return PassageWords(backbone, task, self)
+        return ClassWords(backbone, task, self._pvp(backbone, task, soft), self)
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
         return choose(task, backbone, soft=soft, name=self.pattern, listed=True)

@@ -136,20 +136,27 @@ def choose(
     pvps = read_pvps(task.pvps, worded(task))
     family = backbone.architecture
     misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
+    fit = [n for n in pvps if not misfits[n]]
+    if name is not None and name in fit:
+        return pvps[name]
     if name is not None:
-        return _named(pvps, task, name, misfits, _advice(soft=soft, listed=listed))
-    for n, pvp in pvps.items():
-        if not (misfits[n] or listed or pvp.pattern.masks):
-            misfits[n] = "has no {mask}, so readout.pattern must name it"
-    order = sorted(misfits, key=lambda n: family.has_blank and not n.startswith("glm"))
-    chosen = next((pvps[n] for n in order if not misfits[n]), None)
-    if chosen is None:
+        reason = misfits.get(name) or "is no pattern"
+        wrong = f"readout.pattern={name} {reason}; of task={task.name} these suit: "
+        wrong += f"{', '.join(fit) or 'none'}."
+    else:
+        for n in fit if not listed else ():
+            if not pvps[n].pattern.masks:
+                misfits[n] = "has no {mask}, so readout.pattern must name it"
+        order = sorted(misfits, key=lambda n: family.has_blank and not n.startswith("glm"))
+        if chosen := next((pvps[n] for n in order if not misfits[n]), None):
+            return chosen
         reasons = "; ".join(f"{n} {reason}" for n, reason in misfits.items())
-        raise UserError(
-            f"task={task.name} has no pattern for this method on this {backbone.family} backbone "
-            f"({reasons or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
-        )
-    return chosen
+        wrong = f"task={task.name} has no pattern for this method on this {backbone.family} "
+        wrong += f"backbone ({reasons or 'it has none at all'})."
+    slot = "{soft} slots" if soft else "no {soft} slot"
+    read = "{words|commas}, no {mask}" if listed else "a {mask}"
+    where = "task=csv: task.pattern=@FILE; other tasks: pvps in the task's YAML"
+    raise UserError(f"{wrong}\nWrite one ({where}): with {slot} and {read}.")
 
 
 def worded(task: Task) -> Sequence[str]:
@@ -168,22 +175,6 @@ def worded(task: Task) -> Sequence[str]:
     return [*task.labels, NONE]
 
 
-def _named(
-    pvps: Mapping[str, PVP], task: Task, name: str, misfits: Mapping[str, str | None], advice: str
-) -> PVP:
-    if name not in pvps:
-        raise UserError(
-            f"readout.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
-        )
-    if reason := misfits[name]:
-        fit = [n for n, misfit in misfits.items() if not misfit]
-        raise UserError(
-            f"readout.pattern={name} {reason}; of task={task.name} these suit: "
-            f"{', '.join(fit) or 'none'}.\n{advice}"
-        )
-    return pvps[name]
-
-
 def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -> str | None:
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
@@ -198,13 +189,8 @@ def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -
         return "does not end in {mask}, where a causal backbone is read"
     if not family.fills_masks and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
         return "has several masks, which a masked backbone alone reads"
-    if (task.answer in _TEXTS or task.fills_gap) and pvp.verbalizer(1) is None:
-        return _misfit_of_texts(pvp, task, family)
-    return None
-
-
-def _misfit_of_texts(pvp: PVP, task: Task, family: Family) -> str | None:
-    """Return why a pattern does not suit answers that are texts of the example, or None."""
+    if (task.answer not in _TEXTS and not task.fills_gap) or pvp.verbalizer(1) is not None:
+        return None
     if task.fills_gap and not (family.fills_masks or family.has_blank):
         return "needs its gap filled, which masked and infilling backbones alone do"
     if family.fills_masks and not pvp.pattern.many_masks:
@@ -217,13 +203,6 @@ def _ends_in_mask(pvp: PVP) -> bool:
     if isinstance(last, Field):
         return last.ending == "fact_start"
     return isinstance(last, Hole) and last.kind != "soft"
-
-
-def _advice(*, soft: bool, listed: bool) -> str:
-    slot = "{soft} slots" if soft else "no {soft} slot"
-    read = "{words|commas}, no {mask}" if listed else "a {mask}"
-    where = "task=csv: task.pattern=@FILE; other tasks: pvps in the task's YAML"
-    return f"Write one ({where}): with {slot} and {read}."
 
 
 def can_fill(backbone: PretrainedBackbone) -> bool:

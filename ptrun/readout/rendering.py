@@ -10,7 +10,6 @@ import atexit
 import json
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
 from functools import cache
+from itertools import islice
 from typing import Any
 
 SECONDS = 2
@@ -27,7 +27,6 @@ BYTES = 2**30
 """Of memory, for the process."""
 LETTERS = 2**23
 """Of a rendered conversation."""
-_PATIENCE = 60.0  # seconds on the clock, of a machine that does other things too
 CLOCK = "strftime_now"
 _IMPORTING = "{{ 'a' | wordwrap | tojson | pprint | urlize }}{{ strftime_now('%d %b') }}"
 """Makes jinja2 import all it needs; afterwards the process can open no file."""
@@ -91,16 +90,11 @@ class Renderer:
     def close(self) -> None:
         """End the process, if this one started it."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        if self._owner != os.getpid():
+        if process is not None and self._owner != os.getpid():
             process.returncode = 0  # another process waits for it
-            return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            stream.close()
+        elif process is not None:
+            process.kill()
+            process.communicate()
 
     def _answered(self, asked: bytes, count: int) -> list[dict[str, Any]]:
         """Return the answer to each line; the last one may be why there are no more."""
@@ -109,37 +103,30 @@ class Renderer:
             self._owner = os.getpid()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", __file__],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-                env={**os.environ, "TZ": "UTC"},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "TZ": "UTC"},
             )  # fmt: skip
-            assert self._process.stdin is not None
-            os.set_blocking(self._process.stdin.fileno(), False)
-        process, left, parts, lines = self._process, memoryview(asked), list[bytes](), 0
-        assert process.stdin is not None and process.stdout is not None
+        process = self._process
+        assert process.stdout is not None
+        writer = threading.Thread(target=_write, args=(process.stdin, asked), daemon=True)
         try:
-            while lines < count:
-                waits = [process.stdin] if left else []
-                readable, writable, _ = select.select([process.stdout], waits, [], _PATIENCE)
-                if not (readable or writable):
-                    process.kill()
-                if writable:
-                    with suppress(BrokenPipeError):  # what it answered before is read first
-                        left = left[process.stdin.write(left) or 0 :]
-                if readable:
-                    parts.append(process.stdout.read(2**20))
-                    lines += parts[-1].count(b"\n")
-                    if not parts[-1]:
-                        break
+            writer.start()
+            answers = [json.loads(line) for line in islice(process.stdout, count)]
+            writer.join()
         except BaseException:  # an answer that nobody reads may not be the next one's
             self.close()
             raise
-        answers = [json.loads(line) for line in b"".join(parts).split(b"\n")[:lines]]
-        if lines < count:
+        if len(answers) < count:
             code = process.wait()
             self.close()
-            limit = {-signal.SIGVTALRM: f"it takes more than {SECONDS} s of the processor"}
+            limit = {-signal.SIGPROF: f"it takes more than {SECONDS} s of the processor"}
             answers.append({"error": limit.get(code, f"its process ended ({code})")})
         return answers
+
+
+def _write(stdin: Any, asked: bytes) -> None:
+    with suppress(BrokenPipeError, ValueError):  # its process ended, and is told of by its code
+        stdin.write(asked)
+        stdin.flush()
 
 
 RENDERER = Renderer()
@@ -156,14 +143,14 @@ def _main() -> None:
     _rendered(_IMPORTING, {"date": "2000-01-01"}, [[]], [(0, 0, False)])
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     for line in sys.stdin.buffer:
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             answer = _rendered(*json.loads(line))
         except MemoryError:
             answer = {"error": f"it takes more than {BYTES >> 20:,} MiB of memory"}
         except Exception as error:  # a template raises what its author wrote
             answer = {"error": " ".join(str(error).split())[:160] or type(error).__name__}
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

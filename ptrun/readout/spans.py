@@ -5,8 +5,8 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,14 @@ from ptrun.errors import UserError
 from ptrun.pattern.encoding import after_space, paired
 from ptrun.prompt import drawn
 from ptrun.readout.base import Batch, Features, Readout, TokenRow, WordReader, word_logits
-from ptrun.readout.class_words import Direction
 from ptrun.readout.head import Head, columns, row_limit, tokens
+from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Prediction
+
+if TYPE_CHECKING:
+    from ptrun.readout.original import ClassWordsReading
 
 # A head that finds one span of a context, or none (SQuAD).
 
@@ -92,10 +95,6 @@ class SpanHead(Head):
     v2 code there is no dropout before the map, and the loss is the mean of both. Unlike there,
     padding is not in the softmax, and a batch counts questions, not windows.
 
-    Args:
-        backbone, task: as in `Head`.
-        longest: the most tokens of a predicted answer; 30 in the official script.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=ptuning_v2", "task=pocket_qa")
     >>> method.readout.scores(output, batch).shape[1]  # start and end, [K, 2]
@@ -103,10 +102,11 @@ class SpanHead(Head):
     """
 
     everywhere = windows = True
+    longest_answer = 30
+    """The most tokens of a predicted answer; 30 in the official script."""
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, *, longest: int = 30):
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__(backbone, task, 2)
-        self.longest = longest
         self.dropout = 0.0
         self.unanswerable = bool(getattr(task, "unanswerable", False))
 
@@ -124,7 +124,7 @@ class SpanHead(Head):
     def too_long(self, features: Features) -> bool:
         """Return whether the right answer has more tokens than can be predicted."""
         starts, ends = features.targets[::2], features.targets[1::2]
-        return any(b - a >= self.longest for a, b in zip(starts, ends, strict=True))
+        return any(b - a >= self.longest_answer for a, b in zip(starts, ends, strict=True))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
@@ -146,7 +146,8 @@ class SpanHead(Head):
         windows = (Window(*window) for window in features.facts["windows"])
         pairs = list(zip(windows, scores, strict=True))
         null = min(sum(logits[window.null].tolist()) for window, logits in pairs)
-        spans = (span for window, logits in pairs for span in window.spans(logits, self.longest))
+        longest = self.longest_answer
+        spans = (span for window, logits in pairs for span in window.spans(logits, longest))
         best = max(spans, default=None)
         if best is None or (self.unanswerable and null > best[0]):
             return ""
@@ -179,8 +180,6 @@ def _window(rows: Any, i: int, context: str, *, null_first: bool) -> Window:
 
 # The base of read-outs of several spans: a row for each question, answers from odds.
 
-_TOGETHER = 256  # examples that are tokenized at once
-
 
 class PassageReader(Readout):
     """Reads every token of a passage; a sub-class gives the odds that it belongs to an answer.
@@ -195,7 +194,6 @@ class PassageReader(Readout):
     task: Task
     least: float = 0.0
     others: Mapping[str, float] = {}
-
     teaches = True
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
@@ -211,19 +209,19 @@ class PassageReader(Readout):
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples to train on: those whose answers are all in the cut passage."""
-        parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
-        pairs = (pair for part in parts for pair in zip(part, self.encode(part, room), strict=True))
+        features = (f for part in in_parts(examples) for f in self.encode(part, room))
+        pairs = zip(examples, features, strict=True)
         return [example for example, f in pairs if Passage(**f.facts).holds(example.target)]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the answers to each question."""
-        predictions: list[Prediction | Features] = []
-        for features, tensor in batch.pairs(self.odds(output, batch).cpu()):
-            passage, odds = Passage(**features.facts), tensor.tolist()
-            also = {name: answers(passage, odds, least) for name, least in self.others.items()}
-            texts = answers(passage, odds, self.least)
-            predictions.append(Prediction(features.id, texts, also))
-        return predictions
+        pairs = batch.pairs(self.odds(output, batch).cpu())
+        return [self._prediction(features, odds.tolist()) for features, odds in pairs]
+
+    def _prediction(self, features: Features, odds: list[float]) -> Prediction:
+        passage = Passage(**features.facts)
+        also = {name: answers(passage, odds, least) for name, least in self.others.items()}
+        return Prediction(features.id, answers(passage, odds, self.least), also)
 
     @abstractmethod
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -328,7 +326,11 @@ def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
     taken = {word for word, z in zip(passage.words, odds, strict=True) if z > least}
     if not taken and odds:
         taken = {passage.words[max(range(len(odds)), key=odds.__getitem__)]}
-    return distinct([passage.between(*run) for run in _runs(sorted(taken))])
+    ordered = enumerate(sorted(taken))
+    runs = [
+        [word for _, word in run] for _, run in groupby(ordered, lambda pair: pair[1] - pair[0])
+    ]
+    return distinct([passage.between(run[0], run[-1]) for run in runs])
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
@@ -346,15 +348,6 @@ def _part(text: str, other: str) -> bool:
     if any(form in other for form in (f"{text} ", f" {text}", f"{text}s", f"{text}n")):
         return True
     return text in other and not other.startswith(text) and not other.endswith(text)
-
-
-def _runs(words: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each run of consecutive numbers."""
-    begin = 0
-    for k in range(1, len(words) + 1):
-        if k == len(words) or words[k] > words[k - 1] + 1:
-            yield words[begin], words[k - 1]
-            begin = k
 
 
 # A tagger that predicts for every token of a passage whether it belongs to an answer.
@@ -410,10 +403,7 @@ class PassageWords(PassageReader, WordReader, nn.Module):
     Args:
         backbone: an ELECTRA discriminator.
         task: questions with several answers.
-        direction: what is trained towards 1 on answers: `one_minus_sigma` (original) or `sigma`.
-        threshold: a probability, 0 to 1.
-        on: the probability it applies to; answers are on the side that training moves them to.
-            The answers of the same threshold on the other probability are reported too.
+        options: the keys of `readout`.
 
     Raises:
         UserError: the threshold is no probability.
@@ -425,19 +415,11 @@ class PassageWords(PassageReader, WordReader, nn.Module):
     True
     """
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        *,
-        direction: Direction = "one_minus_sigma",
-        threshold: float = 0.6,
-        on: Direction = "sigma",
-    ):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, options: "ClassWordsReading"):
         super().__init__()
-        self.backbone, self.task, self.direction = backbone, task, direction
-        border = _log_odds(threshold)
-        self.least = border if on == direction else -border
+        self.backbone, self.task, self.direction = backbone, task, options.direction
+        border, on = _log_odds(options.threshold), options.threshold_on
+        self.least = border if on == options.direction else -border
         other = "one_minus_sigma" if on == "sigma" else "sigma"
         self.others = {f"on_{other}": -self.least}
 
@@ -461,6 +443,6 @@ def _log_odds(threshold: float) -> float:
     """Return the log-odds of a probability, infinite at 0 and 1."""
     if not 0 <= threshold <= 1:
         raise UserError(f"readout.threshold is {threshold}; it is a probability, 0 to 1.")
-    if threshold in (0, 1):
-        return math.inf if threshold else -math.inf
-    return math.log(threshold / (1 - threshold))
+    if 0 < threshold < 1:
+        return math.log(threshold / (1 - threshold))
+    return math.inf if threshold else -math.inf

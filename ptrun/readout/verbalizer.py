@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,10 +16,10 @@ from ptrun.backbone.generation import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
-from ptrun.readout.base import Batch, Features, Readout, TokenRow, word_logits
+from ptrun.readout.base import Batch, ClassWeights, Features, Readout, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import ClassWeights, row_limit
-from ptrun.readout.label_words import Among, FactWords, LabelWords
+from ptrun.readout.head import row_limit
+from ptrun.readout.label_words import FactWords, LabelWords
 from ptrun.readout.multilabel import LabelsWords, Thresholds
 from ptrun.readout.reading import Reading, can_fill, choose, worded
 from ptrun.task.dataset import Task
@@ -32,6 +32,7 @@ from ptrun.types import Example, Prediction
 
 Objective = Literal["margin", "batch_margin", "softmax", "as_scored"]
 Scored = Literal["sum", "mean"]
+Among = Literal["labels", "vocabulary", "auto"]
 
 
 class Candidates(Cloze):
@@ -40,18 +41,6 @@ class Candidates(Cloze):
     In training, a masked backbone predicts all tokens at once; in evaluation it fills one mask at a
     time, the likeliest right token first (PET). Other families read each token after those before.
     Each option is trained in its own row.
-
-    Args:
-        backbone, task, pvp, literal_sep: as in `Cloze`.
-        objective: `margin` is P-tuning's for COPA: the mean over wrong candidates of
-            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each example.
-            `batch_margin` is that of its released code (`ptrun.readout.verbalizer`). `softmax` is
-            cross-entropy over candidates, each scored by its mean. `as_scored` uses `scored`
-            instead (GLM: the sum).
-        scored: the `sum` of a candidate's log-probabilities (PET, P-tuning), which favours short
-            ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
-        swapped: also train on each example with its options in reverse order (P-tuning and PET
-            on COPA, whose pattern writes both out).
 
     >>> from ptrun.testing import read
     >>> from ptrun.types import Example
@@ -63,25 +52,12 @@ class Candidates(Cloze):
     """
 
     teaches = True
-
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        objective: Objective = "margin",
-        scored: Scored = "sum",
-        swapped: bool = False,
-        literal_sep: bool = False,
-    ):
-        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
-        self.objective, self.scored, self.swapped = objective, scored, swapped
+    options: "VerbalizerReading"
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the training examples, followed by the swapped ones."""
         swapped = []
-        for example in examples if self.swapped and self.task.answer == "option" else []:
+        for example in examples if self.options.swapped and self.task.answer == "option" else []:
             options = list(example.fields["options"])[::-1]
             fields, right = {**example.fields, "options": options}, len(options) - 1
             swapped.append(Example(f"{example.id}-swapped", fields, right - example.target))
@@ -89,7 +65,8 @@ class Candidates(Cloze):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the objective summed over examples, `[]`."""
-        terms, sums = [], (self.objective, self.scored) == ("as_scored", "sum")
+        terms = []
+        sums = (self.options.objective, self.options.scored) == ("as_scored", "sum")
         for features, logs in batch.pairs(self._log_probabilities(output, batch)):
             scores = _sums(features, logs)
             if not sums:
@@ -115,7 +92,7 @@ class Candidates(Cloze):
             return 0 * scores.sum()
         good = torch.stack([score for i, score in rows if i in right])
         bad = torch.stack([score for i, score in rows if i not in right])
-        if self.objective != "margin":
+        if self.options.objective != "margin":
             rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
             return -rivals.log_softmax(dim=1)[:, 0].mean()
         return (1 - good[:, None] + bad[None, :]).clamp(min=0).mean()
@@ -148,7 +125,7 @@ class Candidates(Cloze):
     def _best(self, features: Features, sums: Tensor) -> Prediction:
         """Return the candidate with the best score, from sums of log-probabilities."""
         sizes = torch.tensor(features.facts["sizes"], device=sums.device)
-        scores = sums / sizes if self.scored == "mean" else sums
+        scores = sums / sizes if self.options.scored == "mean" else sums
         return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
 
     def _features(self, example: Example, room: int) -> Features:
@@ -193,12 +170,34 @@ class VerbalizerReading(Reading):
 
     Args:
         pattern: a name in the task's `pvps`; null is the first that suits.
-        among, closed: of label words (`ptrun.readout.label_words`). `auto` is the vocabulary for
-            an encoder-decoder, else the labels; and for `closed`, whether there are sentinels.
-        objective, scored, swapped: of texts of the example (`ptrun.readout.verbalizer`).
-        random_masks: of a gap (`ptrun.readout.verbalizer`).
-        literal_sep, sentinel: of a pattern (`ptrun.readout.cloze`).
-        shifted_label, released_query: of facts (`ptrun.readout.label_words`).
+        among: of label words: `labels` is a softmax over label scores (PET, P-tuning);
+            `vocabulary` is one over all words, in training and evaluation (PPT §2). A word of no
+            label is a wrong prediction, and an encoder-decoder also learns to repeat the sentinel,
+            with equal weight. `auto` is the vocabulary for an encoder-decoder, else the labels.
+        closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
+            next sentinel, with equal weight. PPT does so in pre-training only. `auto` is true if
+            there are sentinels.
+        objective: of texts of the example: `margin` is P-tuning's for COPA: the mean over wrong
+            candidates of max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each
+            example. `batch_margin` is that of its released code (`OneRow`). `softmax` is
+            cross-entropy over candidates, each scored by its mean. `as_scored` uses `scored`
+            instead (GLM: the sum).
+        scored: the `sum` of a candidate's log-probabilities (PET, P-tuning), which favours short
+            ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
+        swapped: also train on each example with its options in reverse order (P-tuning and PET
+            on COPA, whose pattern writes both out).
+        random_masks: of a gap: train with 0 to 3 more masks, drawn once for each example as
+            P-tuning's released code draws them.
+        literal_sep: write "[SEP]" at the border `||` of a pattern and keep one segment, as
+            P-tuning's released code does. By default the sides are two segments.
+        sentinel: whether an encoder-decoder's text marks the gap. A pattern without a mask has no
+            mark.
+        shifted_label: of facts, with a left-to-right backbone: train at the position before the one
+            that is read in evaluation. P-tuning's released code does so by mistake, and its last
+            prompt vector learns nothing.
+        released_query: of facts: lay out written templates as that code does
+            (`ptrun.readout.label_words`): with a space before the first word, and left to right
+            with one before the object. By default there is neither.
         class_weights: as in `HeadReading`; only of a task's labels.
         thresholds: of several labels a row: see `ptrun.readout.multilabel`.
 
@@ -213,7 +212,7 @@ class VerbalizerReading(Reading):
     idle = ("literal_sep",)
 
     pattern: str | None = None
-    among: Among | Literal["auto"] = "auto"
+    among: Among = "auto"
     closed: bool | Literal["auto"] = False
     objective: Objective = "margin"
     scored: Scored = "sum"
@@ -274,24 +273,19 @@ class VerbalizerReading(Reading):
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of the kind of answer."""
         pvp = self._pvp(backbone, task, soft)
+        closed = self._can_close(backbone) if self.closed == "auto" else self.closed
+        options = replace(self, among=self._among(backbone), closed=closed)
         if task.answer == "word":
-            keys = self._values("sentinel", "literal_sep", "shifted_label", "released_query")
-            return FactWords(backbone, task, pvp, **keys)
+            return FactWords(backbone, task, pvp, options)
         if task.answer == "labels":
-            keys = self._values("sentinel", "literal_sep", "thresholds")
-            return LabelsWords(backbone, task, pvp, weights=self.class_weights, **keys)
+            return LabelsWords(backbone, task, pvp, replace(options, among="labels", closed=False))
         if _has_label_words(task, pvp):
-            closed = self._can_close(backbone) if self.closed == "auto" else self.closed
-            keys = self._values("sentinel", "literal_sep")
-            keys |= {"among": self._among(backbone), "closed": closed}
-            return LabelWords(backbone, task, pvp, weights=self.class_weights, **keys)
+            return LabelWords(backbone, task, pvp, options)
         if task.fills_gap:
-            keys = self._values("literal_sep", "random_masks")
             fill = Fill if backbone.architecture.fills_masks else Written
-            return fill(backbone, task, pvp, **keys)
+            return fill(backbone, task, pvp, options)
         candidates = OneRow if self.whole else Candidates
-        keys = self._values("literal_sep", "objective", "scored", "swapped")
-        return candidates(backbone, task, pvp, **keys)
+        return candidates(backbone, task, pvp, options)
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
         """Return the pattern; without label words, the labels themselves are the words."""
@@ -299,9 +293,6 @@ class VerbalizerReading(Reading):
         if pvp.words is not None or not task.answer.startswith("label") or task.fills_gap:
             return pvp
         return replace(pvp, words={label: [label] for label in worded(task)})
-
-    def _values(self, *keys: str) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in keys}
 
     def _among(self, backbone: PretrainedBackbone) -> Among:
         auto: Among = "vocabulary" if backbone.architecture.has_decoder else "labels"
@@ -392,11 +383,6 @@ class Fill(Cloze):
     are in the noun phrase, or all its words among them (P-tuning §2b); so no words are `same` too.
     There is one mask more than tokens, with the padding token as its target.
 
-    Args:
-        backbone, task, pvp, literal_sep: as in `Cloze`.
-        random_masks: train with 0 to 3 more masks instead, drawn once for each example as the
-            released code draws them.
-
     >>> from ptrun.testing import read
     >>> from ptrun.types import Example
     >>> fields = {"marked": "Ann saw *it*.", "span2_text": "it", "span1_text": "the boat"}
@@ -407,23 +393,12 @@ class Fill(Cloze):
     """
 
     teaches = True
-
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pvp: PVP,
-        *,
-        literal_sep: bool = False,
-        random_masks: bool = False,
-    ):
-        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
-        self.random_masks = random_masks
+    options: VerbalizerReading
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples to train on, with their number of masks if it is random."""
         right = [example for example in examples if example.target == RIGHT]
-        if not self.random_masks:
+        if not self.options.random_masks:
             return right
         dice = random.Random(_SEED)  # its first draws are for an evaluation on the same examples
         counts = [dice.randint(0, 3) for _ in range(2 * len(right))][len(right) :]

@@ -33,6 +33,8 @@ from ptrun.types import Example, Prediction
 LossOn = Literal["answer", "all"]
 _SHARE, _USUAL = 4, 128  # the answer's part of a model's positions, and the most by default
 
+_DECODING = ("beams", "temperature", "top_k", "top_p", "repetition_penalty", "length_penalty")
+
 
 @dataclass(frozen=True, kw_only=True)
 class WritingReading(Reading):
@@ -123,7 +125,7 @@ class WritingReading(Reading):
 
 
 class Writing(Cloze):
-    """Learns and writes answers; `asked` holds its options.
+    """Learns and writes answers; `options` are the keys of `readout`.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=lora", "task=pocket_writing", "backbone=pocket_gpt2")
@@ -132,39 +134,31 @@ class Writing(Cloze):
     """
 
     writes = True
+    options: WritingReading
 
     def __init__(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP | None, asked: WritingReading
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP | None, options: WritingReading
     ):
-        super().__init__(backbone, task, pvp, sentinel=False)  # type: ignore[arg-type]
-        self.asked = asked
-        self.everywhere = asked.loss_on == "all" and not self.decodes
+        super().__init__(backbone, task, pvp, options)  # type: ignore[arg-type]
+        self.everywhere = options.loss_on == "all" and not self.decodes
 
     @property
     def write_every(self) -> int | None:
         """Evaluations from one at which texts are written to the next; None: not in training."""
-        return self.asked.write_every
+        return self.options.write_every
 
     @cached_property
     def decoding(self) -> Decoding:
         """How tokens are chosen."""
-        options = self.asked
-        return Decoding(
-            max_new_tokens=self.longest,
-            beams=options.beams,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            repetition_penalty=options.repetition_penalty,
-            length_penalty=options.length_penalty,
-            ends=tuple(sorted({self._end, *self.chat.ends})) if self._chats else (self._end,),
-            stop=tuple(options.stop or ()),
-        )
+        keys = {key: getattr(self.options, key) for key in _DECODING}
+        ends = {self._end, *(self.chat.ends if self._chats else ())}
+        stop = tuple(self.options.stop or ())
+        return Decoding(self.longest, ends=tuple(sorted(ends)), stop=stop, **keys)
 
     @cached_property
     def chat(self) -> Chat:
         """The tokenizer's form of a conversation."""
-        return Chat(self.backbone, self.asked.date)
+        return Chat(self.backbone, self.options.date)
 
     @property
     def _chats(self) -> bool:
@@ -173,8 +167,8 @@ class Writing(Cloze):
     @cached_property
     def longest(self) -> int:  # type: ignore[override]
         """The most tokens of an answer."""
-        asked = self.asked.max_new_tokens
-        return asked or max(1, min(_USUAL, self.backbone.shape.positions // _SHARE))
+        usual = max(1, min(_USUAL, self.backbone.shape.positions // _SHARE))
+        return self.options.max_new_tokens or usual
 
     @cached_property
     def _end(self) -> int:
@@ -217,8 +211,12 @@ class Writing(Cloze):
 
     def seeds(self, features: Sequence[Features]) -> list[int]:
         """Return the seed of each row's draws."""
-        names = (f"{self.asked.draw}:{f.id}".encode() for f in features)
-        return [int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) for name in names]
+        return [self.seed(f.id) for f in features]
+
+    def seed(self, name: str) -> int:
+        """Return the seed of the draws of an example, from its id."""
+        hashed = hashlib.blake2b(f"{self.options.draw}:{name}".encode(), digest_size=8)
+        return int.from_bytes(hashed.digest())
 
     def answer(self, prediction: Prediction, features: Features, tokens: list[int]) -> Prediction:
         """Return the prediction with the text that is written, and whether it has an end."""
@@ -256,7 +254,7 @@ class Writing(Cloze):
             return Features(example.id, [row], tokens, {"prompt": len(row.ids), "cut": cut})
         prompt = row.ids[: row.reads[-1] + 1]
         ids = [*prompt, *tokens]
-        start = 1 if self.asked.loss_on == "all" and tokens else len(prompt)
+        start = 1 if self.options.loss_on == "all" and tokens else len(prompt)
         learned = [i for i in range(start, len(ids)) if i not in row.softs]
         features = _read(example, ids, learned, len(prompt), row.softs)
         return replace(features, facts={**features.facts, "cut": cut})
@@ -268,7 +266,7 @@ class Writing(Cloze):
         prompt = prompt[-(limit - self.longest) :]
         if not example.target:
             return _read(example, prompt, [], len(prompt))
-        learned = list(range(1, len(ids))) if self.asked.loss_on == "all" else learned
+        learned = list(range(1, len(ids))) if self.options.loss_on == "all" else learned
         cut = [i for i in learned if 0 < i < limit]
         if not cut:
             raise UserError(

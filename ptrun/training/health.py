@@ -55,8 +55,8 @@ def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
     if not count:
         return None
     return (
-        f"{count} of {len(examples)} answers have more than {readout.longest} tokens, the most of "
-        "a predicted one; type readout.longest_answer=N"
+        f"{count} of {len(examples)} answers have more than {readout.longest_answer} tokens, the "
+        "most of a predicted one; type readout.longest_answer=N"
     )
 
 

@@ -15,6 +15,7 @@ from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.label_words import LabelWords
+from ptrun.readout.verbalizer import VerbalizerReading
 from ptrun.types import Example
 from tests.hub.shapes import NOISE, PICKLE, SHAPES, TENSORS, dump, shape_of
 from tests.small_runs import sst2
@@ -97,7 +98,7 @@ PATTERN = "{~sentence}. {mask}"
 def test_mt5_reads_its_answer_at_its_own_sentinel(hub, tmp_path, pattern):
     backbone, _ = serve(hub, "mt5_small")
     pvp = read_pvp("own", {"pattern": pattern, "words": WORDS, "rule": "first"})
-    reader = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp)
+    reader = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp, VerbalizerReading())
     row = reader.row(reader.pieces(Example("0", {"sentence": "a film"}, "bad")), 60)
     tokens = backbone.tokenizer().convert_ids_to_tokens
     assert tokens(row.decoder) == ["<pad>", "▁<extra_id_0>"]
@@ -109,4 +110,4 @@ def test_an_encoder_decoder_without_a_sentinel_is_refused(hub, tmp_path):
     backbone, _ = serve(hub, "t5_v1_1_small", **{"tokenizer_config.json": dump(settings)})
     pvp = read_pvp("own", {"pattern": PATTERN, "words": WORDS, "rule": "first"})
     with pytest.raises(UserError, match=r"no sentinel such as <extra_id_0>.*\n.*sentinel=false"):
-        _ = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp).encoder
+        _ = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp, VerbalizerReading()).encoder

@@ -123,37 +123,6 @@ def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
     assert float(own.loss(None, batch)) == pytest.approx(math.log1p(math.exp(gap)), abs=1e-6)
 
 
-def one_token(tiny, data_dir, options):
-    """Return a read-out, and the log-probabilities of options of one letter, with the end's."""
-    own = ManualPrompt(
-        tiny("blocklm"),
-        rows_of("copa", data_dir, TEXT),
-        reading=reading("verbalizer", pattern="one"),
-    ).readout
-    own.encoder.spelling.answer = lambda word: [own.backbone.tokenizer().vocab[word]]
-    example = own.task.load("test")[0]
-    example.fields["options"] = options
-    batch, output = read(own, [example])
-    logs = own._log_probabilities(output, batch).view(-1, 2)
-    return logs, output.logits.view(len(options), 2, -1).log_softmax(-1), own.decode(output, batch)
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_a_candidate_of_one_token_is_that_token_and_the_end_after_it(tiny, data_dir):
-    """Its score is log p(word) + log p(end | word), so the likeliest first token need not win."""
-    letters = list("abcdefghijklmnop")
-    logs, told, _ = one_token(tiny, data_dir, letters)
-    ids = [tiny("blocklm").tokenizer().vocab[letter] for letter in letters]
-    torch.testing.assert_close(logs[:, 0], told[0, 0, ids], atol=1e-5, rtol=0)
-    torch.testing.assert_close(logs[:, 1], told[:, 1, END], atol=1e-5, rtol=0)
-    score = logs.sum(dim=1)
-    pairs = [(i, j) for i in range(16) for j in range(16)]
-    first, best = next((i, j) for i, j in pairs if logs[i, 0] > logs[j, 0] and score[i] < score[j])
-    logs, _, (answer,) = one_token(tiny, data_dir, [letters[first], letters[best]])
-    assert answer.value == 1 and logs[0, 0] > logs[1, 0]
-
-
 def stripped(tiny_folder, tmp_path, **changed):
     """Return the tiny model in a folder of its own, a JSON file of it rewritten."""
     folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")

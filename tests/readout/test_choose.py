@@ -5,10 +5,9 @@ import torch
 
 from ptrun.config.components import TARGET
 from ptrun.errors import UserError
-from ptrun.readout.base import collate
 from ptrun.readout.choose import READINGS, automatic, resolved
 from tests.readings import readout_for
-from tests.readout.reading import CPU, fresh, read, task
+from tests.readout.reading import fresh, read, task
 
 CHOSEN = {
     ("sst2", "head"): "LabelHead",
@@ -76,14 +75,6 @@ def test_what_no_read_out_answers_is_said(tiny):
     assert told.endswith("which is facts; type readout=verbalizer.")
 
 
-@pytest.mark.parametrize(
-    ("name", "readout"), [("conll03", "head"), ("squad", "head"), ("sst2", "verbalizer")]
-)
-def test_the_mean_is_refused_where_no_text_is_read_as_one_vector(tiny, name, readout):
-    told = refused(tiny(), task(name, "none"), readout=readout, pooler="mean")
-    assert "readout.pooler" in told and ("changes nothing" in told or "no such key" in told)
-
-
 @pytest.mark.parametrize(("dropout", "kept"), [(None, 0.9), (0.5, 0.5), (0.0, 1.0)])
 @torch.no_grad()
 def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):
@@ -127,12 +118,6 @@ def test_without_label_words_the_labels_are_the_words(tiny):
     assert made.pvp.words == {"negative": ["negative"], "positive": ["positive"]}
 
 
-def test_a_pattern_that_no_one_would_read_is_refused(tiny):
-    told = refused(tiny(), task("sst2", "none"), pattern="manual")
-    assert told.startswith("readout.pattern: readout=head has no such key; ")
-    assert told.endswith("type readout=verbalizer.")
-
-
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
     wsc = task("wsc", "none", pvps={"own": {"pattern": "{~marked} {masks}"}})
     told = refused(tiny("gpt2"), wsc, readout="verbalizer")
@@ -171,29 +156,3 @@ def test_one_word_of_the_vocabulary_is_read_at_one_mask(tiny):
     told = refused(tiny(), data, readout="verbalizer", among="vocabulary")
     assert "readout.among=vocabulary reads one token, but pattern own reads several" in told
     checked(tiny(), data, {"readout": "verbalizer", "among": "labels"})
-
-
-@pytest.mark.parametrize("name", ["copa", "record", "lama", "race_middle", "sst2", "wsc"])
-def test_what_is_not_refused_can_be_encoded(tiny, data_dir, name):
-    """Every shipped pattern of a task with local rows: as many reads as words."""
-    data, backbone = task(name, data_dir), tiny()
-    for pattern, node in data.pvps.items():
-        for soft in (False, True):
-            reading = {"readout": "verbalizer", "pattern": pattern}
-            try:
-                reads = readout_for(backbone, data, reading, soft=soft)
-            except UserError as error:
-                fits = ("{soft" in node["pattern"]) == soft and "mask" in node["pattern"]
-                assert not fits, error
-                continue
-            made = _encoded(reads, data)
-            batch = collate(made, None, CPU) if made else ()
-            assert not made or len(batch.reads.rows) >= len(batch)
-
-
-def _encoded(reads, data):
-    try:
-        return reads.encode(data.load("train")[:2], 64)
-    except UserError as error:  # a word or template that the tiny vocabulary or row lacks
-        assert any(part in str(error) for part in ("vocabulary", "tokens", "field")), error
-        return []

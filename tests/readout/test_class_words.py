@@ -14,6 +14,7 @@ from ptrun.errors import UserError
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.class_words import ClassWords
+from ptrun.readout.original import ClassWordsReading
 from ptrun.types import Example
 from tests.composing import task_node
 from tests.pattern import tokenizers
@@ -33,7 +34,7 @@ def own(tiny, data_dir, words=None, pattern="{~sentence} a plot {words|commas}."
         tiny("electra"),
         sst2(data_dir),
         read_pvp("own", {"pattern": pattern, "words": words, "rule": "first"}),
-        **options,
+        ClassWordsReading(**options),
     )
 
 
@@ -70,7 +71,7 @@ def test_a_long_text_alone_is_cut(tiny, data_dir):
 
 @pytest.mark.parametrize(("share", "times"), [("mean", 1), ("sum", 3)])
 def test_undecided_scores_cost_ln_2_a_class(tiny, data_dir, share, times):
-    readout = own(tiny, data_dir, TOPICS, share=share)
+    readout = own(tiny, data_dir, TOPICS, loss=share)
     batch, output = said(readout, torch.zeros(4, 3))
     mean = float(readout.loss(output, batch)) / len(batch.targets)
     assert mean == pytest.approx(times * math.log(2), abs=1e-6)
@@ -98,17 +99,6 @@ def test_positions_and_labels_follow_the_order_of_classes(tiny, data_dir, order)
     assert tokens == [firsts[label] for label in order]
     batch, output = said(readout, torch.tensor([[float(label != "near") for label in order]]))
     assert readout.decode(output, batch)[0].value == "near"
-
-
-@pytest.mark.slow
-def test_orders_by_name_and_by_seed(tiny, data_dir):
-    def order(given):
-        return own(tiny, data_dir, TOPICS, order=given).labels
-
-    assert (
-        order("written") == ("wide", "far", "near") and order("reversed") == order("written")[::-1]
-    )
-    assert len({order(seed) for seed in range(20)}) == 6 and order(4) == order(4)
 
 
 @pytest.mark.parametrize("order", [["far", "near"], ["far", "near", "near"], ["a", "b", "c"]])
@@ -154,28 +144,6 @@ def electra_words(shared):
     made.shape.positions, made.config = 512, {"model_type": "electra"}
     made.architecture = family_of("", made.config)
     return made
-
-
-@pytest.mark.shared
-def test_the_released_code_s_input_of_sst2(electra_words):
-    """Its words, its reserved tokens from 103 on, one segment; read at the class words."""
-    made = task("sst2")
-    reading = {"readout": "class_words", "pattern": "dpt_official"}
-    readout = readout_for(electra_words, made, reading, soft=False)
-    example = Example("1", {"sentence": "a gorgeous film ."}, "positive")
-    plain = readout.encode([example], 128)[0].rows[0]
-    readout.reserved = True
-    features = readout.encode([example, Example("2", {"sentence": "so " * 300}, "negative")], 128)
-    row, long = features[0].rows[0], features[1].rows[0]
-    tokens = electra_words.tokenizer().convert_ids_to_tokens
-    text = "[CLS] a gorgeous film . [SEP] sentiment : _"
-    assert " ".join(tokens(plain.ids)) == f"{text} negative , positive , [SEP]"
-    reserved = "[unused103] [unused104] [unused105] [unused106]"
-    assert " ".join(tokens(row.ids)) == f"{text} {reserved} [SEP]"
-    assert row.ids[-5:] == [108, 109, 110, 111, 102] and row.types is None
-    assert tokens(readout.written) == ["negative", ",", "positive", ","]
-    assert row.reads == plain.reads == [9, 11] and features[0].targets == [0, 1]
-    assert len(long.ids) == 128 and long.ids[-8:] == row.ids[-8:] and long.reads == [123, 125]
 
 
 OWN_WORD = {"sst2": "sentiment", "sst5": "label", "imdb": "sentiment", "glue_cola": "label"}
@@ -226,23 +194,3 @@ def test_rows_are_those_of_each_of_the_released_models(
     long = readout.encode([long], 128)[0].rows[0]
     after = len(tokens) - positions[0]
     assert len(long.ids) == 128 and long.ids[-after:] == row.ids[-after:]
-
-
-def test_markers_that_the_vocabulary_lacks_are_refused(tiny, data_dir):
-    readout = own(tiny, data_dir, marker=True)
-    with pytest.raises(UserError, match=r"marker=true: .* need the 2 .* from \[unused200\]"):
-        readout.encode([Example("1", {"sentence": "a film"}, "positive")], 64)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("pattern", ["dpt_paper", "dpt_official"])
-@pytest.mark.parametrize("name", CLASSED)
-def test_each_class_of_the_paper_is_read_where_its_word_begins(electra_words, name, pattern):
-    made = task(name)
-    reading = {"readout": "class_words", "pattern": pattern}
-    readout = readout_for(electra_words, made, reading, soft=False)
-    example = Example("1", {made.fields[0]: "some words"}, made.labels[0])
-    row = readout.encode([example], 128)[0].rows[0]
-    read = electra_words.tokenizer().convert_ids_to_tokens([row.ids[i] for i in row.reads])
-    assert read == [words[0].split()[0].lower() for words in readout.pvp.words.values()]
-    assert set(readout.labels) == set(made.labels)

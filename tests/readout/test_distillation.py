@@ -125,14 +125,6 @@ def test_the_teacher_is_asked_once(tmp_path, monkeypatch):
     ptrun.run(*LINE, "train.lr=0.1", "seed=2", f"outputs={tmp_path}")
 
 
-def test_a_damaged_file_of_the_teacher_is_made_again(tmp_path, caplog):
-    first = ptrun.run(*LINE, f"outputs={tmp_path}")
-    for file in (tmp_path / ".tokens").glob("teacher-*"):
-        file.write_bytes(file.read_bytes()[:-9])
-    again = ptrun.run(*LINE, "rerun=true", f"outputs={tmp_path}")
-    assert again.metrics == first.metrics and "it is made again" in caplog.text
-
-
 def test_predictions_need_no_document(tmp_path):
     (tmp_path / "fact.txt").write_text(FACT, encoding="utf-8")
     typed = f"readout.document=@{tmp_path / 'fact.txt'}"

@@ -49,24 +49,11 @@ def test_each_label_has_a_row_and_one_is_entailed(tiny):
     assert targets == [0, 1, 0]
 
 
-def test_rows_stand_in_the_order_of_labels(tiny):
-    toy = task(["good", "bad"], {"bad": "dull", "good": "bright"})
-    texts, targets = rows(tiny(), toy, Example("1", {"text": "a film"}, "good"))
-    assert texts == ["[CLS] a film [SEP] bright [SEP]", "[CLS] a film [SEP] dull [SEP]"]
-    assert targets == [1, 0]
-
-
 def test_a_pair_is_premise_and_hypothesis(tiny):
     toy = task(["yes", "no"], PAIR, ("first", "second"))
     fields = {"first": "Ann met Bob {1}", "second": "Bob met {Ann}"}
     texts, targets = rows(tiny("roberta"), toy, Example("1", fields, "no"))
     assert texts == ["<s>Ann met Bob {1}</s></s>Bob saw: Bob met {Ann}</s>"] and targets == [0]
-
-
-def test_a_plain_description_follows_both_texts(tiny):
-    toy = task(["yes", "no"], {"yes": "good"}, ("first", "second"))
-    texts, _ = rows(tiny(), toy, Example("1", {"first": "Ann", "second": "Bob"}, "yes"))
-    assert texts == ["[CLS] Ann Bob [SEP] good [SEP]"]
 
 
 def decoded(backbone, toy, scores):
@@ -97,7 +84,7 @@ def test_one_description_answers_for_two_labels(tiny, labels, scores, answer):
     [
         (["yes", "no"], {}, "has no descriptions of its labels"),
         (["yes", "no"], {"maybe": "so"}, "descriptions has maybe; its labels are yes, no"),
-        (["bad", "fair", "good"], {"bad": "dull", "fair": "so"}, "descriptions lacks good"),
+        (["bad", "fair", "good"], {"bad": "dull", "fair": "so"}, "descriptions has bad, fair; its"),
         (["yes", "no"], {"yes": "see {third}"}, "may quote first, second, and must leave one"),
         (["yes", "no"], {"yes": "{first} {second}"}, "must leave one of them out"),
         (["yes", "no"], {"yes": "{"}, "description of yes, '{': "),

@@ -87,12 +87,3 @@ def test_a_list_without_a_word_of_the_backbone_is_refused(tiny, tmp_path):
     with pytest.raises(UserError, match="none of its 1 words is one token of backbone=tiny_bert"):
         method = ManualPrompt(tiny(), facts(tmp_path, f"task.vocabulary={words}"))
         print(method.readout.allowed)
-
-
-def test_the_list_is_part_of_what_identifies_the_data(tmp_path):
-    words = tmp_path / "words.txt"
-    digests = [facts(tmp_path).digest()]
-    for text in ("Oslo\n", "Oslo\nRome\n"):
-        words.write_text(text)
-        digests.append(facts(tmp_path, f"task.vocabulary={words}").digest())
-    assert len(set(digests)) == 3

@@ -5,6 +5,7 @@ from torch.nn import functional
 
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.label_words import FactWords
+from ptrun.readout.verbalizer import VerbalizerReading
 from ptrun.types import Example
 from tests.readout.reading import pocket, read, task
 
@@ -12,7 +13,8 @@ PATTERN = "{template|fact}"
 
 
 def facts(backbone, data, pattern=PATTERN, **options):
-    return FactWords(backbone, data, read_pvp("own", {"pattern": pattern}), **options)
+    pvp = read_pvp("own", {"pattern": pattern})
+    return FactWords(backbone, data, pvp, VerbalizerReading(**options))
 
 
 def fact(answer, subject="Ann", relation="P1"):

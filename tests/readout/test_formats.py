@@ -5,7 +5,6 @@ its tokenizer is made of that vocabulary and RoBERTa's special tokens.
 """
 
 import functools
-import itertools
 import json
 
 import pytest
@@ -89,129 +88,71 @@ WSC |= {"span1_text": "The lamp", "span2_text": "it", "label": 1}
 COPA = {"premise": "The lamp went out.", "choice1": "Wind blew.", "choice2": "Fish swam."}
 RECORD = {"passage": "Ann met Bob.\n@highlight\nBob sold a boat.", "answers": ["Ann"]}
 RECORD |= {"query": "@placeholder bought it.", "entities": ["Ann", "Bob"]}
-FORMATS = {
+CAUSE = "The lamp went out. because"
+RAIN = {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0}
+READ = "Ann met Bob.\n- Bob sold a boat."
+FORMATS = {  # a task, its row, changes of the task, and the texts of each row of tokens
     "boolq": (
         "boolq",
         {"question": "does it rain", "passage": PASSAGE, "label": 1},
         {},
-        ["[CLS] does it rain [SEP] Rain falls in Oslo . [SEP]"],
-        ["<s>does it rain</s></s>Rain falls in Oslo.</s>"],
+        [("does it rain", PASSAGE)],
     ),
-    "cb": (
-        "cb",
-        {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0},
-        {},
-        ["[CLS] Rain falls in Oslo . [SEP] It rains . [SEP]"],
-        ["<s>Rain falls in Oslo.</s></s>It rains.</s>"],
-    ),
-    "rte": (
-        "rte",
-        {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0},
-        {},
-        ["[CLS] Rain falls in Oslo . [SEP] It rains . [SEP]"],
-        ["<s>Rain falls in Oslo.</s></s>It rains.</s>"],
-    ),
+    "cb": ("cb", RAIN, {}, [(PASSAGE, "It rains.")]),
+    "rte": ("rte", RAIN, {}, [(PASSAGE, "It rains.")]),
     "multirc": (
         "multirc",
         {"paragraph": PASSAGE, "question": "What falls?", "answer": "Rain", "label": 1},
         {},
-        ["[CLS] Rain falls in Oslo . [SEP] What falls ? Rain [SEP]"],
-        ["<s>Rain falls in Oslo.</s></s>What falls? Rain</s>"],
+        [(PASSAGE, "What falls? Rain")],
     ),
-    "wic template 1": (
-        "wic",
-        WIC,
-        {},
-        ["[CLS] lead : They lead . [SEP] lead : Lead is heavy . [SEP]"],
-        ["<s>lead: They lead.</s></s>lead: Lead is heavy.</s>"],
-    ),
+    "wic template 1": ("wic", WIC, {}, [("lead: They lead.", "lead: Lead is heavy.")]),
     "wic template 0": (
         "wic",
         WIC,
         {"fields": ["asked"]},
-        [f"[CLS] They lead . Lead is heavy . {ASKED} ? [SEP]"],
-        [f"<s>They lead. Lead is heavy. {ASKED}?</s>"],
+        [(f"They lead. Lead is heavy. {ASKED}?",)],
     ),
     "wsc template 0": (
         "wsc",
         WSC,
         {},
-        ["[CLS] it : The lamp fell because it was loose . [SEP] The lamp [SEP]"],
-        ["<s>it: The lamp fell because it was loose.</s></s>The lamp</s>"],
+        [("it: The lamp fell because it was loose.", "The lamp")],
     ),
     "wsc template 1": (
         "wsc",
         WSC,
         {"fields": ["marked", "span1_text"]},
-        ["[CLS] The lamp fell because * it * was loose . [SEP] The lamp [SEP]"],
-        ["<s>The lamp fell because *it* was loose.</s></s>The lamp</s>"],
+        [("The lamp fell because *it* was loose.", "The lamp")],
     ),
     "copa, cause": (
         "copa",
         {**COPA, "question": "cause", "label": 0},
         {},
-        [
-            "[CLS] The lamp went out . because [SEP] Wind blew . [SEP]",
-            "[CLS] The lamp went out . because [SEP] Fish swam . [SEP]",
-        ],
-        [
-            "<s>The lamp went out. because</s></s>Wind blew.</s>",
-            "<s>The lamp went out. because</s></s>Fish swam.</s>",
-        ],
+        [(CAUSE, "Wind blew."), (CAUSE, "Fish swam.")],
     ),
     "copa, effect": (
         "copa",
         {**COPA, "question": "effect", "label": 0},
         {},
-        [
-            "[CLS] The lamp went out . so [SEP] Wind blew . [SEP]",
-            "[CLS] The lamp went out . so [SEP] Fish swam . [SEP]",
-        ],
-        [
-            "<s>The lamp went out. so</s></s>Wind blew.</s>",
-            "<s>The lamp went out. so</s></s>Fish swam.</s>",
-        ],
+        [("The lamp went out. so", "Wind blew."), ("The lamp went out. so", "Fish swam.")],
     ),
-    "record": (
-        "record",
-        RECORD,
-        {},
-        [
-            "[CLS] Ann met Bob . - Bob sold a boat . [SEP] Ann bought it . [SEP]",
-            "[CLS] Ann met Bob . - Bob sold a boat . [SEP] Bob bought it . [SEP]",
-        ],
-        [
-            "<s>Ann met Bob.\n- Bob sold a boat.</s></s>Ann bought it.</s>",
-            "<s>Ann met Bob.\n- Bob sold a boat.</s></s>Bob bought it.</s>",
-        ],
-    ),
-    "sst2": (
-        "sst2",
-        {"sentence": "A fine film.", "label": "positive"},
-        {},
-        ["[CLS] A fine film . [SEP]"],
-        ["<s>A fine film.</s>"],
-    ),
+    "record": ("record", RECORD, {}, [(READ, "Ann bought it."), (READ, "Bob bought it.")]),
+    "sst2": ("sst2", {"sentence": "A fine film.", "label": "positive"}, {}, [("A fine film.",)]),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize(("name", "row", "changes", "bert", "other"), FORMATS.values(), ids=FORMATS)
-def test_a_row_is_the_papers(head, kind, name, row, changes, bert, other):
+@pytest.mark.parametrize(("name", "row", "changes", "texts"), FORMATS.values(), ids=FORMATS)
+def test_a_row_is_the_papers(head, kind, name, row, changes, texts):
+    """The released code gives the tokenizer one text, or two."""
     features, read = head(kind, name, row, **changes)
-    tokenizer = read.tokenizer()
-    wanted = bert if kind == "bert" else other
-    assert texts(features, tokenizer) == wanted
-    for own in features.rows:
+    for own, pair in zip(features.rows, texts, strict=True):
+        wanted = read.tokenizer()(*pair)
+        assert (own.ids, own.types) == (wanted["input_ids"], wanted.get("token_type_ids"))
         assert own.reads == [0]
-        if kind == "bert":  # the second text is segment 1, whose first token comes after [SEP]
-            border = own.ids.index(tokenizer.sep_token_id) + 1
-            assert own.types == [0] * border + [1] * (len(own.ids) - border)
-
-
-def test_entities_are_binary_examples_of_their_own(head):
-    assert head("bert", "record", RECORD)[0].targets == [1, 0]
+    assert name != "record" or features.targets == [1, 0], "binary examples of their own"
 
 
 SUPERGLUE = ["boolq", "cb", "rte", "multirc", "wic", "wsc", "copa", "record"]
@@ -225,33 +166,6 @@ def test_superglue_rows_have_128_tokens_and_the_longer_text_loses_its_end(head):
     features, read = head("bert", "boolq", row)
     assert len(features.rows[0].ids) == 128
     assert texts(features, read.tokenizer())[0].startswith("[CLS] does it rain [SEP] rain rain")
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("name", ["squad", "squad_v2"])
-@pytest.mark.slow
-def test_squads_windows_have_384_tokens_and_share_128(head, kind, name):
-    words = [f"word{i}" for i in range(400)]
-    words[130] = "Oslo"
-    context = " ".join(words)
-    answers = {"text": ["Oslo"], "answer_start": [context.index("Oslo")]}
-    row = {"question": "  Which town?", "context": context, "answers": answers}
-    features, read = head(kind, name, row)
-    tokenizer = read.tokenizer()
-    sep = tokenizer.sep_token_id
-    start = features.rows[0].ids.index(sep) + (1 if kind == "bert" else 2)
-    assert spelled(tokenizer, features.rows[0].ids[1:4]).replace(" ?", "?") == "Which town?"
-    inside = [own.ids[start:-1] for own in features.rows]
-    assert [len(own.ids) for own in features.rows[:-1]] == [384] * (len(inside) - 1)
-    assert all(own.ids[-1] == sep for own in features.rows) and len(inside) > 2
-    for before, after in itertools.pairwise(inside):
-        assert before[-128:] == after[:128] and before[-129:] != after[:129]
-    pairs = list(zip(features.targets[::2], features.targets[1::2], strict=True))
-    for own, (first, last) in zip(features.rows, pairs, strict=True):
-        seen = "Oslo" in tokenizer.decode(own.ids)
-        assert (first, last) == (0, 0) or seen
-        if seen:
-            assert tokenizer.decode(own.ids[first : last + 1]).strip() == "Oslo"
 
 
 SRL = {"tokens": ["Unbelievably", "Ann", "sold", "boats", "."], "predicate_index": 2}

@@ -1,5 +1,7 @@
 """Linear heads beside their oracles: dropout, weights of labels, and what rows have alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,10 @@ from torch.nn import functional
 
 from ptrun.backbone.dropout import drop
 from ptrun.readout.base import collate
-from ptrun.readout.head import LabelHead, Shares, class_weights, read_keys
+from ptrun.readout.head import LabelHead, Shares, read_keys
 from ptrun.readout.heads import ChoiceHead, TokenHead
 from ptrun.types import Example
-from tests.readout.reading import CPU, fresh, loss_and_answers, read, task
+from tests.readout.reading import CPU, fresh, loss_and_answers, read, task, words_only
 from tests.small_runs import conll03, sst2
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -82,14 +84,6 @@ def test_questions_with_fewer_options_have_their_own_softmax(tiny, data_dir):
     assert abs(together - sum(alone) / 2) < 1e-5 and answered[1] in (0, 1)
 
 
-def test_copa_pairs_the_premise_and_its_joining_word_with_each_choice(tiny, data_dir):
-    data = task("copa", data_dir)
-    head, example = ChoiceHead(tiny(), data), data.load("train")[0]
-    rows = head.encode([example], 64)[0].rows
-    pair = head.backbone.tokenizer()("The lamp went out. because", "The wind blew.")
-    assert rows[0].ids == pair["input_ids"] and len(rows) == 2
-
-
 def test_a_first_sub_token_is_where_its_word_begins(tiny, data_dir):
     data = conll03(data_dir)
     head = TokenHead(tiny(), data)
@@ -130,22 +124,27 @@ def test_balanced_weights_are_sklearn_s():
     targets = ["a"] * 7 + ["b"] * 2 + ["c"]
     examples = [Example(str(i), {}, target) for i, target in enumerate(targets)]
     official = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=targets)
-    assert class_weights("balanced", ["a", "b", "c", "d"], examples) == [*official, 1.0]
-    assert class_weights("none", ["a", "b", "c"], examples) is None
+    head = LabelHead(words_only(None), SimpleNamespace(labels=["a", "b", "c", "d"]))
+    head.weigh(examples)
+    assert head.weights is None
+    head.class_weights = "balanced"
+    head.weigh(examples)
+    assert head.weights == [*official, 1.0]
 
 
 def test_each_example_s_loss_has_the_weight_of_its_label(tiny, data_dir):
     data = sst2(data_dir)
     examples = data.load("train")[:5]
-    head, plain = fresh(LabelHead(tiny(), data, weights="balanced")), fresh(LabelHead(tiny(), data))
+    head, plain = fresh(LabelHead(tiny(), data)), fresh(LabelHead(tiny(), data))
+    head.class_weights = "balanced"
     head.load_state_dict(plain.state_dict())
     head.weigh(examples)
     own, logits = scores(plain, examples)
-    weights = torch.tensor(head.class_weights)
+    weights = torch.tensor(head.weights)
     each = functional.cross_entropy(logits, own.targets, reduction="none")
     expected = (each * weights[own.targets]).sum() / len(examples)
     assert loss_and_answers(head, examples)[0] == pytest.approx(float(expected), rel=1e-6)
-    assert len({*head.class_weights}) == 2, "the labels are skewed"
+    assert len({*head.weights}) == 2, "the labels are skewed"
 
 
 def test_shares_are_a_mapping_of_the_labels_that_an_example_has():

@@ -11,6 +11,7 @@ from ptrun.errors import UserError
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.label_words import LabelWords
+from ptrun.readout.verbalizer import VerbalizerReading
 from ptrun.types import Example
 from tests.readings import readout_for
 from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
@@ -22,7 +23,7 @@ PATTERN = "{~sentence} film was {mask}."
 
 def words(backbone, data, pattern=PATTERN, words=ONE, rule="single", **options):
     pvp = read_pvp("own", {"pattern": pattern, "words": words, "rule": rule})
-    return LabelWords(backbone, data, pvp, **options)
+    return LabelWords(backbone, data, pvp, VerbalizerReading(**options))
 
 
 def ids(backbone, text):
@@ -33,7 +34,8 @@ def test_letters_go_no_further_than_the_options(tiny, data_dir):
     """One question of four options and one of two, D the likeliest letter of all."""
     data, backbone = task("race_middle", data_dir), tiny()
     pvp = read_pvp("own", {"pattern": "{question}{options|letters} The film is {mask}"})
-    reads, examples = LabelWords(backbone, data, pvp), data.load("train")[:2]
+    reads = LabelWords(backbone, data, pvp, VerbalizerReading())
+    examples = data.load("train")[:2]
     examples[1].fields["options"][:] = ["in Oslo", "in Rome"]
     batch = collate(reads.encode(examples, 64), None, CPU)
     logits = torch.zeros(2, backbone.model.config.vocab_size)
@@ -63,7 +65,8 @@ def test_another_word_is_never_a_label(tiny, word):
 def test_a_question_s_other_words_are_no_option(tiny, data_dir):
     data, backbone = task("race_middle", data_dir), tiny()
     pvp = read_pvp("own", {"pattern": "{question}{options|letters} The film is {mask}"})
-    reads, (example, *_) = LabelWords(backbone, data, pvp, among="vocabulary"), data.load("train")
+    reads = LabelWords(backbone, data, pvp, VerbalizerReading(among="vocabulary"))
+    example, *_ = data.load("train")
     del example.fields["options"][3:]
     batch = collate(reads.encode([example], 64), None, CPU)
     for word, answer in (("film", -1), ("C", 2), ("D", -1)):
@@ -121,11 +124,11 @@ def test_a_word_that_is_several_tokens_is_refused_with_the_other_patterns():
 def test_a_label_s_words_have_its_weight_and_sentinels_have_1(tiny, data_dir, kind, among):
     data = sst2(data_dir)
     examples = data.load("train")[:5]
-    made = words(tiny(kind), data, among=among, weights="balanced")
+    made = words(tiny(kind), data, among=among, class_weights="balanced")
     made.weigh(examples)
     batch, output = read(made, examples)
     each = functional.cross_entropy(made._scores(output, batch), batch.targets, reduction="none")
-    own = [made.class_weights[made.tokens.labels.index(e.target)] for e in examples]
+    own = [made.weights[made.tokens.labels.index(e.target)] for e in examples]
     before = made._before
     weights = [w for weight in own for w in [*[1.0] * before, weight]]
     expected = (each * torch.tensor(weights)).sum()

@@ -7,6 +7,7 @@ import pytest
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.heads import TokenHead
 from ptrun.readout.label_words import LabelWords
+from ptrun.readout.verbalizer import VerbalizerReading
 from ptrun.types import Example
 from tests.pattern import tokenizers
 from tests.readout.reading import task, words_only
@@ -19,7 +20,8 @@ EXAMPLE = Example("1", {"premise": "a film", "hypothesis": "the plot"}, "neutral
 def row(tokenizer, pattern=PATTERN, **reading):
     """Return the row of an example of CB."""
     pvp = read_pvp("own", pattern)
-    made = LabelWords(words_only(tokenizer), task("cb", "none"), pvp, **reading)
+    options = VerbalizerReading(**reading)
+    made = LabelWords(words_only(tokenizer), task("cb", "none"), pvp, options)
     return made.row(made.pieces(EXAMPLE), 64)
 
 
@@ -63,10 +65,10 @@ def test_a_predicate_comes_after_the_word(kind):
     words = ["the", "film", "was", "good"]
     example = Example("1", {"tokens": words, "predicate": "was"}, ["O", "O", "B-V", "O"])
     data = SimpleNamespace(labels=["O", "B-V"], fields=["tokens"], max_tokens=None)
-    ours, own = (
-        TokenHead(words_only(tokenizer), data, literal_sep=literal).encode([example], 64)[0]
-        for literal in (True, False)
-    )
+    head = TokenHead(words_only(tokenizer), data)
+    (own,) = head.encode([example], 64)
+    head.literal_sep = True
+    (ours,) = head.encode([example], 64)
     wanted = tokenizer([*words, "[SEP]", "was"], is_split_into_words=True)["input_ids"]
     assert ours.rows[0].ids == wanted
     assert (ours.rows[0].ids == own.rows[0].ids) is (kind == "bert")

@@ -24,17 +24,6 @@ def test_a_batch_of_one_set_leaves_the_other_head_without_gradient(tiny, data_di
     assert one.method.prompt.table.grad.abs().sum() > 0
 
 
-def test_batches_come_from_one_set_each_and_all_examples_come(tiny, data_dir):
-    one = member(joint, tiny(), both(data_dir), batch_size=4)
-    seen = []
-    for step in range(one.per_epoch):
-        one.step = step
-        batch = one.batch()
-        assert len({f.facts["set"] for f in batch}) == 1
-        seen += [f.id for f in batch]
-    assert sorted(seen) == sorted(f.id for f in one.features)
-
-
 @pytest.mark.parametrize(("kind", "pooler"), [("bert", "none"), ("bert", "mean"), ("t5", "mean")])
 def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir, kind, pooler):
     """A mixed batch answers as each data set's own method with the same prompt and head."""

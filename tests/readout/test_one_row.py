@@ -77,17 +77,6 @@ def test_a_step_reads_its_batch_at_once(tiny, data_dir, monkeypatch):
     assert sizes == [4, 4]
 
 
-def test_evaluation_has_a_row_for_each_option(tiny, data_dir):
-    data, backbone = rows_of("copa", data_dir), tiny()
-    names = ("batch_margin", "margin")
-    ours, plain = (
-        ManualPrompt(backbone, data, reading=reading("verbalizer", objective=own)) for own in names
-    )
-    examples = data.load("test")
-    assert ours.encode(examples) == plain.encode(examples)
-    assert [len(f.rows) for f in ours.encode(examples)] == [2] * len(examples)
-
-
 def test_it_is_refused_where_options_have_rows_of_their_own(tiny, data_dir):
     last = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
     with pytest.raises(UserError, match=r"readout\.objective=batch_margin changes nothing"):

@@ -17,7 +17,9 @@ from ptrun.readout.head import Head, LabelHead, NumberHead
 from ptrun.readout.heads import ChoiceHead, EntailmentHead, EntityHead, TokenHead
 from ptrun.readout.label_words import FactWords, LabelWords
 from ptrun.readout.multilabel import LabelsHead
-from ptrun.readout.spans import SpanHead
+from ptrun.readout.original import ClassWordsReading
+from ptrun.readout.spans import PassageWords, SpanHead
+from ptrun.readout.verbalizer import VerbalizerReading
 from tests.facts import rows_of
 from tests.readings import readout_for
 from tests.readout.reading import fresh, pocket, read, task
@@ -220,7 +222,8 @@ MLM, CLM, SEQ2SEQ = "BertForMaskedLM", "GPT2LMHeadModel", "T5ForConditionalGener
 
 def words(among="labels", pattern=PATTERN, words=ONE, rule="single", **keys):
     pvp = read_pvp("own", {"pattern": pattern, "words": words, "rule": rule})
-    return lambda backbone, data_dir: LabelWords(backbone, sst2(data_dir), pvp, among=among, **keys)
+    options = VerbalizerReading(among=among, **keys)
+    return lambda backbone, data_dir: LabelWords(backbone, sst2(data_dir), pvp, options)
 
 
 def label_words(*tokens):
@@ -250,7 +253,7 @@ def decoder_targets(batch, readout):
 
 def of_vocabulary(logits, batch, readout):
     """The word at the answer's place: the last, but for a sentinel behind it."""
-    place = -2 if readout.closed else -1
+    place = -2 if readout.options.closed else -1
     best = logits.view(len(batch), -1, logits.shape[-1])[:, place].argmax(dim=-1)
     written = readout.backbone.tokenizer().convert_ids_to_tokens(best)
     return [{"bad": "negative", "good": "positive"}.get(word, word) for word in written]
@@ -295,7 +298,8 @@ WORDS = {
 
 def facts(pattern, **keys):
     pvp = read_pvp("own", {"pattern": pattern})
-    return lambda backbone, rows: FactWords(backbone, task("pocket_facts"), pvp, **keys)
+    options = VerbalizerReading(**keys)
+    return lambda backbone, rows: FactWords(backbone, task("pocket_facts"), pvp, options)
 
 
 def right_words(logits, batch, readout):
@@ -376,12 +380,13 @@ CANDIDATES = {
 def class_words(direction):
     node = {"pattern": "{~sentence} a plot {words|commas}.", "words": ONE, "rule": "first"}
     pvp = read_pvp("own", node)
-    return lambda backbone, data_dir: ClassWords(backbone, sst2(data_dir), pvp, direction=direction)
+    options = ClassWordsReading(direction=direction)
+    return lambda backbone, data_dir: ClassWords(backbone, sst2(data_dir), pvp, options)
 
 
 def class_scores(logits, batch, readout):
     replaced = logits.view(len(batch), -1).sigmoid()
-    return replaced if readout.direction == "sigma" else 1 - replaced
+    return replaced if readout.options.direction == "sigma" else 1 - replaced
 
 
 def originality(logits, batch, readout, examples):
@@ -404,6 +409,16 @@ CLASS_WORDS = {
     )
     for direction in ("one_minus_sigma", "sigma")
 }
+CLASS_WORDS["passage words"] = Oracle(
+    lambda backbone, rows: PassageWords(backbone, task("quoref", rows), ClassWordsReading()),
+    *("electra", "ElectraForPreTraining"),
+    logits=lambda out, batch, readout: at_reads(out, batch, readout)[:, None],
+    labels=lambda batch, readout: {},
+    loss=lambda logits, batch, *rest: functional.binary_cross_entropy(
+        1 - logits[:, 0].sigmoid(), batch.targets.float(), reduction="sum"
+    ),
+    answers=None,
+)
 
 
 def layer(model, path):

@@ -114,16 +114,6 @@ def test_null_wins_if_it_is_likelier_and_only_where_there_are_such_questions(nam
         assert reads._answer(features, [scores]) == wanted
 
 
-def test_the_least_null_score_of_all_windows_counts():
-    reads = head(tokenizers.bert(), name="squad_v2")
-    features = reads.encode([question("film " * 60)], 40)[0]
-    scores = [torch.zeros(len(row.ids), 2) for row in features.rows]
-    for own in scores[1:]:
-        own[0] = 50
-    scores[0][features.facts["windows"][0][1]] = 3
-    assert reads._answer(features, scores) == "film"
-
-
 def test_windows_of_384_tokens_share_128_and_cover_the_context():
     reads = head(tokenizers.bert())
     features = reads.encode([question("film " * 1000, asked="the film?")], 512)[0]  # 384: the task
@@ -218,7 +208,8 @@ def test_answers_longer_than_any_predicted_one_are_counted(tiny, data_dir):
     context = "Ann met Bob in Oslo and Rome."
     long = Example("1", {"question": "Who?", "context": context}, [Answer(context, 0)])
     short = Example("2", {"question": "Who?", "context": context}, [Answer("Ann", 0)])
-    own = SpanHead(tiny(), examples, longest=3)
+    own = SpanHead(tiny(), examples)
+    own.longest_answer = 3
     features = own.encode([long, short, short], 60)
     assert "1 of 3 answers have more than 3 tokens" in long_answers(own, features)
     assert long_answers(SpanHead(tiny(), examples), features) is None

@@ -225,13 +225,6 @@ def test_runs_that_decode_in_other_ways_write_what_they_write_alone():
     assert len({tuple(own) for own in alone}) == 4
 
 
-def test_whole_numbers_are_floats_as_the_library_wants_them():
-    own = Decoding(temperature=1, top_p=1, repetition_penalty=2, length_penalty=1)
-    values = (own.temperature, own.top_p, own.repetition_penalty, own.length_penalty)
-    assert all(type(value) is float for value in values)
-    assert own == Decoding(temperature=1.0, top_p=1.0, repetition_penalty=2.0, length_penalty=1.0)
-
-
 @pytest.mark.parametrize("kind", ["mbart", "m2m_100", "nllb-moe"])
 def test_a_model_that_wants_a_language_is_refused(kind):
     backbone = SimpleNamespace(
