@@ -31,10 +31,9 @@ def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int
 
 
 def shorten_last(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
-    """Return lengths, in tokens, with a sum smaller by `excess`, or as small as possible.
+    """Do as `shorten`, but the last place of a group loses its tokens, then the one before it.
 
-    As in P-tuning's few-shot code, whose rows have one segment, the last place of the first group
-    loses its tokens, then the one before it. When the group is empty, the next group follows.
+    As in P-tuning's few-shot code, whose rows have one segment.
     """
     left = list(lengths)
     for place in (place for group in groups for place in sorted(group, reverse=True)):
@@ -163,7 +162,15 @@ class Encoder:
             return []
         ids, spans = mask_ids(self._tokenizer, len(kinds))
         if not ids or self._left_to_right:
-            _check_last(pieces, masks)
+            if (
+                len(kinds) > 1
+                or (kinds == ["masks"] and masks > 1)
+                or pieces[-1].kind not in _MASKS
+            ):
+                raise UserError(
+                    "this backbone has no mask token and reads one answer token at the end; "
+                    "use a pattern with one {mask}, its last slot."
+                )
             return [[]]
         counts = [masks if kind == "masks" and not spans else 1 for kind in kinds]
         return [[id_] * count for id_, count in zip(ids, counts, strict=True)]
@@ -181,46 +188,32 @@ def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Short
     return (shorten_last if rule == "last" else shorten)(sizes, groups, excess)
 
 
-def _check_last(pieces: Sequence[Piece], masks: int) -> None:
-    kinds = [piece.kind for piece in pieces]
-    if sum(kind in _MASKS for kind in kinds) > 1 or ("masks" in kinds and masks > 1):
-        raise UserError(
-            "this backbone has no mask token and reads one answer token at the end; "
-            "use a pattern with one {mask}, its last slot."
-        )
-    if kinds[-1] not in _MASKS:
-        raise UserError(
-            "this backbone has no mask token, so the answer is read at the end; "
-            "use a pattern that ends in {mask}."
-        )
-
-
 def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, cut: int) -> Encoded:
     ids: list[int] = []
     types: list[int] = []
-    places: dict[str, list[int]] = {"mask": [], "soft": [], "item": []}
+    masks: list[int] = []
+    softs: list[int] = []
+    items: list[int] = []
     for segment, special in enumerate(around.ids):
         ids += special
         types += around.types[segment] if around.types is not None else []
         for piece, tokens in zip(pieces, row, strict=True):
-            if piece.segment == segment:
-                _note(places, piece, len(ids), len(tokens))
-                ids += tokens
-                types += [around.text_types[segment]] * len(tokens)
-    segments = None if around.types is None else types
-    return Encoded(ids, segments, places["mask"], places["soft"], places["item"], cut)
-
-
-def _note(places: dict[str, list[int]], piece: Piece, at: int, size: int) -> None:
-    """Record the positions of a slot; a mask without a token is read at the token before it."""
-    if piece.kind in _MASKS:
-        if size == 0 and at == 0:
-            raise UserError("nothing comes before {mask}; the pattern must show some text first.")
-        places["mask"] += range(at, at + size) if size else [at - 1]
-    elif piece.kind == "soft":
-        places["soft"] += range(at, at + size)
-    elif piece.item is not None:
-        places["item"].append(at)
+            if piece.segment != segment:
+                continue
+            places = range(len(ids), len(ids) + len(tokens))
+            if piece.kind in _MASKS:  # without a token it is read at the token before it
+                if not (ids or tokens):
+                    raise UserError(
+                        "nothing comes before {mask}; the pattern must show some text first."
+                    )
+                masks += places or [len(ids) - 1]
+            elif piece.kind == "soft":
+                softs += places
+            elif piece.item is not None:
+                items.append(len(ids))
+            ids += tokens
+            types += [around.text_types[segment]] * len(tokens)
+    return Encoded(ids, None if around.types is None else types, masks, softs, items, cut)
 
 
 # Questions paired with their contexts: one row each, or overlapping windows.

@@ -122,22 +122,12 @@ def parse(text: str) -> Pattern:
     at = 0
     for match in _TOKEN.finditer(text):
         parts += [LiteralText(text[at : match.start()])] if match.start() > at else []
-        parts.append(_part(match, f"pattern {text!r}, character {match.start() + 1}"))
-        at = match.end()
+        where, at = f"pattern {text!r}, character {match.start() + 1}", match.end()
+        if match.group() in ("{", "}"):
+            raise UserError(f"{where}: {match.group()} has no partner; write slots as {{field}}.")
+        is_border = match.group().strip() == "||"
+        parts.append(Border() if is_border else read_slot(match.group(1), where))
     parts += [LiteralText(text[at:])] if at < len(text) else []
-    _check(text, parts)
-    return Pattern(text, tuple(parts))
-
-
-def _part(match: re.Match[str], where: str) -> Part:
-    if match.group().strip() == "||":
-        return Border()
-    if match.group() in ("{", "}"):
-        raise UserError(f"{where}: {match.group()} has no partner; write slots as {{field}}.")
-    return read_slot(match.group(1), where)
-
-
-def _check(text: str, parts: list[Part]) -> None:
     if not any(isinstance(part, Field) and part.names for part in parts):
         raise UserError(f"pattern {text!r} has no field; write a slot such as {{~sentence}}.")
     borders = [place for place, part in enumerate(parts) if isinstance(part, Border)]
@@ -147,12 +137,10 @@ def _check(text: str, parts: list[Part]) -> None:
     blank = [all(isinstance(p, LiteralText) and not p.text.strip() for p in side) for side in sides]
     if any(blank):
         raise UserError(f"pattern {text!r}: one side of || is empty; write text there or drop ||.")
+    return Pattern(text, tuple(parts))
 
 
 # A PVP: a pattern with its verbalizer, one entry of a task's `pvps`.
-#
-# pvps:   ppt_hybrid: {pattern: "{~sentence} It was {mask}.", words: {negative: [bad], positive:
-# [good]}}
 
 _KEYS = ("pattern", "words", "rule", "shorten")
 
@@ -177,15 +165,14 @@ class PVP:
                 f"use one of {', '.join(get_args(Shorten))}."
             )
         listed = self.pattern.listing("words")
-        if self.words is not None:
-            Verbalizer(self.words, self.rule)
-        elif listed:
-            raise UserError(
-                f"pvp {self.name}: the pattern writes label words out, and there are none; "
-                "add words: {label: [word]}."
-            )
-        else:
+        if self.words is None:
+            if listed:
+                raise UserError(
+                    f"pvp {self.name}: the pattern writes label words out, and there are none; "
+                    "add words: {label: [word]}."
+                )
             return
+        Verbalizer(self.words, self.rule)
         if listed and any(len(words) > 1 for words in self.words.values()):
             raise UserError(
                 f"pvp {self.name}: the pattern writes out one word for each label; "

@@ -1,7 +1,7 @@
 """Renders a pattern and an example into pieces: the texts and slots of one row, in order."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,7 +16,8 @@ SIGNS: Mapping[str, Sequence[str]] = {
     "numerals": [*"一二三四五六七八九十", *("十" + digit for digit in "一二三四五六")],
 }
 """The signs before the items of a list, in PPT's two ways."""
-_MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
+_MARKS = {"letters": (". ", "."), "numerals": ("、", "；")}  # noqa: RUF001
+"""What comes after a sign, and after an item."""
 _BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "', "or_quotes": ' " or " '}
 _SPACES = " \t"
 _FACT_HINT = (
@@ -145,36 +146,25 @@ def _write_list(
         wrong = "no label words" if is_words else wrong
         raise UserError(f"{where}: {wrong}; {style} writes a list out.")
 
-    def write(item: int) -> None:
-        text = slot.filtered(texts[item])
+    signs = SIGNS.get(style, ())
+    if signs and len(texts) > len(signs):
+        raise UserError(f"{where}: {len(texts)} items; {style} writes at most {len(signs)} out.")
+    spaced = line.spaced
+    for item, raw in enumerate(texts):
+        if signs:
+            line.spaced = spaced
+            line.text(signs[item])
+            line.text(_MARKS[style][0])
+        elif item:
+            line.text(_BETWEEN[style])
+        text = slot.filtered(raw)
         if is_words:
             line.text(text, item=item)
         else:
             line.field(text, slot)
-
-    if style in SIGNS:
-        _write_signed(line, style, len(texts), write, where)
-        return
-    for item in range(len(texts)):
-        if item:
-            line.text(_BETWEEN[style])
-        write(item)
-
-
-def _write_signed(
-    line: _Line, style: str, count: int, write: Callable[[int], None], where: str
-) -> None:
-    signs, (after, space, end) = SIGNS[style], _MARKS[style]
-    if count > len(signs):
-        raise UserError(f"{where}: {count} items; {style} writes at most {len(signs)} out.")
-    spaced = line.spaced
-    for item in range(count):
-        line.spaced = spaced
-        line.text(signs[item])
-        line.text(after + space)
-        write(item)
-        line.spaced = False
-        line.text(end)
+        if signs:
+            line.spaced = False
+            line.text(_MARKS[style][1])
 
 
 def _write_gap(line: _Line, text: str, slot: Field, where: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from ptrun.backbone.base import moved
 from ptrun.errors import UserError
 from ptrun.pattern.spelling import Spelling
 
@@ -101,17 +102,13 @@ class LabelTokens:
     def __init__(self, labels: tuple[str, ...], ids: tuple[Tokens, ...]):
         self.labels, self.ids = labels, ids
         labels_terms = [
-            [
-                (p, t, 1 / (len(words) * len(tokens)))
-                for tokens in words
-                for p, t in enumerate(tokens)
-            ]
+            [(p, t, 1 / (len(words) * len(word))) for word in words for p, t in enumerate(word)]
             for words in ids
         ]
         most = max(map(len, labels_terms))
         padded = [terms + [(*terms[0][:2], 0.0)] * (most - len(terms)) for terms in labels_terms]
         self._terms = torch.tensor(padded, dtype=torch.float64)
-        self._on: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
+        self._on: dict[torch.device, Sequence[Tensor]] = {}
 
     @property
     def masks(self) -> int:
@@ -129,15 +126,12 @@ class LabelTokens:
         terms = (read * weights).masked_fill(weights == 0, 0.0).unbind(dim=-1)
         return sum(terms[1:], start=terms[0])
 
-    def _by_device(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def _by_device(self, device: torch.device) -> Sequence[Tensor]:
         """Return `[C, M]` mask, token and weight of each term; a label with fewer has weights 0."""
         if device not in self._on:
             places, tokens, weights = (tensor.contiguous() for tensor in self._terms.unbind(dim=-1))
-            three = places.long(), tokens.long(), weights.float()
-            if device.type == "cuda":  # the host need not wait for pinned memory
-                three = tuple(tensor.pin_memory() for tensor in three)  # type: ignore[assignment]
-            on = (tensor.to(device, non_blocking=True) for tensor in three)
-            self._on[device] = tuple(on)  # type: ignore[assignment]
+            terms = places.long(), tokens.long(), weights.float()
+            self._on[device] = [moved(tensor, device) for tensor in terms]
         return self._on[device]
 
 

@@ -96,13 +96,6 @@ def test_a_row_is_what_the_released_code_makes_of_it(tokenizer, tmp_path, case):
     assert [made.ids[at] for at in made.masks] == [50260] and made.cut == 0
 
 
-def test_a_row_number_by_number(tokenizer, tmp_path):
-    made = written(tokenizer, example(tmp_path, "cb"), "glm")
-    asked = [50259, 1, 1026, 374, 1328, 1, 5633, 50260]  # [CLS] " It rained " ? [MASK]
-    said = [11, 366, 1544, 531, 645, 13, 10301, 3214, 13, 1, 50256]  # , " He said no. Rain fell. "
-    assert made.ids == [*asked, *said]
-
-
 def test_an_effect_follows_a_comma(tokenizer, tmp_path):
     made = written(tokenizer, example(tmp_path, "copa", question="effect"), "glm")
     parts = [", so" if part == " because" else part for part in PARTS["copa glm"]]
@@ -117,14 +110,3 @@ def test_what_is_too_long_is_cut_where_the_released_code_cuts(tokenizer, tmp_pat
     pair = example(tmp_path, "cb", premise="rain rain rain rain", hypothesis="sun sun sun")
     cut = written(tokenizer, pair, "glm", room=9 + 4)
     assert cut.ids == spelt(tokenizer, ['"', "sun sun", '" ?', M, ', "', "rain rain", '"'])
-
-
-def test_label_words_are_single_tokens(tokenizer):
-    ids = {}
-    for case in PARTS:
-        name, pvp = case.split()
-        own = read_pvps(task(name).pvps)[pvp]
-        if own.words:
-            bound = own.verbalizer().bind(tokenizer)
-            ids |= dict(zip((w[0] for w in own.words.values()), bound.ids, strict=True))
-    assert ids == {"Yes": ((3363,),), "No": ((1400,),), "Maybe": ((6674,),)}

@@ -63,16 +63,6 @@ def test_ppt_rows_have_the_ids_of_its_code(real, text, ids):
     assert encoded.masks == [ids.index(32099)]
 
 
-def test_a_hundred_vectors_stand_before_the_text(real):
-    encoded = encode(real("t5"), "{soft:100} {s} {mask}", {"s": "good movie"})
-    assert encoded.ids[100:] == [207, 1974, 32099] and encoded.softs == list(range(100))
-
-
-def test_sentinels_of_t5_are_numbered(real):
-    encoded = encode(real("t5"), "{s} {mask} {s} {masks}", {"s": "good"}, masks=4)
-    assert encoded.ids == [207, 32099, 207, 32098]
-
-
 def test_english_label_words_are_single_tokens(real):
     bound = Verbalizer({word: [word] for word in ENGLISH}).bind(real("t5"))
     assert {label: ids[0] for label, ids in zip(bound.labels, bound.ids, strict=True)} == {
@@ -131,15 +121,3 @@ def test_ptuning_reads_left_to_right_backbones_at_the_last_vector(real):
     encoded = encode(real("gpt2"), "{soft:3} {sub} {soft:3} {mask}", {"sub": "Paris"})
     assert real("gpt2").convert_ids_to_tokens(encoded.ids)[3] == "ĠParis"
     assert encoded.softs == [0, 1, 2, 4, 5, 6] and encoded.masks == [6]
-
-
-def test_a_cut_row_of_a_real_vocabulary_keeps_its_slots(real):
-    pieces = parse("{~a} || Question: {b}? {soft:2} {mask}.").render(
-        {"a": "an unusually long passage " * 200, "b": "is it"}
-    )
-    encoded = Encoder(real("bert_uncased")).encode(pieces, 128)
-    tokens = real("bert_uncased").convert_ids_to_tokens(encoded.ids)
-    assert len(tokens) == 128 and encoded.cut == 800 - (128 - 12)
-    tail = ["[SEP]", "question", ":", "is", "it", "?", "[UNK]", "[UNK]", "[MASK]", ".", "[SEP]"]
-    assert tokens[-11:] == tail
-    assert tokens[encoded.masks[0]] == "[MASK]" and encoded.types == [0] * 118 + [1] * 10

@@ -6,7 +6,6 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import parse
-from ptrun.pattern.rendering import Piece
 from ptrun.pattern.slots import FILTERS
 
 
@@ -168,8 +167,3 @@ def test_what_cannot_be_meant_is_refused(text, message):
 def test_examples_that_do_not_fit_are_refused(text, fields, message):
     with pytest.raises(UserError, match=message.replace("{", r"\{").replace("}", r"\}")):
         parse(text).render(fields)
-
-
-def test_a_piece_says_all_there_is_to_say():
-    pieces = parse("{soft:2} {~a|capital}").render({"a": "x"})
-    assert pieces == [Piece("soft", count=2), Piece("field", "X", shortenable=True, spaced=True)]

@@ -76,11 +76,6 @@ def test_words_that_a_vocabulary_cannot_tell_apart_are_refused(words, rule, mess
         Verbalizer(words, rule).bind(make.bert())
 
 
-def test_collisions_depend_on_the_rule():
-    words = {"a": ["not good"], "b": ["not bad"]}
-    assert Verbalizer(words, "mean").bind(make.bert()).masks == 2
-
-
 def test_words_are_for_the_labels_of_the_task():
     Verbalizer(TWO).check(["yes", "no"])
     with pytest.raises(UserError, match="missing 'maybe', not a label none; the task has 'yes'"):
