@@ -13,7 +13,7 @@ Lengths, ranks and modules must be equal. The head in the folder is not copied, 
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError
 from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
-from ptrun.method.peft import PeftMethod, peft_config
+from ptrun.method.peft import ABOUT, PeftMethod, peft_config
 from ptrun.method.ptuning_v2 import PTuningV2
 
 _LOG = logging.getLogger(__name__)
@@ -34,25 +34,10 @@ _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors"
 _VECTORS = ("PROMPT_TUNING", "P_TUNING")
 _PREFIXES = ("PREFIX_TUNING", "CARTRIDGE")
 _PROMPT = "prompt_embeddings"
-_NAMES, _COUNT = (list,), (int,)
-_TYPES = {
-    **dict.fromkeys(("modules_to_save", "feedforward_modules"), _NAMES),
-    **dict.fromkeys(("r", "num_virtual_tokens", "num_layers", "token_dim"), _COUNT),
-    "lora_alpha": (int, float),
-    "target_modules": (list, str),
-}
-"""The types of what is computed with, or looked through."""
 _HEADS = ("classifier", "score", "qa_outputs", "pooler", "pre_classifier", "dense", "out_proj")
 _CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
-_FREE = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
-_FREE |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config", "target_modules"}
-_FREE |= {
-    "feedforward_modules",
-    "fan_in_fan_out",
-    "save_projection",
-    "exclude_modules",
-    "layers_pattern",
-}
+_FREE = {*ABOUT, "target_modules", "feedforward_modules", "fan_in_fan_out"}
+_FREE |= {"save_projection", "exclude_modules", "layers_pattern"}
 
 
 @dataclass(frozen=True)
@@ -115,10 +100,6 @@ def read(folder: Path) -> PeftAdapter:
         raise UserError(f"{where}: {_CONFIG} is no JSON ({error}).") from error
     if not isinstance(config, dict) or "peft_type" not in config:
         raise UserError(f"{where}: {_CONFIG} has no peft_type.")
-    for option, kinds in _TYPES.items():
-        value = config.get(option)
-        if value is not None and type(value) not in kinds:
-            raise UserError(f"{where}: {_CONFIG} has {option}={visible(str(value)[:40])}.")
     return PeftAdapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
 
 
@@ -140,8 +121,8 @@ def check(
     }.get(adapter.kind, issubclass(method, PeftMethod))
     if not fits:
         raise adapter.wrong(
-            f"it is a {adapter.kind}, from which {method.__name__} as configured cannot start. "
-            f"Type {_SUITS.get(adapter.kind, _ANY).format(adapter.kind)}."
+            f"it is a {adapter.kind}, from which {method.__name__} as configured cannot start; "
+            "type the method that learns one."
         )
     base = str(adapter.config.get("base_model_name_or_path") or "")
     if base in (backbone.hub, backbone.name, str(backbone.folder)):
@@ -149,14 +130,6 @@ def check(
     if base and backbone.hub and base.count("/") == 1 and not Path(base).exists():
         raise adapter.wrong(f"it was trained on {base}, and this run is on {backbone.hub}.")
     _LOG.warning("start=peft:%s was trained on %s", adapter.folder, base or "an unnamed model")
-
-
-_SUITS = {
-    **dict.fromkeys(_VECTORS, "method=prompt_tuning, or method=ptuning method.encoder=plain"),
-    **dict.fromkeys(_PREFIXES, "method=ptuning_v2"),
-    "LORA": "method=lora, or method=dora if it has magnitudes",
-}
-_ANY = "method=peft method.config.peft_type={}"
 
 
 @torch.no_grad()
@@ -169,14 +142,16 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
     _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
-    tensors = _inside(adapter.tensors(), method.backbone.model)
-    make: Callable[[PeftAdapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
+    inside = _inside(adapter.tensors(), method.backbone.model)
     if isinstance(method, LoRA):
-        make = _lora
+        tensors = _lora(adapter, method, inside)
     elif isinstance(method, PeftMethod):
-        make = _peft
+        tensors = _peft(adapter, method, inside)
+    else:
+        assert isinstance(method, PTuningV2)
+        tensors = _prefix(adapter, method, inside)
     parameters = {**method.learned(), **dict(method.named_buffers())}
-    for name, tensor in make(adapter, method, tensors).items():
+    for name, tensor in tensors.items():
         _check_shape(adapter, name, tensor, parameters[name])
         parameters[name].copy_(tensor)
 
@@ -252,21 +227,16 @@ def _peft(
             raise adapter.wrong(f"{option} is {theirs!r} there and {value!r} in method.config.")
     if adapter.kind != str(method.peft_type):
         raise adapter.wrong(f"it is a {adapter.kind}, and this method a {method.peft_type}.")
-    _check_feedforward(adapter, method)
-    names = zip(method.saved(), method.names, strict=True)
-    return {f"prompt.{name}": _tensor(adapter, tensors, saved) for saved, name in names}
-
-
-def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
-    """Refuse an IA3 that scales the inputs of other maps than the method does."""
     modules = adapter.config.get("feedforward_modules") or []
     ends = tuple(f".{_place(name)}" for name in modules)
-    theirs = [name for name in method.changed if f".{name}".endswith(ends)]
-    if adapter.kind == "IA3" and theirs != method.forward_changed:
+    scaled = [name for name in method.changed if f".{name}".endswith(ends)]
+    if adapter.kind == "IA3" and scaled != method.forward_changed:
         raise adapter.wrong(
             f"it scales the inputs of {', '.join(modules) or 'no map'}; give the same "
             "method.config.feedforward_modules."
         )
+    names = zip(method.saved(), method.names, strict=True)
+    return {f"prompt.{name}": _tensor(adapter, tensors, saved) for saved, name in names}
 
 
 def _inside(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:

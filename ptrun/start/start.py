@@ -136,12 +136,6 @@ class WordSource:
         order = torch.randperm(len(ids), generator=self.draw).tolist()
         return [ids[place] for place in order]
 
-    def size(self) -> int:
-        """Return the number of ids that have both a token and an embedding."""
-        backbone = self.method.backbone
-        rows = backbone.model.get_input_embeddings().weight.shape[0]
-        return min(len(backbone.tokenizer()), int(rows))
-
 
 def word_ids(source: WordSource, length: int) -> list[int]:
     """Return `length` token ids; fewer ids are repeated.
@@ -149,51 +143,31 @@ def word_ids(source: WordSource, length: int) -> list[int]:
     Raises:
         UserError: there are no such words.
     """
-    ids = _KINDS[source.start.kind](source, length)
+    ids = _ids(source, length)
     if not ids:
         raise UserError(f"start={source.start}: found no words; use start=vocabulary.")
     return [ids[place % len(ids)] for place in range(length)]
 
 
-def _labels(source: WordSource, _length: int) -> list[int]:
-    """Return the ids of the verbalizer's words by label; with a head, of the labels' names."""
-    method = source.method
-    if isinstance(method.readout, LabelWords):
+def _ids(source: WordSource, length: int) -> list[int]:
+    method, kind = source.method, source.start.kind
+    tokenizer = method.backbone.tokenizer()
+    spelling = Spelling(tokenizer)
+    if kind == "text":
+        return spelling.ids(source.start.value, spaced=False, opens=True)
+    if kind == "labels" and isinstance(method.readout, LabelWords):
         return [i for words in method.readout.tokens.ids for word in words for i in word]
-    spelling = Spelling(method.backbone.tokenizer())
-    names = (str(label).replace("_", " ") for label in method.task.labels)
-    return [i for name in names for i in spelling.answer(name)]
-
-
-def _vocabulary(source: WordSource, length: int) -> list[int]:
-    return source.shuffled(range(source.size()))[:length]
-
-
-def _top(source: WordSource, length: int) -> list[int]:
-    return source.shuffled(range(min(_TOP, source.size())))[:length]
-
-
-def _task_words(source: WordSource, length: int) -> list[int]:
-    """Return the most frequent tokens of train and dev, without special tokens; ties by id."""
-    tokenizer = source.method.backbone.tokenizer()
-    special = {*tokenizer.all_special_ids, *mask_ids(tokenizer, _SENTINELS)[0]}
-    counts = Counter(i for f in source.rows() for row in f.rows for i in row.ids)
-    ranked = sorted(counts.keys() - special, key=lambda i: (-counts[i], i))
-    return source.shuffled(ranked[:length])
-
-
-def _text(source: WordSource, _length: int) -> list[int]:
-    spelling = Spelling(source.method.backbone.tokenizer())
-    return spelling.ids(source.start.value, spaced=False, opens=True)
-
-
-_KINDS: dict[str, Callable[[WordSource, int], list[int]]] = {
-    "labels": _labels,
-    "vocabulary": _vocabulary,
-    "top_1000": _top,
-    "task_words": _task_words,
-    "text": _text,
-}
+    if kind == "labels":  # a head has no words: the labels' names
+        names = (str(label).replace("_", " ") for label in method.task.labels)
+        return [i for name in names for i in spelling.answer(name)]
+    if kind == "task_words":  # the most frequent tokens, but for special ones; ties by id
+        special = {*tokenizer.all_special_ids, *mask_ids(tokenizer, _SENTINELS)[0]}
+        counts = Counter(i for f in source.rows() for row in f.rows for i in row.ids)
+        ranked = sorted(counts.keys() - special, key=lambda i: (-counts[i], i))
+        return source.shuffled(ranked[:length])
+    rows = method.backbone.model.get_input_embeddings().weight.shape[0]
+    size = min(len(tokenizer), int(rows))  # ids that have both a token and an embedding
+    return source.shuffled(range(min(_TOP, size) if kind == "top_1000" else size))[:length]
 
 
 # Initialize the prompts of a run as `start=` says.
