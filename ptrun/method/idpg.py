@@ -318,9 +318,16 @@ class IDPG(Method):
         dropout: float = 0.1,
     ):
         super().__init__(backbone, task, reading)
-        _check(length, position)
+        if length < 0:
+            raise UserError(f"method.length is {length}; use 0 (no prompt) or more.")
+        if position not in get_args(Place):
+            raise UserError(f"method.position is {position}; use 0, 1, 2, 3 or 4.")
         check_dropout(dropout)
-        _check_glove(glove, source if deep else "first")
+        if glove is not None and deep and source == "previous":
+            raise UserError(
+                "method.glove: a generator cannot read both word vectors and [CLS] states; "
+                "type method.source=first."
+            )
         self.length, self.source, self.dropout = length, source, dropout
         self.position: Place = position
         self.room()
@@ -353,11 +360,6 @@ class IDPG(Method):
         """Return the configuration with a digest in place of the file of word vectors."""
         file = node.get("glove")
         return {**node, "glove": glove_file(file).digest()} if file else node
-
-    def placed(self) -> None:
-        """Read the file of word vectors, if there is one."""
-        if isinstance(self.encoder, MeanOfWords):
-            self.encoder.words.read()
 
     @property
     def prompt_positions(self) -> int:
@@ -453,18 +455,3 @@ class IDPG(Method):
     @property
     def _separator(self) -> int:
         return int(self.backbone.tokenizer().sep_token_id)
-
-
-def _check(length: int, position: int) -> None:
-    if length < 0:
-        raise UserError(f"method.length is {length}; use 0 (no prompt) or more.")
-    if position not in get_args(Place):
-        raise UserError(f"method.position is {position}; use 0, 1, 2, 3 or 4.")
-
-
-def _check_glove(glove: str | None, source: Source) -> None:
-    if glove is not None and source == "previous":
-        raise UserError(
-            "method.glove: a generator cannot read both word vectors and [CLS] states; "
-            "type method.source=first."
-        )

@@ -7,8 +7,9 @@ import hashlib
 import os
 import string
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,6 @@ def _key(row: TokenRow) -> bytes:
 # The authors draw it anew each time; here it depends on the text alone.
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_NUMERIC = b"0123456789+-.eE \r\n"
 _STD = 0.6
 
 
@@ -172,7 +172,6 @@ class Glove:
             self.width = len(opened.readline().split()) - 1
         if self.width < 1:
             raise UserError(f"method.glove={path}: line 1 has no numbers after its word.")
-        self._starts: dict[bytes, int] = {}
         self._known: dict[str, Tensor | None] = {}
 
     def digest(self) -> str:
@@ -180,31 +179,15 @@ class Glove:
         with self.path.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
-    def read(self) -> None:
-        """Index the file, once.
-
-        Raises:
-            UserError: a line has more or fewer numbers than the first, or no numbers.
-        """
-        if self._starts:
-            return
-        starts: dict[bytes, int] = {}
-        start = 0
+    @cached_property
+    def _starts(self) -> dict[bytes, int]:
+        """The place of each word's line in the file."""
+        start, starts = 0, dict[bytes, int]()
         with self.path.open("rb") as opened:
-            for number, line in enumerate(opened, start=1):
-                word, _, rest = line.partition(b" ")
-                self._check(number, rest)
-                starts.setdefault(word, start)
+            for line in opened:
+                starts.setdefault(line.partition(b" ")[0], start)
                 start += len(line)
-        self._starts = starts
-
-    def _check(self, number: int, rest: bytes) -> None:
-        where = f"method.glove={self.path}: line {number}"
-        count = (b" " + rest).rstrip().count(b" ")
-        if count != self.width:
-            raise UserError(f"{where} has {count} numbers after its word, line 1 has {self.width}.")
-        if rest.translate(None, _NUMERIC):
-            raise UserError(f"{where} has text among the numbers after its word.")
+        return starts
 
     def mean(self, text: str) -> Tensor:
         """Return the average `[width]` over the words that have a vector."""
@@ -220,10 +203,10 @@ class Glove:
         """Return a word's vector `[width]`, or None.
 
         Raises:
-            UserError: its line has something that is not a number.
+            UserError: its line has something that is not a number, or more or fewer numbers than
+                the first line of the file.
         """
         if word not in self._known:
-            self.read()
             start = self._starts.get(word.encode("utf-8", "surrogatepass"))
             self._known[word] = None if start is None else self._at(start)
         return self._known[word]
@@ -233,8 +216,11 @@ class Glove:
             opened.seek(start)
             line = opened.readline().decode("utf-8", "replace")
         word, _, rest = line.partition(" ")
+        where = f"method.glove={self.path}: the vector of {word!r}"
         try:
-            return torch.tensor([float(number) for number in rest.split()])
+            numbers = [float(number) for number in rest.split()]
         except ValueError as error:
-            where = f"method.glove={self.path}: the vector of {word!r}"
             raise UserError(f"{where}: {error}.") from error
+        if len(numbers) != self.width or not all(map(isfinite, numbers)):
+            raise UserError(f"{where} is {rest[:40].strip()!r}; line 1 has {self.width} numbers.")
+        return torch.tensor(numbers)

@@ -25,27 +25,26 @@ from ptrun.method.base import Method
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
-_OWN = {
-    "PROMPT_TUNING": "method=prompt_tuning",
-    "P_TUNING": "method=ptuning",
-    "PREFIX_TUNING": "method=prefix_peft",
-    "MULTITASK_PROMPT_TUNING": "method=prompt_tuning",
-    "CPT": "method=prompt_tuning",
-    "CARTRIDGE": "method=ptuning_v2",
-}
 _REFUSED = {
-    "ADALORA": "changes its ranks while it trains",
-    "ADAPTION_PROMPT": "replaces the attention of Llama",
-    "PVERA": "draws noise in each pass, which differs by batch",
-    "POLY": "needs a task id with each row",
-    "XLORA": "mixes trained adapters",
-    "SHADOW": "runs a second model",
-    "OSF": "trains the backbone's own weights",
-    **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "SHIRA", "UNILORA"), "needs weights for its shapes"),
-    "TRAINABLE_TOKENS": "trains words of the vocabulary, which no read-out adds",
+    **dict.fromkeys(("PROMPT_TUNING", "CPT"), "type method=prompt_tuning instead"),
+    "MULTITASK_PROMPT_TUNING": "type method=prompt_tuning instead",
+    "P_TUNING": "type method=ptuning instead",
+    "PREFIX_TUNING": "type method=prefix_peft instead",
+    "CARTRIDGE": "type method=ptuning_v2 instead",
+    "ADALORA": "it changes its ranks while it trains",
+    "ADAPTION_PROMPT": "it replaces the attention of Llama",
+    "PVERA": "it draws noise in each pass, which differs by batch",
+    "POLY": "it needs a task id with each row",
+    "XLORA": "it mixes trained adapters",
+    "SHADOW": "it runs a second model",
+    "OSF": "it trains the backbone's own weights",
+    **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "SHIRA", "UNILORA"), "it needs weights to be made"),
+    "TRAINABLE_TOKENS": "it trains words of the vocabulary, which no read-out adds",
 }
-_ABOUT = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
-_ABOUT |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config"}
+"""Why ptrun has no such tuner."""
+ABOUT = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
+ABOUT |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config"}
+"""The fields of PEFT's configuration that say nothing of the layers."""
 
 
 class PeftMethod(Method):
@@ -78,7 +77,11 @@ class PeftMethod(Method):
         super().__init__(backbone, task, reading)
         self.config = dict(config)
         self.peft_type = str(_type_of(self.config).value)
-        _check_backbone(backbone)
+        if backbone.architecture.shares_layers:
+            raise UserError(
+                f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
+                "tuner for that; use method=lora."
+            )
         self._seed = int(torch.randint(2**31, (), device="cpu"))
         self._drawn = False
         tuner = self._tuner()
@@ -99,9 +102,11 @@ class PeftMethod(Method):
         """
         tuner = self._tuner()
         owned = {name: self.prompt[_key(name)] for name in tuner.learned}
-        if not self._drawn:
-            _copy(tuner.learned, owned)
-            self._drawn = True
+        with torch.no_grad():
+            for name, parameter in owned.items():
+                if not (self._drawn or parameter.is_meta):
+                    parameter.copy_(tuner.learned[name])
+        self._drawn = True
         adopt(tuner, owned, self.backbone)
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
@@ -172,34 +177,17 @@ def _type_of(content: Mapping[str, Any]) -> Any:
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
     types = {str(kind.value): kind for kind in PEFT_TYPE_TO_CONFIG_MAPPING}
-    usable = sorted(types.keys() - _OWN.keys() - _REFUSED.keys())
+    usable = sorted(types.keys() - _REFUSED.keys())
     name = str(content.get("peft_type", "")).upper()
-    if name in _OWN:
-        raise UserError(f"method.config.peft_type={name}: type {_OWN[name]} instead.")
     if name in _REFUSED:
-        raise UserError(f"method.config.peft_type={name}: it {_REFUSED[name]}; not supported.")
+        raise UserError(f"method.config.peft_type={name}: not supported; {_REFUSED[name]}.")
     if name not in usable:
         raise UserError(unknown(f"method.config.peft_type={name or 'missing'}", name, usable))
-    allowed = {f.name for f in fields(PEFT_TYPE_TO_CONFIG_MAPPING[types[name]])} - _ABOUT
+    allowed = {f.name for f in fields(PEFT_TYPE_TO_CONFIG_MAPPING[types[name]])} - ABOUT
     for key in content.keys() - {"peft_type"}:
         if key not in allowed:
             raise UserError(unknown(f"method.config.{key}", key, allowed))
     return types[name]
-
-
-def _check_backbone(backbone: PretrainedBackbone) -> None:
-    if backbone.architecture.shares_layers:
-        raise UserError(
-            f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
-            "tuner for that; use method=lora."
-        )
-
-
-@torch.no_grad()
-def _copy(values: Mapping[str, Tensor], owned: Mapping[str, Tensor]) -> None:
-    for name, value in values.items():
-        if not owned[name].is_meta:
-            owned[name].copy_(value)
 
 
 def _key(name: str) -> str:
@@ -278,7 +266,11 @@ def tuned_by(
             root = tuner_class(model, config, _NAME)
     except _PEFT_ERRORS as error:
         detach(model)
-        raise UserError(_rejected(backbone, str(error))) from error
+        reason = (str(error).splitlines() or ["no reason"])[0]
+        if "target modules" in str(error).lower().replace("_", " "):
+            names = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
+            reason = f"no such target_modules; {backbone.name} has {', '.join(names)}"
+        raise UserError(f"method.config: PEFT rejects it: {reason}.") from error
     model.__dict__.pop("peft_config", None)
     _keep_inside(backbone, decoder)
     _check_untouched(backbone, before)
@@ -314,17 +306,6 @@ def _check_quantized(backbone: PretrainedBackbone, config: Any) -> None:
             f"hardware.quantization={kind}: {name} reads dense matrices of the backbone; type "
             f"hardware.quantization=none, or use {', '.join(_BESIDE)}."
         )
-
-
-def _rejected(backbone: PretrainedBackbone, error: str) -> str:
-    """Return the message for a configuration that PEFT rejects."""
-    if "target modules" not in error.lower().replace("_", " "):
-        return f"method.config: PEFT rejects it: {error.splitlines()[0] if error else 'no reason'}"
-    names = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
-    return (
-        f"method.config.target_modules: PEFT finds no such module in {backbone.name}. Name one or "
-        f"more of {', '.join(names)}."
-    )
 
 
 def _keep_inside(backbone: PretrainedBackbone, decoder: bool) -> None:
@@ -372,11 +353,9 @@ def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
             if isinstance(child, nn.Dropout):
                 setattr(parent, name, KeyedDropout(child.p, site, backbone.injection))
                 site += 1
-            elif (
-                "Dropout" in kind
-                and not isinstance(child, KeyedDropout)
-                and getattr(child, "p", None)
-            ):
+                continue
+            keyed = isinstance(child, KeyedDropout)
+            if "Dropout" in kind and not keyed and getattr(child, "p", None):
                 raise UserError(
                     f"method.config: {kind} is drawn for a whole batch, and ptrun draws dropout "
                     "row by row; set it to 0."

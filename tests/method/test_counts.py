@@ -27,6 +27,7 @@ PROMPT = {
     f"{T5} method.stacks=[encoder,decoder,cross]": 10 * 2 * 36 * 768,
     f"{T5} method.stacks=[decoder,cross] method.layers=[9,12]": 10 * 2 * 8 * 768,
     f"{T5} task=conll03": 10 * 2 * 12 * 768,  # tags are read in the encoder
+    "backbone=t5_v1_1_xxl method=ppt readout=head task=pocket_pairs": 409_600,  # PPT
     # P-tuning: LAMA, and few-shot, where ALBERT's word embeddings are narrow
     f"backbone=bert_base_cased {LAMA}": 8_278_272,
     f"backbone=bert_large_cased {LAMA}": 14_707_712,

@@ -135,18 +135,6 @@ def keeps_the_promises(make, load, data, steps=2):
     return unmoved
 
 
-LEARNING = [cell for cell in CELLS if cell.values[1] != "manual_prompt"][::2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "name", "task"), LEARNING)
-def test_a_cell_learns_four_examples(tiny, data_dir, kind, name, task):
-    """The loss falls by a tenth; what a random frozen backbone allows is little."""
-    tunes = name.startswith("fine_tuning")
-    steps, lr = ((15, 60), 3e-3) if tunes else ((40, 200), 5e-2)
-    learns(METHODS[name][0], lambda: tiny(kind), task_of(data_dir, task), steps, lr, 0.9)
-
-
 def learns(make, load, data, steps, lr, share):
     """Check that the loss of four examples, without dropout, falls below a share of itself."""
     first = data.load("train")[:4]

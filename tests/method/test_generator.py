@@ -93,19 +93,6 @@ def test_a_residual_needs_instances_as_wide_as_the_prompt():
         Generators([8], 300, 5, "M", GeneratorForm("dense", 4, residual=True))
 
 
-def test_dropout_is_of_hidden_units():
-    made = Generators([8], 8, 5, "M", GeneratorForm("dense", 4))
-    gone = made(0, torch.randn(6, 8), torch.zeros_like)
-    assert torch.equal(gone, made.biases["0"].expand(6, -1, -1))
-
-
-def test_prompts_differ_between_instances_and_without_generator_do_not():
-    z = torch.randn(6, 8)
-    assert not torch.equal(*Generators([8], 8, 5, "M", GeneratorForm("dense", 4))(0, z, same)[:2])
-    still = Generators([8], 8, 5, "M", GeneratorForm("none"))
-    assert torch.equal(*still(0, z, same)[:2]) and not still.reads_instances
-
-
 @pytest.mark.parametrize(
     ("title", "sites", "inputs", "sharing", "form", "count"),
     [
@@ -136,27 +123,7 @@ def test_counts_are_the_papers(title, sites, inputs, sharing, form, count):
         assert size(Generators([D] * sites, inputs, 5, sharing, form)) == count, title
 
 
-def test_s_is_m_with_equal_biases_and_m_is_l_with_equal_generators():
-    torch.manual_seed(0)
-    s, m, each = (Generators([8] * 3, 8, 5, kind, GeneratorForm("dense", 4)) for kind in "SML")
-    for made in (m, each):
-        for own in made.generators.values():
-            own.load_state_dict(s.generators["0"].state_dict())
-        for bias in made.biases.values():
-            bias.data.copy_(s.biases["0"])
-    z = torch.randn(6, 8)
-    for site in range(3):
-        assert torch.equal(m(site, z, same), s(site, z, same))
-        assert torch.equal(each(site, z, same), s(site, z, same))
-    assert size(s) < size(m) < size(each)
-
-
 def test_sites_of_another_width_share_nothing():
     made = Generators([6, 8, 8], 8, 2, "S", GeneratorForm("phm", 4, 2))
     assert len(made.generators) == len(made.biases) == 2
     assert [made(site, torch.randn(1, 8), same).shape[-1] for site in range(3)] == [6, 8, 8]
-
-
-def test_a_width_below_zero_is_refused():
-    with pytest.raises(UserError, match=r"method.hidden is -1; use 1"):
-        GeneratorForm("dense", -1)

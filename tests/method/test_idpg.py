@@ -83,15 +83,6 @@ def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir
         assert_same(hidden, own, atol=1e-4)
 
 
-@torch.no_grad()
-def test_an_instance_is_the_last_state_of_the_first_token(tiny, tiny_folder, data_dir):
-    method = made(tiny("roberta"), data_dir)
-    batch = batch_of(method, data_dir)
-    model = transformers.RobertaModel.from_pretrained(tiny_folder("roberta")).eval()
-    whole = model(batch.ids, attention_mask=batch.mask.long()).last_hidden_state
-    assert_same(method.instance(batch), whole[:, 0], atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", ENCODERS)
 @pytest.mark.parametrize("position", tiered(range(5), lambda position: position == 2))
 @torch.no_grad()
@@ -105,19 +96,6 @@ def test_without_second_map_prompts_are_biases_alone(tiny, data_dir, kind, posit
     for own in whole.prompt.generators.values():
         own.up.mixing.zero_()
     assert_same(read(whole, batch), read(still, batch))
-
-
-@pytest.mark.parametrize("own", [{}, {"deep": False}])
-@torch.no_grad()
-def test_one_map_of_zeros_is_prompt_tuning_and_its_additive_form(tiny, data_dir, own):
-    backbone = tiny()
-    one = made(backbone, data_dir, hidden=0, **own)
-    still = made(backbone, data_dir, generator="none", **own)
-    still.load_state_dict(one.state_dict(), strict=False)
-    batch = batch_of(one, data_dir)
-    assert not torch.allclose(read(one, batch), read(still, batch), atol=1e-3)
-    one.prompt.generators["0"].up.mixing.zero_()
-    assert_same(read(one, batch), read(still, batch))
 
 
 @torch.no_grad()
@@ -213,14 +191,6 @@ def test_tags_are_read_at_the_moved_words(tiny, data_dir, position):
     given = method.inputs(batch)
     text = method.backbone.embed(batch.ids)[batch.reads.rows, batch.reads.columns]
     assert torch.equal(given.embeddings[given.hidden_at.rows, given.hidden_at.columns], text)
-
-
-def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny, data_dir):
-    method = made(tiny(), data_dir)
-    batch = batch_of(method, data_dir, keys=4)
-    method.loss(method.backbone.forward(method.inputs(batch)), batch).backward()
-    assert all(p.grad is None for p in method.backbone.model.parameters())
-    assert all(p.grad is not None and p.grad.any() for p in method.learned().values())
 
 
 @pytest.mark.parametrize(

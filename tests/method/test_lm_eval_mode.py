@@ -5,13 +5,10 @@ from functools import partial
 
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 
 from ptrun.errors import UserError
-from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.ptuning import PTuning
 from tests.facts import facts
-from tests.hardware.test_checkpointing import Kept
 from tests.small_runs import engine, member
 
 KINDS = ("gpt2", "megatron")
@@ -58,38 +55,6 @@ def test_a_population_may_differ_in_it_and_each_learns_as_alone(tiny, tmp_path):
         torch.testing.assert_close(*losses, **TOLERANCE)
         for name, tensor in solo.learned.items():
             torch.testing.assert_close(joint.learned[name], tensor, **TOLERANCE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_activation_checkpointing_still_keeps_less(tiny, tmp_path, kind):
-    """The library checkpoints in training mode alone, which dropout no longer asks for."""
-    (loss, gradients, whole), (again, replayed, few) = (
-        step(tiny(kind), tmp_path, checkpointing=own) for own in (False, True)
-    )
-    assert loss == again and few < whole / 2
-    for name, gradient in gradients.items():
-        assert gradient.abs().sum() > 0
-        torch.testing.assert_close(gradient, replayed[name], atol=1e-7, rtol=0)
-
-
-def step(loaded, folder, *, checkpointing):
-    """Return loss and gradients of one step, and how many bytes its forward kept."""
-    one = learner(loaded, folder, quiet=True)
-    fit = TorchEngine(
-        loaded, device="cpu", precision="fp32", token_budget=1000, checkpointing=checkpointing
-    )
-    fit.place([one.method])
-    kept, forward = Kept(loaded), loaded.forward
-
-    def counted(given):
-        assert given.keys is None
-        with saved_tensors_hooks(kept.pack, lambda tensor: tensor):
-            return forward(given)
-
-    loaded.forward = counted
-    losses, _ = fit._accumulate([one])
-    return losses, {name: p.grad for name, p in one.learned.items()}, kept.nbytes
 
 
 def test_a_tuned_backbone_is_refused(tiny, tmp_path):

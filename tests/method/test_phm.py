@@ -26,17 +26,6 @@ def test_the_sum_is_written_out_once():
         torch.testing.assert_close(phm.weight()[2 * p + q, 3 * r + s], by_hand)
 
 
-def test_order_one_is_dense():
-    phm = PHM(6, 5, 1, bias=True)
-    dense = torch.nn.Linear(6, 5)
-    with torch.no_grad():
-        phm.mixing.fill_(1.0)
-        phm.factors[0][0].copy_(dense.weight.T)
-        phm.bias.copy_(dense.bias)
-    x = torch.randn(3, 6)
-    torch.testing.assert_close(phm(x), dense(x), atol=1e-6, rtol=1e-6)
-
-
 def test_size_by_formula():
     def size(phm):
         return sum(p.numel() for p in phm.parameters())

@@ -202,11 +202,6 @@ def test_a_method_without_a_prompt_is_refused_before_anything_is_learned(tmp_pat
     assert not (tmp_path / "outputs/pretraining").exists()
 
 
-def test_a_pretraining_has_the_protocol_s_name_too(composed):
-    first = plan(composed("rte", "protocol=paper")).pretraining
-    assert first is not None and first.request.names["protocol"] == "paper"
-
-
 @pytest.mark.slow
 def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
     launch(composed("rte", *STILL))
@@ -278,12 +273,6 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
     assert any(not torch.allclose(second[name], without[name], atol=1e-4) for name in prompts)
 
 
-@pytest.mark.parametrize("task", ["ppt_nss", "ppt_unified"])
-def test_a_prompt_is_learned_on_options(composed, task):
-    done = launch(composed(task, "readout.pattern=pocket", method="ppt_pretraining"))
-    assert done.status == "finished" and 0 <= done.metrics["test"]["accuracy"] <= 100
-
-
 @pytest.mark.parametrize("task", ["sentiment", "pairs", "topics", "choice"])
 def test_the_presets_patterns_suit_the_pocket_tasks(task):
     composed = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"])
@@ -296,23 +285,6 @@ def test_the_presets_patterns_suit_the_pocket_tasks(task):
         option, node = composed.readout
         read = composed.read_by(option, {**node, "pattern": pattern})
         method_of(read, backbone, own)  # refuses words that are not one token
-
-
-@pytest.mark.parametrize(
-    ("method", "pattern", "start"),
-    [
-        ("ppt", "ppt_pt", "pretrained"),
-        ("ppt_hybrid", "ppt_hybrid", "pretrained"),
-        ("ppt_unified", "ppt_unified", "pretrained"),
-        ("pt_vanilla", "ppt_pt", "identical"),
-        ("pt_hybrid", "ppt_hybrid", "identical"),
-        ("pt_mc", "ppt_unified", "identical"),
-    ],
-)
-def test_a_preset_is_a_pattern_and_a_start(method, pattern, start):
-    config = compose_run([f"method={method}"]).config
-    assert (config["readout"]["pattern"], config["start"]) == (pattern, start)
-    assert config["method"]["length"] == config["method"]["rescale"] == 100
 
 
 @pytest.mark.slow
@@ -329,11 +301,3 @@ def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, 
     fit.fit([one])
     assert one.step == 100
     assert [row["step"] for row in one.history] == [*range(6, 97, 6), 100]
-
-
-def test_the_papers_prompt_has_409_600_numbers():
-    read = "readout=head"  # needs no tokenizer
-    composed = compose_run(["method=ppt", "backbone=t5_v1_1_xxl", "task=pocket_pairs", read])
-    backbone = build.build("backbone", composed.config["backbone"])
-    method = method_of(composed, backbone, build.build("task", composed.task, None, None))
-    assert method.learned_parameters()["prompt"] == 100 * 4096 == 409_600

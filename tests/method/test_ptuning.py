@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ptrun.backbone.base import BackboneInput
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_pair
 from ptrun.method.ptuning import PTuning
 from tests.facts import asked, backbone, facts, task
 from tests.readings import reading
 from tests.small_runs import engine
-from tests.tiers import package, tiered
+from tests.tiers import package
 
 FAMILIES = ["bert", "albert", "roberta", "gpt2", "t5"]
 
@@ -21,29 +20,6 @@ def plain(kind, tiny, folder):
     """Return a tiny backbone prompted on facts by nine vectors (six of GPT-2) of no encoder."""
     torch.manual_seed(0)
     return PTuning(tiny(kind), facts(folder), encoder="plain")
-
-
-@pytest.mark.parametrize(
-    "kind", tiered(["bert", "albert", "roberta", "gpt2"], lambda kind: kind in ("bert", "gpt2"))
-)
-def test_raw_word_embeddings_are_the_ids_and_finished_ones_are_not(tiny, tmp_path, kind):
-    loaded, batch = tiny(kind), asked(plain(kind, tiny, tmp_path), facts(tmp_path).load("test"))
-    ids = BackboneInput(mask=batch.mask, ids=batch.ids, types=batch.types, logits_at=batch.reads)
-
-    def logits(embeddings):
-        return loaded.forward(replace(ids, ids=None, embeddings=embeddings)).logits
-
-    expected = loaded.forward(ids).logits
-    torch.testing.assert_close(logits(loaded.embed(batch.ids)), expected, atol=1e-5, rtol=0)
-    assert (logits(finished(loaded, kind, batch)) - expected).abs().max() > 0.1
-
-
-def finished(loaded, kind, batch):
-    """Return the whole output of the embedding layer: positions added, and its norm."""
-    if kind == "gpt2":
-        places = torch.arange(batch.ids.shape[1])
-        return loaded.embed(batch.ids) + loaded.model.transformer.wpe(places)
-    return getattr(loaded.model, kind).embeddings(batch.ids, token_type_ids=batch.types)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

@@ -8,7 +8,6 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.prompt import DeepPrefix
 from tests.small_runs import conll03, sst2
 
 
@@ -58,15 +57,6 @@ def test_stacks_that_are_not_there_or_not_read_are_refused(
 def test_a_prefix_takes_no_room_from_an_encoder_decoder(tiny, data_dir):
     made = PTuningV2(tiny("t5"), sst2(data_dir), length=20)
     assert made.room() == made.backbone.shape.positions
-
-
-def test_a_folded_prefix_equals_what_its_mlp_made():
-    torch.manual_seed(0)
-    made = DeepPrefix(5, 3, 2, 8, kind="mlp", hidden=12)
-    values = made().detach()
-    folded = DeepPrefix(5, 3, 2, 8)
-    folded.fold(values)
-    assert torch.equal(folded(), values)
 
 
 @pytest.mark.parametrize(

@@ -117,14 +117,6 @@ def test_every_layer_of_the_interval_learns_and_no_other_is_reached(tiny, data_d
     assert bottom == top
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "t5"])  # 3 and 2 layers
-def test_the_interval_of_all_layers_is_the_full_prefix(tiny, data_dir, kind):
-    backbone, task = tiny(kind), sst2(data_dir)
-    whole, named = method(backbone, task), method(backbone, task, layers=[1, 3])
-    batch = batch_of(whole, task)
-    assert torch.equal(scores(whole, batch), scores(named, batch))
-
-
 @kinds
 def test_an_mlp_and_its_exported_table_answer_the_same(tiny, data_dir, kind):
     backbone, task = tiny(kind), sst2(data_dir)

@@ -6,17 +6,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import UserError
-from ptrun.ledger.report import table
-from ptrun.pattern.pattern import read_pvps
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.training.optim import make_optimizer
 from tests import conftest
-from tests.facts import facts, task
 
 RELATIONS = {"born_in", "has_job"}
 SUPERGLUE = ["boolq", "cb", "copa", "multirc", "rte", "wic", "wsc"]
@@ -143,45 +139,6 @@ def test_the_lama_regime_learns_a_prompt_for_each_relation(tmp_path, name):
     assert len(load_file(file)) == len(done.manifest["parts"])
 
 
-@pytest.mark.slow
-def test_several_manual_patterns_run_and_report_mean_std_and_each(tiny_folder, tmp_path):
-    root = tmp_path / "data"
-    facts(root)
-    results = [
-        launch(
-            compose_run(
-                [
-                    "method=manual_prompt",
-                    f"readout.pattern={pattern}",
-                    "task=lama",
-                    "setting=zero_shot",
-                    f"data_dir={root}",
-                    f"backbone.path={tiny_folder('bert')}",
-                    f"outputs={tmp_path / 'outputs'}",
-                ]
-            )
-        )
-        for pattern in ("original", "p17_1", "ft")
-    ]
-    assert [r.learned_parameters["total"] for r in results] == [0, 0, 0]
-    each, one = table(tmp_path / "outputs"), table(tmp_path / "outputs", "readout.pattern")
-    assert len(each) == 3 and len(one) == 1
-    assert one.texts[0]["n"] == "3" and one.texts[0]["best on dev"] == "-"
-
-
 def test_a_pattern_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(UserError, match=r"readout.pattern=nope: task=rte has ptuning, pet, "):
         plan(compose_run(["method=manual_prompt", "readout.pattern=nope", "task=rte"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["boolq", "cb", "multirc", "rte", "wic"])
-@pytest.mark.parametrize("pattern", ["ptuning", "pet"])
-def test_every_label_word_is_one_token_and_no_special_one(folder_of, name, pattern):
-    own = task(name, None)
-    tokenizer = PretrainedBackbone(name="t", path=str(folder_of("bert"))).tokenizer()
-    bound = read_pvps(own.pvps, own.labels)[pattern].verbalizer().bind(tokenizer)
-    assert set(bound.labels) == set(own.labels)
-    for words in bound.ids:
-        assert [len(word) for word in words] == [1]
-        assert words[0][0] not in tokenizer.all_special_ids
