@@ -47,9 +47,6 @@ class Adapter(Method):
         shared_mixing: for `phm`, share one A between all adapters (Mahabadi et al.).
         dropout: of an adapter's output, in training.
 
-    Raises:
-        UserError: a value is out of range.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=adapter")
     >>> method.adapters["encoder_ffn_0"].down.weight.shape  # [m, H]
@@ -77,7 +74,15 @@ class Adapter(Method):
         check_dropout(dropout)
         self.dropout, width = dropout, backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None
-        self.sites = _sites(backbone, layout, decodes=self.readout.reads_decoder)
+        halves: dict[Half, int] = {"encoder": backbone.shape.layers}
+        if self.readout.reads_decoder:
+            halves["decoder"] = backbone.shape.decoder_layers
+        self.sites: list[tuple[Half, Site]] = [
+            (half, (kind, layer))
+            for half, layers in halves.items()
+            for layer in range(layers)
+            for kind in _KINDS[layout]
+        ]
         self.adapters = nn.ModuleDict()
         for half, site in self.sites:
             adapter = dense(width, hidden)  # draws random numbers for `phm` too: runs depend on it
@@ -109,21 +114,6 @@ class Adapter(Method):
             return changed
 
         return edit
-
-
-def _sites(
-    backbone: PretrainedBackbone, layout: Layout, *, decodes: bool
-) -> list[tuple[Half, Site]]:
-    shape = backbone.shape
-    halves: list[tuple[Half, int]] = [("encoder", shape.layers)]
-    if decodes:
-        halves.append(("decoder", shape.decoder_layers))
-    return [
-        (half, (kind, layer))
-        for half, layers in halves
-        for layer in range(layers)
-        for kind in _KINDS[layout]
-    ]
 
 
 def _name(half: Half, site: Site) -> str:

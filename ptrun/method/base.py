@@ -100,11 +100,7 @@ class Method(nn.Module):
         return list(self.encoded(examples))
 
     def encoded(self, examples: Sequence[Example]) -> Iterator[Features]:
-        """Yield tokenized examples; a part of them is in memory at a time.
-
-        Raises:
-            UserError: a text has a token without a row in the embedding.
-        """
+        """Yield tokenized examples; a part of them is in memory at a time."""
         room = self.room()
         for part in in_parts(examples):
             features = self.readout.encode(part, room)
@@ -260,11 +256,7 @@ def check_pair(
 
 
 def check_kept(reading: type[Reading], method: type[Method], *, tunes: bool) -> None:
-    """Refuse a method that changes the backbone where a read-out needs it as it is.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a method that changes the backbone where a read-out needs it as it is."""
     if reading.keeps_backbone and (tunes or method.changes_modules):
         raise UserError(
             f"readout={reading.name} reads the frozen backbone too, and {method.__name__} changes "
@@ -278,11 +270,7 @@ def built(
     backbone: PretrainedBackbone,
     task: Task,
 ) -> Method:
-    """Return the method of a checked node with its read-out, as a run builds it.
-
-    Raises:
-        UserError: as `check_pair`.
-    """
+    """Return the method of a checked node with its read-out, as a run builds it."""
     _, node = check_pair(component.target, *readout, backbone, task)
     method: Method = component.build(backbone, task, build("readout", node))
     return method

@@ -53,16 +53,13 @@ class GeneratorForm:
     Args:
         kind: `phm` or `dense` maps; `none` has biases only, so that all instances have the same
             prompt.
-        hidden: m, the width between the maps; 0 means one map, G(z) = W z.
+        hidden: m, the width between the maps.
         order: n of `phm`, a divisor of the widths of its maps.
         shared_mixing: whether both maps of `phm` share A, as in the paper's text and its count for
             S-IDPG-PHM; the released code has two.
         layer_norm: normalize the input's prompt vectors, by a norm that is learned.
         residual: add the instance to each of the input's prompt vectors, which a learned norm
             normalizes first. Instances are then as wide as these vectors.
-
-    Raises:
-        UserError: `hidden` is below 0, or `none` has a norm or residual.
 
     >>> from ptrun.method.idpg import Generator, GeneratorForm
     >>> Generator(32, 5, 32, GeneratorForm("dense", hidden=8)).down.weight.shape  # [m, in]
@@ -77,8 +74,8 @@ class GeneratorForm:
     residual: bool = False
 
     def __post_init__(self) -> None:
-        if self.hidden < 0:
-            raise UserError(f"method.hidden is {self.hidden}; use 1 or more, or 0 for one map.")
+        if self.hidden < 1:
+            raise UserError(f"method.hidden is {self.hidden}; use 1 or more.")
         if self.kind == "none" and (self.layer_norm or self.residual):
             key = "layer_norm" if self.layer_norm else "residual"
             raise UserError(
@@ -100,21 +97,19 @@ class Generator(nn.Module):
     def __init__(self, inputs: int, length: int, width: int, form: GeneratorForm):
         super().__init__()
         self.shape = (length, width)
-        self.down: nn.Module | None = None
+        self.down: nn.Module
         self.up: nn.Module
         if form.kind == "phm":
-            self.down = PHM(inputs, form.hidden, form.order, bias=True) if form.hidden else None
-            both = self.down.mixing if self.down is not None and form.shared_mixing else None
-            self.up = PHM(form.hidden or inputs, length * width, form.order, shared=both)
+            self.down = PHM(inputs, form.hidden, form.order, bias=True)
+            both = self.down.mixing if form.shared_mixing else None
+            self.up = PHM(form.hidden, length * width, form.order, shared=both)
         else:
-            self.down = drawn(nn.Linear(inputs, form.hidden)) if form.hidden else None
-            self.up = drawn(nn.Linear(form.hidden or inputs, length * width, bias=False))
+            self.down = drawn(nn.Linear(inputs, form.hidden))
+            self.up = drawn(nn.Linear(form.hidden, length * width, bias=False))
 
     def forward(self, instance: Tensor, drop: Drop) -> Tensor:
         """Return the vectors; `drop` applies dropout to the hidden units."""
-        if self.down is not None:
-            instance = drop(functional.gelu(self.down(instance)))
-        vectors: Tensor = self.up(instance)
+        vectors: Tensor = self.up(drop(functional.gelu(self.down(instance))))
         return vectors.view(-1, *self.shape)
 
 
@@ -193,25 +188,28 @@ Place = Literal[0, 1, 2, 3, 4]
 the last separator; 4 after the end, between two added separators."""
 
 
-@dataclass(frozen=True)
 class Insertion:
     """The places of G vectors in rows of T tokens, one place for each row.
 
     Args:
         at: `[B]` the number of tokens before the vectors.
-        order: `[B, T + G]` the index of the token at each position, or T + the index of the vector.
+        tokens: T.
         added: G.
 
     >>> import torch
-    >>> from ptrun.method.idpg import insert
-    >>> insertion = insert(torch.tensor([1]), tokens=4, added=2)
+    >>> from ptrun.method.idpg import Insertion
+    >>> insertion = Insertion(torch.tensor([1]), tokens=4, added=2)
     >>> insertion.weave(torch.zeros(1, 4), torch.ones(1, 2))
     tensor([[0., 1., 1., 0., 0., 0.]])
     """
 
-    at: Tensor
-    order: Tensor
-    added: int
+    def __init__(self, at: Tensor, tokens: int, added: int):
+        self.at, self.added = at, added
+        column = torch.arange(tokens + added, device=at.device)
+        start, end = at[:, None], at[:, None] + added
+        behind = torch.where(column < end, column - start + tokens, column - added)
+        self.order = torch.where(column < start, column, behind)
+        """`[B, T + G]` the index of the token at each position, or T + the index of the vector."""
 
     def weave(self, tokens: Tensor, vectors: Tensor) -> Tensor:
         """Insert `[B, G, ...]` into `[B, T, ...]`: `[B, T + G, ...]`."""
@@ -222,14 +220,6 @@ class Insertion:
     def moved(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return the new columns `[K]` of tokens, from their rows and columns `[K]`."""
         return columns + self.added * (columns >= self.at[rows])
-
-
-def insert(at: Tensor, tokens: int, added: int) -> Insertion:
-    """Return the insertion of `added` vectors into rows of `tokens` tokens."""
-    column = torch.arange(tokens + added, device=at.device)
-    start, end = at[:, None], at[:, None] + added
-    behind = torch.where(column < end, column - start + tokens, column - added)
-    return Insertion(at, torch.where(column < start, column, behind), added)
 
 
 def place(position: Place, mask: Tensor, separators: Tensor) -> Tensor:
@@ -273,7 +263,7 @@ class IDPG(Method):
         sharing: what layers share: S everything, M all but a bias a layer, L nothing.
         deep: add prompts after layers too (M-IDPG), not only at the input (S-IDPG).
         generator: `phm`, `dense`, or `none` for biases only.
-        hidden: m, the generator's width; 0 is one map, E = W z + b.
+        hidden: m, the generator's width.
         order: n of `phm`; it must divide the widths of its maps.
         shared_mixing: for `phm`, share one A between both maps of a generator.
         layer_norm, residual: of the input's prompt (`ptrun.method.idpg.GeneratorForm`).
@@ -283,9 +273,6 @@ class IDPG(Method):
         instance_dropout: use dropout in the frozen pass in training.
         position: where the prompt is inserted, `ptrun.method.idpg.Place`.
         dropout: of M(x) and of hidden units, in training.
-
-    Raises:
-        UserError: a value is out of range, or the prompt leaves no room for text.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=idpg", "method.order=4")
@@ -347,8 +334,7 @@ class IDPG(Method):
         """Return the keys of maps that the generator lacks, and those of deep prompts without."""
         kind, deep = node.get("generator", "phm"), node.get("deep", True)
         unused = {
-            "order": kind != "phm",
-            "shared_mixing": kind != "phm" or node.get("hidden") == 0,
+            **dict.fromkeys(("order", "shared_mixing"), kind != "phm"),
             **dict.fromkeys(("hidden", "dropout", "glove", "instance_dropout"), kind == "none"),
             "source": kind == "none" or not deep,
             "sharing": not deep,
@@ -372,7 +358,7 @@ class IDPG(Method):
         if self.length == 0:
             return text
         instance = self.instance(batch)
-        put = insert(self._place(batch), batch.ids.shape[1], self.prompt_positions)
+        put = Insertion(self._place(batch), batch.ids.shape[1], self.prompt_positions)
         types = batch.types
         if types is not None:  # a prompt has the segment of the token before it
             before = types.gather(1, put.at[:, None] - 1)

@@ -136,11 +136,7 @@ _STD = 0.6
 
 
 def glove(file: str) -> "Glove":
-    """Return a file's vectors; callers that name the same file share them.
-
-    Raises:
-        UserError: there is no such file, or its first line has no vector.
-    """
+    """Return a file's vectors; callers that name the same file share them."""
     path = Path(os.path.expanduser(file))
     if not os.path.isfile(path):
         raise UserError(
@@ -200,12 +196,7 @@ class Glove:
         return torch.randn(self.width, generator=source) * _STD
 
     def vector(self, word: str) -> Tensor | None:
-        """Return a word's vector `[width]`, or None.
-
-        Raises:
-            UserError: its line has something that is not a number, or more or fewer numbers than
-                the first line of the file.
-        """
+        """Return a word's vector `[width]`, or None."""
         if word not in self._known:
             start = self._starts.get(word.encode("utf-8", "surrogatepass"))
             self._known[word] = None if start is None else self._at(start)

@@ -37,9 +37,6 @@ class LoRA(Method):
         dropout: of A's input, in training.
         targets: last names of the linear maps to change; null is queries and values.
 
-    Raises:
-        UserError: a value is out of range, or the backbone has no such map.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=lora", "method.rank=2")
     >>> [tuple(tensor.shape) for tensor in method.lora.parameters()][:2]  # A, B

@@ -110,11 +110,7 @@ class PeftMethod(Method):
         adopt(tuner, owned, self.backbone)
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Load exported tensors, which `placed` then keeps.
-
-        Raises:
-            UserError: a tensor is missing.
-        """
+        """Load exported tensors, which `placed` then keeps."""
         super().load_exported(tensors)
         self._drawn = True
 
@@ -283,11 +279,7 @@ def tuned_by(
 
 
 def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbone) -> None:
-    """Make the layers use tensors that are not their parameters, and dropout keyed by rows.
-
-    Raises:
-        UserError: a layer has a dropout that is drawn for a whole batch.
-    """
+    """Make the layers use tensors that are not their parameters, and dropout keyed by rows."""
     by_id = {id(parameter): owned[name] for name, parameter in tuner.learned.items()}
     for module in tuner.root.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
@@ -366,11 +358,7 @@ def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
 
 
 def need_peft(option: str) -> None:
-    """Check that PEFT, which an option needs, is installed.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Check that PEFT, which an option needs, is installed."""
     if find_spec("peft") is None:
         raise UserError(f"{option} needs the package peft; type pip install 'ptrun[peft]'.")
 

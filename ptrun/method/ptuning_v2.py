@@ -16,7 +16,7 @@ attention dropout with such a prefix; ptrun keeps it.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -95,7 +95,10 @@ class PTuningV2(Folded):
         super().__init__(backbone, task, reading)
         shape = backbone.shape
         if length is None:
-            length = self._tokens()
+            document = getattr(self.readout, "document", None)
+            if document is None:
+                raise UserError("method.length=null needs readout=distillation; type a number.")
+            length = len(document.ids)
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
         if not backbone.architecture.even:
@@ -191,13 +194,6 @@ class PTuningV2(Folded):
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
         return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
 
-    def _tokens(self) -> int:
-        """Return the number of tokens of the read-out's document."""
-        document = getattr(self.readout, "document", None)
-        if document is None:
-            raise UserError("method.length=null needs readout=distillation; type a number.")
-        return len(document.ids)
-
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
         """Return one prefix a layer for each stack; None outside the interval."""
         prompt = self.prompt()
@@ -223,12 +219,11 @@ def _stacks(
         return ["encoder"]
     if stacks is None:
         return ["encoder", "decoder"] if decodes else ["encoder"]
-    if not stacks or len(set(stacks)) < len(stacks):
-        raise UserError(f"method.stacks is {stacks}; name one or more of encoder, decoder, cross.")
-    if not decodes and set(stacks) != {"encoder"}:
+    read = get_args(Stack) if decodes else ("encoder",)
+    if not stacks or len(set(stacks)) < len(stacks) or not set(stacks) <= set(read):
         raise UserError(
-            f"method.stacks is {stacks}, but this read-out uses only the encoder of "
-            f"{backbone.name}; use method.stacks=[encoder], or null."
+            f"method.stacks is {stacks}; name one or more of {', '.join(read)}, which this "
+            f"read-out uses of {backbone.name}, or null."
         )
     return stacks
 

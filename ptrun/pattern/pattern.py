@@ -96,11 +96,7 @@ class Pattern:
         return spaced or isinstance(before, Border)
 
     def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
-        """Return the pieces of an example, with label words where the pattern lists them.
-
-        Raises:
-            UserError: a field is missing, or a list instead of a text, or the reverse.
-        """
+        """Return the pieces of an example, with label words where the pattern lists them."""
         return render(self.parts, fields, words, f"pattern {self.text!r}")
 
     def _slots(self) -> list[Field]:
@@ -238,11 +234,7 @@ def check_pvps(node: Any, labels: Sequence[str], fields: Mapping[str, Any], wher
 
 
 def read_pvps(node: Any, labels: Sequence[str] = ()) -> dict[str, PVP]:
-    """Return a task's PVPs by name.
-
-    Raises:
-        UserError: it is no mapping, or one is invalid.
-    """
+    """Return a task's PVPs by name."""
     if not isinstance(node, Mapping):
         raise UserError(f"pvps is {node!r}; expected name: {{pattern: ..., words: ...}}.")
     return {str(name): read_pvp(str(name), pvp, labels) for name, pvp in node.items()}

@@ -87,11 +87,7 @@ class _Line:
 def render(
     parts: Iterable[Part], fields: Mapping[str, Any], words: Sequence[str], where: str
 ) -> list[Piece]:
-    """Return the pieces of an example.
-
-    Raises:
-        UserError: a field is missing or of the wrong type; `where` names the pattern.
-    """
+    """Return the pieces of an example."""
     line = _Line(fields.get(LIMITS, {}))
     for part in parts:
         if isinstance(part, LiteralText):

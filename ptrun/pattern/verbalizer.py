@@ -47,11 +47,7 @@ class Verbalizer:
             _check_words(label, words)
 
     def check(self, labels: Sequence[str]) -> None:
-        """Refuse words for other labels than these.
-
-        Raises:
-            UserError: labels are missing or extra.
-        """
+        """Refuse words for other labels than these."""
         missing = [label for label in labels if label not in self.words]
         extra = [label for label in self.words if label not in labels]
         if missing or extra:
@@ -61,12 +57,7 @@ class Verbalizer:
             )
 
     def bind(self, tokenizer: Any) -> "LabelTokens":
-        """Return the words as a tokenizer's ids.
-
-        Raises:
-            UserError: the vocabulary lacks a word, a word has several tokens under `single`, or two
-                words have the same tokens.
-        """
+        """Return the words as a tokenizer's ids."""
         spelling = Spelling(tokenizer)
         ids = {
             label: tuple(self._ids(label, word, spelling, tokenizer) for word in words)

@@ -23,11 +23,7 @@ _PROBE = [{"role": "user", "content": "a"}], _ANSWER
 
 
 def template_of(backbone: PretrainedBackbone) -> str:
-    """Return the chat template of a backbone's tokenizer; of several the one named `default`.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Return the chat template of a backbone's tokenizer; of several the one named `default`."""
     template = getattr(backbone.tokenizer(), "chat_template", None)
     if isinstance(template, dict):
         if "default" not in template:
@@ -116,36 +112,22 @@ class Chat:
         Args:
             conversations: turns, and the assistant's answer to them if it is known.
             ids: of the examples, for errors.
-
-        Raises:
-            UserError: the template refuses a conversation or exceeds a limit, does not say what the
-                assistant wrote, or shows nothing of it.
         """
         texts = self._render([self._asked(*conversation) for conversation in conversations], ids)
-        prompts = [self._prompt(*parts[:3]) for parts in texts]
+        prompts = []
+        for (opened, _), (hidden, _), (answered, _), *_ in texts:
+            added = _added(hidden, answered)  # the prompt ends where an answer would begin
+            prompts.append((opened + added + _ANSWER * bool(added), len(opened + added)))
         rendered = [self._spans(parts) if len(parts) > 3 else ("", []) for parts in texts]
-        if not any(cut for _, cut in prompts):  # offsets take half of the time
-            tokens = self._tokenizer([text for text, _ in prompts], add_special_tokens=False)
-            opened = tokens["input_ids"]
-        else:
-            opened = [
-                [i for i, (_, end) in zip(row, offsets, strict=True) if not cut or end <= cut]
-                for (row, offsets), (_, cut) in zip(
-                    self._encoded([text for text, _ in prompts]), prompts, strict=True
-                )
-            ]
-        encoded = self._encoded([text for text, _ in rendered])
-        learned = [
-            self._learned(*row, spans) for row, (_, spans) in zip(encoded, rendered, strict=True)
+        before = [
+            [i for i, (_, last) in zip(row, offsets, strict=True) if last <= end]
+            for (row, offsets), (_, end) in zip(self._encoded(prompts), prompts, strict=True)
         ]
-        return [(prompt, *row) for prompt, row in zip(opened, learned, strict=True)]
-
-    def _prompt(self, opened: Rendered, hidden: Rendered, answered: Rendered) -> tuple[str, int]:
-        """Return a text that begins with the prompt, and where that ends; 0 is the text's end."""
-        added = _added(hidden[0], answered[0])
-        if not added:
-            return opened[0], 0
-        return opened[0] + added + _ANSWER, len(opened[0] + added)
+        learned = [
+            self._learned(*row, spans)
+            for row, (_, spans) in zip(self._encoded(rendered), rendered, strict=True)
+        ]
+        return [(prompt, *row) for prompt, row in zip(before, learned, strict=True)]
 
     def _asked(self, turns: Turns, answer: str | None) -> Asked:
         """Return what is rendered to find the prompt and the answers of a conversation.
@@ -204,12 +186,12 @@ class Chat:
             )
         return ids, places
 
-    def _encoded(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def _encoded(
+        self, texts: Sequence[tuple[str, Any]]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the tokens of each text, and where each token stands in it."""
-        if not texts:
-            return []
         options = {"add_special_tokens": False, "return_offsets_mapping": True}
-        encoded = self._tokenizer(list(texts), **options)
+        encoded = self._tokenizer([text for text, _ in texts], **options)
         return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
     def _render(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[list[Rendered]]:

@@ -31,11 +31,7 @@ READINGS: dict[str, type[Reading]] = {
 
 
 def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
-    """Return the first of a method's read-outs that reads the kind of task.
-
-    Raises:
-        UserError: none of them does.
-    """
+    """Return the first of a method's read-outs that reads the kind of task."""
     if fit := _fitting(task, offered):
         return fit[0]
     raise _cannot(AUTO, task, offered)

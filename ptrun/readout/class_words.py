@@ -49,9 +49,6 @@ class ClassWords(nn.Module, Cloze):
         pvp: a pattern that lists its label words, one for each class.
         options: the keys of `readout`.
 
-    Raises:
-        UserError: `order` does not name each label once.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=dpt", "backbone=pocket_electra")
     >>> method.readout.odds(output, batch).shape  # [B, classes]
@@ -73,11 +70,7 @@ class ClassWords(nn.Module, Cloze):
         return tuple(self.pvp.words or ())
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row of one segment for each example, read where each class word starts.
-
-        Raises:
-            UserError: the class words alone are longer than a row.
-        """
+        """Return one row of one segment for each example, read where each class word starts."""
         assert self.tokens
         try:
             return super().encode(examples, row_limit(self.task, room))
@@ -129,9 +122,6 @@ class ClassWords(nn.Module, Cloze):
         """A reserved token for each of `written`.
 
         The released code counts from 100 plus the number of the pattern's tokens before them.
-
-        Raises:
-            UserError: the vocabulary has too few.
         """
         row = self._row(self._bare, self.backbone.shape.positions)
         tokenizer = self.backbone.tokenizer()
@@ -141,11 +131,7 @@ class ClassWords(nn.Module, Cloze):
 
     @cached_property
     def markers(self) -> list[int]:
-        """The reserved token before each class word.
-
-        Raises:
-            UserError: the vocabulary has too few.
-        """
+        """The reserved token before each class word."""
         return self._reserved("readout.marker", _MARKER, len(self.labels))
 
     def _reserved(self, key: str, start: int, count: int) -> list[int]:
@@ -187,11 +173,7 @@ class ClassWords(nn.Module, Cloze):
 
 
 def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
-    """Return label words in an order.
-
-    Raises:
-        UserError: a list does not name each label once.
-    """
+    """Return label words in an order."""
     labels = list(words)
     if isinstance(order, int):
         random.Random(order).shuffle(labels)

@@ -10,9 +10,9 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -36,6 +36,9 @@ class Cloze(WordReader):
         options: the keys of `readout`, of which `sentinel` and `literal_sep` are read here: see
             `ptrun.readout.verbalizer.VerbalizerReading`.
     """
+
+    keys: ClassVar[Set[str]] = frozenset()
+    """The keys of `readout` that it has besides `pattern`."""
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         self.backbone, self.task, self.pvp, self.options = backbone, task, pvp, options

@@ -33,7 +33,6 @@ from ptrun.readout.base import Batch, Features, collate, word_logits
 from ptrun.readout.document import Document, Span
 from ptrun.readout.writing import LossOn, Writing, WritingReading
 from ptrun.task.dataset import Task
-from ptrun.task.generation import MESSAGES
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -96,8 +95,7 @@ class DistillationReading(WritingReading):
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Distillation":
         """Return the read-out."""
-        pvp = None if MESSAGES in task.fields else self._pvp(backbone, task, soft)
-        return Distillation(backbone, task, pvp, self)
+        return Distillation(backbone, task, self._pvp(backbone, task, soft), self)
 
     @classmethod
     def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -279,9 +277,6 @@ class Distillation(Writing):
         They are written once, and kept in `outputs/.tokens`. Questions and answers without words
         are left out, and repeated questions; the log counts them. An example also has the fields
         `kind` and `part of the document`.
-
-        Raises:
-            UserError: none is left.
         """
         file = self._study_file()
         if file is not None and file.is_file():

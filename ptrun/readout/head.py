@@ -1,9 +1,9 @@
 """The base of linear heads: dropout, one linear map of hidden states, cross-entropy."""
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,8 @@ class Head(nn.Module, Readout):
     """
 
     reads_decoder = False
+    keys: ClassVar[Set[str]] = {"dropout"}
+    """The keys of `readout` that it has."""
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, outputs: int):
         super().__init__()
@@ -171,12 +173,10 @@ class PooledHead(Head):
             as sentence-embedding models do, on an encoder-decoder those of the encoder; `auto` is
             `frozen` if the checkpoint has one, else `none`.
         outputs: C; by default that of the class, or the number of labels.
-
-    Raises:
-        UserError: `pooler` is frozen, but the family has none.
     """
 
     reads_decoder = True
+    keys: ClassVar[Set[str]] = {"dropout", "pooler"}
     outputs = 0
 
     def __init__(
@@ -263,6 +263,8 @@ class LabelHead(PooledHead):
     torch.Size([2, 2])
     """
 
+    keys: ClassVar[Set[str]] = {*PooledHead.keys, "class_weights"}
+
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
         if self.weights is None:
@@ -297,6 +299,7 @@ class NumberHead(LabelHead):
     torch.Size([2, 1])
     """
 
+    keys = PooledHead.keys
     outputs = 1
 
     @property

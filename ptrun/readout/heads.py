@@ -1,10 +1,10 @@
 """`readout=head` and `readout=entailment`: linear maps of hidden states, learned by the method."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from string import Formatter
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,6 @@ from ptrun.readout.spans import SpanHead, TagHead
 from ptrun.task.choice import GAP
 from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi, member_of
-from ptrun.task.tagging import Tagging
 from ptrun.types import Example, Prediction
 
 # A head that compares the options of a question, each read in its own row.
@@ -153,6 +152,7 @@ class TokenHead(Head):
     """
 
     everywhere = True
+    keys: ClassVar[Set[str]] = {"dropout", "literal_sep"}
     literal_sep = False
 
     def __init__(self, backbone: PretrainedBackbone, task: Task):
@@ -203,7 +203,7 @@ class TokenHead(Head):
         return Features(example.id, [row], targets, facts)
 
 
-HEADS: dict[str, Callable[..., Head]] = {
+HEADS: dict[str, type[Any]] = {
     "label": LabelHead,
     "labels": LabelsHead,
     "number": NumberHead,
@@ -267,25 +267,21 @@ class HeadReading(Reading):
         if isinstance(task, Multi):
             every = [self.used(backbone, member, soft=soft) for member in task.tasks.values()]
             return set().union(*every) - {"class_weights", "thresholds"}
-        parts = isinstance(task, Tagging) and task.has_predicate
-        words = ["literal_sep"] if parts else []
-        spans = ["longest_answer"] if task.answer == "span" else []
-        head = HEADS.get(task.answer)
-        weights = ["class_weights"] if head in (LabelHead, LabelsHead) else []
-        weights += ["thresholds"] if head is LabelsHead else []
-        return {"dropout", *words, *spans, *weights, *(["pooler"] if _is_pooled(task) else [])}
+        keys = set(HEADS[task.answer].keys)
+        return keys if getattr(task, "has_predicate", False) else keys - {"literal_sep"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
         if isinstance(task, Multi):
             heads = {n: self.made(backbone, member, soft=soft) for n, member in task.tasks.items()}
             return MultiHead(heads)
-        pooler = (self.pooler,) if _is_pooled(task) else ()
-        head: Any = HEADS[task.answer](backbone, task, *pooler)
-        for key in self.used(backbone, task, soft=soft) - {"pooler", "dropout"}:
+        used = self.used(backbone, task, soft=soft)
+        head: Any = HEADS[task.answer](backbone, task, *([self.pooler] if "pooler" in used else []))
+        for key in used - {"pooler", "dropout"}:
             setattr(head, key, getattr(self, key))
         head.dropout = head.dropout if self.dropout is None else self.dropout
-        return head  # type: ignore[no-any-return]
+        readout: Readout = head
+        return readout
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:
         """Refuse heads that need different states for different data sets."""
@@ -295,7 +291,7 @@ class HeadReading(Reading):
                     f"task={task.name} is several tasks in one, and readout=head cannot answer "
                     f"{member.name}, which is {member.kind}; leave it out."
                 )
-        pooled = [name for name, member in task.tasks.items() if _is_pooled(member)]
+        pooled = [n for n, member in task.tasks.items() if "pooler" in HEADS[member.answer].keys]
         mixed = 0 < len(pooled) < len(task.tasks)
         if backbone.architecture.has_decoder and mixed and self.pooler != "mean":
             raise UserError(
@@ -339,12 +335,6 @@ class EntailmentReading(Reading):
         head = EntailmentHead(backbone, task, self.pooler)
         head.dropout = head.dropout if self.dropout is None else self.dropout
         return head
-
-
-def _is_pooled(task: Task) -> bool:
-    """Return whether the head of a task reads one vector of a text."""
-    head = HEADS.get(task.answer)
-    return isinstance(head, type) and issubclass(head, PooledHead)
 
 
 def _check_dropout(dropout: float | None) -> None:
@@ -422,11 +412,7 @@ class EntailmentHead(PooledHead):
 
 
 def described(task: Task) -> dict[str, str]:
-    """Return a task's descriptions, in the order of its labels.
-
-    Raises:
-        UserError: there are none, a label has none, or one quotes an unknown field.
-    """
+    """Return a task's descriptions, in the order of its labels."""
     forms: Mapping[str, str] = task.descriptions
     if not forms:
         raise UserError(

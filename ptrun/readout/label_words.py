@@ -1,9 +1,9 @@
 """One word in a gap, through the language-model head: label words, letters, and facts."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ class LabelWords(Cloze):
     >>> method.readout.tokens.scores(output.logits[:, None]).shape  # [B, C] of [B, 1, V]
     torch.Size([2, 2])
     """
+
+    keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "among", "closed", "class_weights"}
 
     def __init__(
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"
@@ -183,6 +185,7 @@ class FactWords(Cloze):
     (torch.Size([2, 2648]), 2)
     """
 
+    keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "shifted_label", "released_query"}
     options: "VerbalizerReading"
 
     def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
@@ -282,28 +285,15 @@ class FactWords(Cloze):
 
 def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:
     """Return at most `room` tokens, of which the last is read; the pattern ends in the mask."""
-    start, end = _marks(encoder, tokenizer)
-    encoded = encoder.encode(_spaced(pieces), room - len(start) - len(end))
-    return [*start, *encoded.ids, *end]
+    *text, hole = led(pieces)
+    if text and hole.spaced:  # the space before the object is text
+        text.append(replace(hole, kind="literal", text=" ", spaced=False))
+    start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    marked = not (encoder.framed or start is None or end is None or start == end)
+    ids = encoder.encode([*text, hole], room - 2 * marked).ids
+    return [start, *ids, end] if marked else ids
 
 
 def led(pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces with a space before the first."""
     return [replace(pieces[0], spaced=True), *pieces[1:]]
-
-
-def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return the pieces with a space before them, and the space before the object as text."""
-    if len(pieces) == 1:  # a template that starts with its object; the encoder refuses it
-        return list(pieces)
-    *text, hole = led(pieces)
-    end = [replace(hole, kind="literal", text=" ", spaced=False)] if hole.spaced else []
-    return [*text, *end, hole]
-
-
-def _marks(encoder: Encoder, tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the tokens to put before and after a text."""
-    start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
-    if encoder.framed or start is None or end is None or start == end:
-        return [], []
-    return [start], [end]

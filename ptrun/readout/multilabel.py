@@ -5,9 +5,9 @@ probability is above a threshold: 0.5, until thresholds are chosen on dev.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -117,6 +117,7 @@ class LabelsHead(Several, PooledHead):
     torch.Size([2, 8])
     """
 
+    keys: ClassVar[Set[str]] = {*PooledHead.keys, "class_weights", "thresholds"}
     logits = PooledHead.scores
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
@@ -136,6 +137,8 @@ class LabelsWords(Several, LabelWords):
     >>> method.readout.logits(output, batch).shape  # [B, C]
     torch.Size([2, 8])
     """
+
+    keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "class_weights", "thresholds"}
 
     def __init__(
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"

@@ -77,11 +77,7 @@ class Reading(ABC):
         """Return the read-out; `soft` says whether the pattern has learned vectors."""
 
     def check(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse what cannot be read, and keys that would change nothing.
-
-        Raises:
-            UserError: as `fits`, it cannot give the answers of the task, or a key has no effect.
-        """
+        """Refuse what cannot be read, and keys that would change nothing."""
         if not self.reads(task):
             raise UserError(
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
@@ -90,11 +86,7 @@ class Reading(ABC):
         self.refuse(self.changed.keys() - self.used(backbone, task, soft=soft), backbone, task)
 
     def refuse(self, unused: Set[str], backbone: PretrainedBackbone, task: Task) -> None:
-        """Refuse keys that change nothing here, but for those that are `idle`.
-
-        Raises:
-            UserError: names the first of them.
-        """
+        """Refuse keys that change nothing here, but for those that are `idle`."""
         for key in sorted(unused - {*self.idle}):
             raise UserError(
                 f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} "
@@ -129,9 +121,6 @@ def choose(
     `soft` says whether it has learned vectors. `listed` says that it lists its label words, which
     are read there, and has no mask. Otherwise a pattern without a mask must be named: an
     encoder-decoder then answers with its decoder's first token.
-
-    Raises:
-        UserError: there is no pattern of that name, or none that suits backbone and method.
     """
     pvps = read_pvps(task.pvps, worded(task))
     family = backbone.architecture
@@ -160,11 +149,7 @@ def choose(
 
 
 def worded(task: Task) -> Sequence[str]:
-    """Return what label words are for: the labels, and no label where a row may have several.
-
-    Raises:
-        UserError: a label has the name of no label.
-    """
+    """Return what label words are for: the labels, and no label where a row may have several."""
     if task.answer != "labels":
         return task.labels
     if NONE in task.labels:

@@ -3,10 +3,10 @@
 import math
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +102,7 @@ class SpanHead(Head):
     """
 
     everywhere = windows = True
+    keys: ClassVar[Set[str]] = {"dropout", "longest_answer"}
     longest_answer = 30
     """The most tokens of a predicted answer; 30 in the official script."""
 
@@ -404,9 +405,6 @@ class PassageWords(PassageReader, WordReader, nn.Module):
         backbone: an ELECTRA discriminator.
         task: questions with several answers.
         options: the keys of `readout`.
-
-    Raises:
-        UserError: the threshold is no probability.
 
     >>> from ptrun.testing import read
     >>> options = "method=dpt", "task=pocket_multispan", "backbone=pocket_electra"

@@ -2,10 +2,10 @@
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ class Candidates(Cloze):
     """
 
     teaches = True
+    keys: ClassVar[Set[str]] = {"literal_sep", "objective", "scored", "swapped"}
     options: "VerbalizerReading"
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
@@ -242,50 +243,41 @@ class VerbalizerReading(Reading):
 
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
         """Return the keys that the kind of answer, the pattern and the family have."""
-        pvp = self._pvp(backbone, task, soft)
-        keys = self._of_answer(backbone, task, pvp, soft)
-        bordered = pvp.pattern.bordered and not backbone.architecture.has_blank
-        keys |= {"literal_sep"} if bordered else set()
-        marks = backbone.architecture.has_decoder and pvp.pattern.masks > 0
-        if marks and (task.answer == "word" or _has_label_words(task, pvp)):
-            keys.add("sentinel")
-        return {"pattern", *keys}
-
-    def _of_answer(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, soft: bool
-    ) -> set[str]:
-        if task.answer == "word":
-            shifts = {"shifted_label"} if backbone.architecture.left_to_right else set()
-            asks = not (soft or backbone.architecture.writes_apart)
-            return shifts | ({"released_query"} if asks else set())
-        if task.answer == "labels":
-            return {"class_weights", "thresholds"}
-        if _has_label_words(task, pvp):
-            weights = {"class_weights"} if task.answer == "label" else set()
-            return {"among", *weights, *({"closed"} if self._can_close(backbone) else ())}
-        if task.fills_gap:
-            return {"random_masks"} if backbone.architecture.fills_masks else set()
-        keys = {"scored", *(["swapped"] if task.answer == "option" else [])}
-        if self.whole and not (task.answer == "option" and backbone.architecture.fills_masks):
-            return keys  # one row has no tokens after each answer
-        return keys | {"objective"}
+        pvp, family = self._pvp(backbone, task, soft), backbone.architecture
+        without_effect = {
+            "literal_sep": not pvp.pattern.bordered or family.has_blank,
+            "sentinel": not (family.has_decoder and pvp.pattern.masks),
+            "shifted_label": not family.left_to_right,
+            "released_query": soft or family.writes_apart,
+            "closed": not self._can_close(backbone),
+            "class_weights": task.answer == "option",
+            "swapped": task.answer != "option",
+            # one row has no tokens after each answer
+            "objective": self.whole and not (task.answer == "option" and family.fills_masks),
+        }
+        keys = self._kind(backbone, task, pvp).keys
+        return {"pattern", *(key for key in keys if not without_effect.get(key))}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of the kind of answer."""
         pvp = self._pvp(backbone, task, soft)
         closed = self._can_close(backbone) if self.closed == "auto" else self.closed
         options = replace(self, among=self._among(backbone), closed=closed)
-        if task.answer == "word":
-            return FactWords(backbone, task, pvp, options)
         if task.answer == "labels":
-            return LabelsWords(backbone, task, pvp, replace(options, among="labels", closed=False))
-        if _has_label_words(task, pvp):
-            return LabelWords(backbone, task, pvp, options)
+            options = replace(options, among="labels", closed=False)
+        return self._kind(backbone, task, pvp)(backbone, task, pvp, options)
+
+    def _kind(self, backbone: PretrainedBackbone, task: Task, pvp: PVP) -> type[Cloze]:
+        """Return the class of read-out that gives the kind of answer."""
+        if task.answer == "word":
+            return FactWords
+        if task.answer == "labels":
+            return LabelsWords
+        if pvp.verbalizer(1 if task.answer == "option" else 0) is not None:
+            return LabelWords  # label words or option letters, not texts of the example
         if task.fills_gap:
-            fill = Fill if backbone.architecture.fills_masks else Written
-            return fill(backbone, task, pvp, options)
-        candidates = OneRow if self.whole else Candidates
-        return candidates(backbone, task, pvp, options)
+            return Fill if backbone.architecture.fills_masks else Written
+        return OneRow if self.whole else Candidates
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
         """Return the pattern; without label words, the labels themselves are the words."""
@@ -302,11 +294,6 @@ class VerbalizerReading(Reading):
         """Return whether a sentinel comes before the answer, so that one can end it."""
         marked = backbone.architecture.has_decoder and self.sentinel
         return marked and self._among(backbone) == "vocabulary"
-
-
-def _has_label_words(task: Task, pvp: PVP) -> bool:
-    """Return whether label words or option letters are predicted, not texts of the example."""
-    return pvp.verbalizer(1 if task.answer == "option" else 0) is not None and task.answer != "word"
 
 
 def _check_words(backbone: PretrainedBackbone, task: Task) -> None:
@@ -393,6 +380,7 @@ class Fill(Cloze):
     """
 
     teaches = True
+    keys: ClassVar[Set[str]] = {"literal_sep", "random_masks"}
     options: VerbalizerReading
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
@@ -476,6 +464,7 @@ class Written(Fill):
     """
 
     writes = True
+    keys: ClassVar[Set[str]] = {"literal_sep"}
     write_every = 1
     longest = _LONGEST
 

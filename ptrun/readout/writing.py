@@ -9,7 +9,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
 from typing import Literal
 
@@ -19,7 +18,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.generation import Decoding, writes
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.chat import DATE, Chat
@@ -87,8 +86,7 @@ class WritingReading(Reading):
         if chats and (family.writes_apart or soft):
             who = "a causal model" if family.writes_apart else "another method, such as lora"
             raise UserError(f"task={task.name} holds conversations, which need {who}.")
-        if not chats:
-            self._pvp(backbone, task, soft)
+        self._pvp(backbone, task, soft)
         for key in ("beams", "max_new_tokens", "write_every", "top_k"):
             if (value := getattr(self, key)) is not None and value < 1:
                 raise UserError(f"readout.{key} is {value}; use 1 or more.")
@@ -96,12 +94,6 @@ class WritingReading(Reading):
             if (value := getattr(self, key)) is not None and not 0 < value <= most:
                 limit = f" and at most {most:g}" * math.isfinite(most)
                 raise UserError(f"readout.{key} is {value}; use more than 0{limit}.")
-        try:
-            date.fromisoformat(self.date)
-        except ValueError as error:
-            raise UserError(
-                f"readout.date is {shown(self.date)}; expected a date, such as {DATE}."
-            ) from error
         if self.temperature < 0:
             raise UserError(f"readout.temperature is {self.temperature}; use 0 or more.")
         if self.temperature and self.beams > 1:
@@ -117,11 +109,12 @@ class WritingReading(Reading):
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
         """Return the read-out."""
-        pvp = None if MESSAGES in task.fields else self._pvp(backbone, task, soft)
-        return Writing(backbone, task, pvp, self)
+        return Writing(backbone, task, self._pvp(backbone, task, soft), self)
 
-    def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
-        return choose(task, backbone, soft=soft, name=self.pattern)
+    def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP | None:
+        """Return the pattern; None for conversations, which have the tokenizer's form."""
+        chats = MESSAGES in task.fields
+        return None if chats else choose(task, backbone, soft=soft, name=self.pattern)
 
 
 class Writing(Cloze):

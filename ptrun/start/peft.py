@@ -109,11 +109,7 @@ def check(
     node: Mapping[str, Any],
     backbone: PretrainedBackbone,
 ) -> None:
-    """Refuse an adapter that a method cannot start from, before weights are read.
-
-    Raises:
-        UserError: the method learns something else, or the adapter is for another model.
-    """
+    """Refuse an adapter that a method cannot start from, before weights are read."""
     fits = {
         **dict.fromkeys(_VECTORS, method.learns_vectors(node)),
         **dict.fromkeys(_PREFIXES, issubclass(method, PTuningV2)),
@@ -134,11 +130,7 @@ def check(
 
 @torch.no_grad()
 def begin(adapter: PeftAdapter, method: Method) -> None:
-    """Copy an adapter into a placed method.
-
-    Raises:
-        UserError: names, shapes or options differ.
-    """
+    """Copy an adapter into a placed method."""
     _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)

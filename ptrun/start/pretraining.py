@@ -24,11 +24,7 @@ _OWN_KEY = re.compile(r"(?<![\w.])((?:method|readout|task|train)\.\w)")
 
 
 def task_for(task: Task, reading: Mapping[str, Any], typed: str) -> str:
-    """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task.
-
-    Raises:
-        UserError: there is no such task, or PPT has none for the kind.
-    """
+    """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task."""
     tasks = options("task")
     if typed and typed not in tasks:
         raise UserError(unknown(f"start=pretrained:{typed}", typed, tasks))

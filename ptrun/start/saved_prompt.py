@@ -164,11 +164,7 @@ def prompt_of(method: Method) -> dict[str, Tensor]:
 
 
 def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse a prompt whose names or shapes are not those that a method learns.
-
-    Raises:
-        UserError: names or shapes differ.
-    """
+    """Refuse a prompt whose names or shapes are not those that a method learns."""
     parameters = prompt_of(method)
     if set(parameters) != set(tensors):
         theirs, ours = (", ".join(sorted(names)) or "no prompt" for names in (tensors, parameters))

@@ -95,11 +95,7 @@ class Start:
 
 
 def parse(text: str | None) -> Start:
-    """Return the start of a `start=` value, without a search for the other run.
-
-    Raises:
-        UserError: the kind is unknown, or the value after the colon is wrong.
-    """
+    """Return the start of a `start=` value, without a search for the other run."""
     kind, colon, value = (text or "random").partition(":")
     if kind not in KINDS:
         raise UserError(unknown(f"start={text}", kind, KINDS))
@@ -114,11 +110,7 @@ def parse(text: str | None) -> Start:
 
 
 def recorded(text: str | None) -> str:
-    """Return `start=` as a run records it, with its size; that of another run stays as typed.
-
-    Raises:
-        UserError: as `parse`.
-    """
+    """Return `start=` as a run records it, with its size; that of another run stays as typed."""
     start = parse(text)
     return str(start) if start.kind in WITH_SIZE else text or "random"
 

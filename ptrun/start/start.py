@@ -138,11 +138,7 @@ class WordSource:
 
 
 def word_ids(source: WordSource, length: int) -> list[int]:
-    """Return `length` token ids; fewer ids are repeated.
-
-    Raises:
-        UserError: there are no such words.
-    """
+    """Return `length` token ids; fewer ids are repeated."""
     ids = _ids(source, length)
     if not ids:
         raise UserError(f"start={source.start}: found no words; use start=vocabulary.")
@@ -184,11 +180,7 @@ def begin(
     rows: Rows,
     train: Mapping[str, Sequence[Example]],
 ) -> None:
-    """Initialize the prompts of placed methods, by part, and heads copied from the backbone.
-
-    Raises:
-        UserError: the prompt of another run does not fit, or there are no words.
-    """
+    """Initialize the prompts of placed methods, by part, and heads copied from the backbone."""
     heads = [begin_head(method) for method in methods.values()]
     if start.tuned is not None:
         new = "the rest is new" if any(heads) else "prompt and head are new"
@@ -219,11 +211,7 @@ def begin(
 
 
 def begin_context(source: WordSource) -> None:
-    """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens.
-
-    Raises:
-        UserError: the text has fewer tokens than the prefix.
-    """
+    """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens."""
     method, start = source.method, source.start
     assert isinstance(method, PTuningV2)
     text = start.value if start.kind != "demonstrations" else _demonstrations(source)
@@ -282,11 +270,7 @@ def _embedded(method: Method, ids: Sequence[int]) -> Tensor:
 
 
 def begin_head(method: Method) -> bool:
-    """Copy the backbone's classifier into an entailment head; return False if one is missing.
-
-    Raises:
-        UserError: the checkpoint's configuration names a classifier that its files lack.
-    """
+    """Copy the backbone's classifier into an entailment head; return False if one is missing."""
     head = method.readout
     if not isinstance(head, EntailmentHead) or head.classifier is None:
         return False

@@ -29,22 +29,6 @@ def test_a_prompt_by_formula():
         torch.testing.assert_close(made(site, z, same), expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["phm", "dense"])
-def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
-    """E = W z + b: W = 0 is ordinary prompt tuning."""
-    made = Generators([8] * 2, 6, 5, "M", GeneratorForm(kind, 0, 2))
-    (own,) = made.generators.values()
-    w = own.up.weight() if kind == "phm" else own.up.weight.T
-    z = torch.randn(4, 6)
-    for site in range(2):
-        expected = (z @ w).view(4, 5, 8) + made.biases[str(site)]
-        torch.testing.assert_close(made(site, z, torch.zeros_like), expected)
-    assert size(own) == (2**3 + 6 * 40 // 2 if kind == "phm" else 6 * 40)
-    for parameter in own.parameters():
-        parameter.data.zero_()
-    assert torch.equal(made(1, z, same), made.biases["1"].expand(4, -1, -1))
-
-
 @pytest.mark.parametrize("kind", ["phm", "dense", "none"])
 @pytest.mark.parametrize("sites", [1, 3])
 def test_the_bias_starts_at_zero_in_s_idpg_dnn_alone(kind, sites):

@@ -241,7 +241,7 @@ def test_other_families_are_refused(tiny, data_dir, kind):
         ({"position": 5}, "method.position is 5; use 0, 1, 2, 3 or 4"),
         ({"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
         ({"order": 3}, "method.order is 3, but a map from 32 to 8 needs a divisor"),
-        ({"hidden": -1}, "method.hidden is -1; use 1 or more, or 0 for one map"),
+        ({"hidden": -1}, "method.hidden is -1; use 1 or more"),
     ],
 )
 def test_values_out_of_range_are_refused(tiny, data_dir, own, message):

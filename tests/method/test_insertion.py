@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.method.idpg import insert, place
+from ptrun.method.idpg import Insertion, place
 
 ROWS = ["<a//bc/", "<a/bcde/", "<abc/", "</"]  # < is [CLS], / a separator
 
@@ -26,7 +26,7 @@ def cells(rows):
 )
 def test_prompts_stand_where_they_should(position, expected):
     tokens, mask, separators = cells(ROWS)
-    put = insert(place(position, mask, separators), tokens.shape[1], 2)
+    put = Insertion(place(position, mask, separators), tokens.shape[1], 2)
     woven = put.weave(tokens, torch.full((4, 2), ord("P")))
     texts = ["".join(map(chr, row)).rstrip(".") for row in woven.tolist()]
     assert texts == expected
@@ -40,7 +40,7 @@ def test_a_row_without_separator_has_its_prompt_at_the_end():
 @pytest.mark.parametrize("at", [0, 1, 3, 5])
 def test_every_token_is_found_where_it_moved(at):
     tokens = torch.arange(10).view(2, 5) + 1
-    put = insert(torch.tensor([at, 5 - at]), 5, 3)
+    put = Insertion(torch.tensor([at, 5 - at]), 5, 3)
     woven = put.weave(tokens, torch.zeros(2, 3, dtype=torch.long))
     rows, columns = torch.arange(2).repeat_interleave(5), torch.arange(5).repeat(2)
     assert torch.equal(woven[rows, put.moved(rows, columns)], tokens.flatten())

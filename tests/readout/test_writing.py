@@ -199,8 +199,6 @@ def test_stock_peft_writes_the_same_tokens(name, tmp_path):
         (["backbone=pocket_gpt2", "readout=head"], "readout=head cannot answer"),
         (["backbone=pocket_gpt2", "readout.top_p=2"], "top_p is 2; use more than 0 and at most 1"),
         (["backbone=pocket_gpt2", "readout.repetition_penalty=0"], "_penalty is 0; use more than"),
-        (["backbone=pocket_gpt2", "readout.date=soon"], "date is 'soon'; expected a date"),
-        (["backbone=pocket_gpt2", "readout.date=2026-02-30"], "date is '2026-02-30'; expected"),
         (["backbone=pocket_gpt2", "readout.date=2027-01-01"], "readout.date=.* changes nothing"),
     ],
 )
