@@ -27,12 +27,9 @@ class DPT(FineTuning):
         reserved: write a reserved token of the vocabulary for each token of the class words, commas
             included. Its embedding starts as a copy of that token's, so the words have rows of
             their own to tune (code). False writes the words themselves (paper).
-        copied: with `reserved`, whether those embeddings start as copies. False leaves them as the
-            checkpoint has them, one of the released code's models.
 
     Raises:
-        UserError: with `reserved`, the rows do not end in the words of all classes; or `copied` is
-            false without it.
+        UserError: with `reserved`, the rows do not end in the words of all classes.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=dpt", "backbone=pocket_electra")
@@ -49,15 +46,9 @@ class DPT(FineTuning):
         reading: Reading | None = None,
         *,
         reserved: bool = False,
-        copied: bool = True,
     ):
         super().__init__(backbone, task, reading)
-        self._copied = not (reserved and copied)
-        if not (reserved or copied):
-            raise UserError(
-                "method.copied=false leaves reserved tokens as they are, and without "
-                "method.reserved=true there are none; leave it out."
-            )
+        self._copied = not reserved
         if reserved:
             _check_reserved(self.readout)
             self.classes.reserved = True

@@ -4,13 +4,11 @@
 
 Yao et al. 2022, §3: the pre-trained head scores every class word, z at its first token; it adds no
 parameters. Large z means "replaced", so the score of a class is 1 - sigma(z). The released code
-differs in four ways, each an option: a bias for each class, the mean over classes in the loss
-instead of the sum, reserved tokens instead of the class words (`method.reserved`), and in one of
-its models a reserved token before each class word, which is read instead of the word.
+differs in three ways, each an option: a bias for each class, the mean over classes in the loss
+instead of the sum, and reserved tokens instead of the class words (`method.reserved`).
 """
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
     from ptrun.readout.original import ClassWordsReading
 
 Direction = Literal["one_minus_sigma", "sigma"]
-Order = Literal["written", "reversed"] | int | list[str]
-_FIRST, _MARKER = 100, 200  # where the released code's reserved tokens begin
+_FIRST = 100  # where the released code's reserved tokens begin
 
 
 class ClassWords(nn.Module, Cloze):
@@ -59,9 +56,8 @@ class ClassWords(nn.Module, Cloze):
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "ClassWordsReading"
     ):
         nn.Module.__init__(self)
-        words = ordered(pvp.words or {}, options.order)
-        Cloze.__init__(self, backbone, task, replace(pvp, words=words), options)
-        self.bias = nn.Parameter(torch.zeros(len(words))) if options.bias else None
+        Cloze.__init__(self, backbone, task, pvp, options)
+        self.bias = nn.Parameter(torch.zeros(len(self.labels))) if options.bias else None
         self.reserved = False
 
     @property
@@ -113,8 +109,8 @@ class ClassWords(nn.Module, Cloze):
 
     @cached_property
     def written(self) -> list[int]:
-        """The tokens of the class words, their markers, and the text between and after them."""
-        row = self._row(self._bare, self.backbone.shape.positions)
+        """The tokens of the class words, and the text between and after them."""
+        row = self._bare
         return row.ids[row.reads[0] : -1]
 
     @cached_property
@@ -123,46 +119,29 @@ class ClassWords(nn.Module, Cloze):
 
         The released code counts from 100 plus the number of the pattern's tokens before them.
         """
-        row = self._row(self._bare, self.backbone.shape.positions)
-        tokenizer = self.backbone.tokenizer()
+        row, tokenizer, count = self._bare, self.backbone.tokenizer(), len(self.written)
         frame = (tokenizer.cls_token_id, tokenizer.sep_token_id)
-        before = sum(token not in frame for token in row.ids[: row.reads[0]])
-        return self._reserved("method.reserved", _FIRST + before, len(self.written))
-
-    @cached_property
-    def markers(self) -> list[int]:
-        """The reserved token before each class word."""
-        return self._reserved("readout.marker", _MARKER, len(self.labels))
-
-    def _reserved(self, key: str, start: int, count: int) -> list[int]:
-        tokenizer = self.backbone.tokenizer()
-        names = [f"[unused{start + i}]" for i in range(count)]
-        ids = tokenizer.convert_tokens_to_ids(names)
+        first = _FIRST + sum(token not in frame for token in row.ids[: row.reads[0]])
+        ids = tokenizer.convert_tokens_to_ids([f"[unused{first + i}]" for i in range(count)])
         reserved = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
         if len(reserved) < count:
             raise UserError(
-                f"{key}=true: the classes of task={self.task.name} need the {count} "
-                f"reserved tokens from {names[0]} on, and backbone={self.backbone.name} has "
-                f"{len(reserved)}; use {key}=false."
+                f"method.reserved=true: the classes of task={self.task.name} need the {count} "
+                f"reserved tokens from [unused{first}] on, and backbone={self.backbone.name} has "
+                f"{len(reserved)}; use method.reserved=false."
             )
         return reserved
 
     @property
-    def _bare(self) -> list[Piece]:
-        """The pieces of a row without text."""
-        return self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
+    def _bare(self) -> TokenRow:
+        """The row without text."""
+        fields = dict.fromkeys(self.pvp.pattern.fields, "")
+        return self._row(self.pvp.render(fields), self.backbone.shape.positions)
 
     def _row(self, pieces: Sequence[Piece], room: int) -> TokenRow:
         """Return the row of pieces, read where each class begins."""
-        markers = self.markers if self.options.marker else []
-        row = self.encoder.encode(pieces, room - len(markers))
-        if not markers:
-            return TokenRow(row.ids, None, row.items, row.softs)
-        ids = list(row.ids)
-        for token, at in [*zip(markers, row.items, strict=True)][::-1]:
-            ids.insert(at, token)
-        softs = [at + sum(item <= at for item in row.items) for at in row.softs]
-        return TokenRow(ids, None, [at + i for i, at in enumerate(row.items)], softs)
+        row = self.encoder.encode(pieces, room)
+        return TokenRow(row.ids, None, row.items, row.softs)
 
     def _features(self, example: Example, room: int) -> Features:
         row = self._row(self.pieces(example), room)
@@ -170,17 +149,3 @@ class ClassWords(nn.Module, Cloze):
             row = replace(row, ids=[*row.ids[: row.reads[0]], *self.stand_ins, row.ids[-1]])
         targets = [int(label == example.target) for label in self.labels]
         return Features(example.id, [row], targets)
-
-
-def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
-    """Return label words in an order."""
-    labels = list(words)
-    if isinstance(order, int):
-        random.Random(order).shuffle(labels)
-    elif isinstance(order, list) and sorted(order) != sorted(labels):
-        raise UserError(
-            f"readout.order is {', '.join(order)}; name each of {', '.join(labels)} once."
-        )
-    elif order != "written":
-        labels = labels[::-1] if order == "reversed" else list(order)
-    return {label: words[label] for label in labels}

@@ -276,11 +276,11 @@ class FactWords(Cloze):
 # template begins with a space, which RoBERTa's and GPT-2's tokens show. A masked backbone reads it
 # whole. For a left-to-right one it is cut at `[Y]`, tokenized with special tokens, and read at its
 # last token. Differences there to the text before the object:
-#
 # - The space before the object stays, as its own token (GPT-2: 220). The object follows with
-# another   space before it, in training and evaluation. - Megatron-11B has RoBERTa's tokenizer
-# there, which adds `<s>` and `</s>`: the answer is read after   `</s>`. Here, any tokenizer without
-# special tokens around a text, but with different ones for its   beginning and end, gets them.
+#   another space before it, in training and evaluation.
+# - Megatron-11B has RoBERTa's tokenizer there, which adds `<s>` and `</s>`: the answer is read
+#   after `</s>`. Here, any tokenizer without special tokens around a text, but with different ones
+#   for its beginning and end, gets them.
 
 
 def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:

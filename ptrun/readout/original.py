@@ -7,7 +7,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import ClassWeights, Readout
-from ptrun.readout.class_words import ClassWords, Direction, Order
+from ptrun.readout.class_words import ClassWords, Direction
 from ptrun.readout.reading import Reading, choose
 from ptrun.readout.spans import PassageWords
 from ptrun.task.dataset import Task
@@ -23,16 +23,14 @@ class ClassWordsReading(Reading):
             (original) or `sigma`, the paper's ablation: the most replaced wins.
         bias: whether to learn a number for each class, 0 at first, that is added to z (code).
         loss: whether the loss is the `mean` over classes (code) or their `sum` (paper).
-        order: of the classes: `written`, `reversed`, the seed of a shuffle, or a list of labels.
-        marker: whether a reserved token comes before each class word and is read (code).
         threshold: of a passage: a probability, 0 to 1.
         threshold_on: the probability it applies to; answers are on the side that training moves
             them to. The answers of the same threshold on the other probability are reported too.
         class_weights: as in `HeadReading`; of classes.
 
     >>> from ptrun.readout.original import ClassWordsReading
-    >>> ClassWordsReading(bias=True, order="reversed").changed
-    {'bias': True, 'order': 'reversed'}
+    >>> ClassWordsReading(bias=True, loss="sum").changed
+    {'bias': True, 'loss': 'sum'}
     """
 
     name = "class_words"
@@ -43,8 +41,6 @@ class ClassWordsReading(Reading):
     direction: Direction = "one_minus_sigma"
     bias: bool = False
     loss: Literal["mean", "sum"] = "mean"
-    order: Order = "written"
-    marker: bool = False
     threshold: float = 0.6
     threshold_on: Direction = "sigma"
     class_weights: ClassWeights = "none"
@@ -63,7 +59,7 @@ class ClassWordsReading(Reading):
         """Return the keys of a passage, or of classes."""
         if task.answer == "spans":
             return {"direction", "threshold", "threshold_on"}
-        return {"pattern", "direction", "bias", "loss", "order", "marker", "class_weights"}
+        return {"pattern", "direction", "bias", "loss", "class_weights"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of a passage, or of a row of classes."""

@@ -127,8 +127,8 @@ def follow(folder: Path, methods: Mapping[str, Method], bound: Mapping[str, str]
     saved = prompts(folder, bound)
     if set(saved) != set(methods):
         raise UserError(
-            f"start=run:{folder}: that run learned {_parts(saved)}, this run {_parts(methods)}. "
-            "Start from a run with the same parts."
+            f"start=run:{folder}: that run learned the prompts {sorted(saved)}, this run learns "
+            f"{sorted(methods)}. Start from a run with the same parts."
         )
     for part, method in methods.items():
         tensors = method.unfolded(saved[part]) or _with_encoder(folder, part, bound)
@@ -136,10 +136,6 @@ def follow(folder: Path, methods: Mapping[str, Method], bound: Mapping[str, str]
         with torch.no_grad():
             for name, parameter in prompt_of(method).items():
                 parameter.copy_(tensors[name])
-
-
-def _parts(parts: Mapping[str, object]) -> str:
-    return "one prompt" if set(parts) == {""} else f"one for each of {', '.join(sorted(parts))}"
 
 
 def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:

@@ -53,16 +53,14 @@ def plan_start(
         tuned = tuned_by(folder, bound)
         digest = tuned.digest if tuned else saved_prompt.fingerprint(folder, bound)
         return Start("run", start.value, folder=folder, digest=digest, tuned=tuned)
-    if start.kind == "joined":
-        return _joined(start, composed, method, backbone)
     if start.kind == "peft":
         adapter = peft.read(Path(start.value).expanduser())
         peft.check(adapter, method, config["method"], backbone)
         return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
     if start.kind == "pretrained":
         return Start("pretrained", task_for(task, config["readout"], start.value))
-    if start.kind in CONTEXTS:
-        return _context(start, composed, method, task, backbone)
+    if start.kind in ("joined", *CONTEXTS):
+        return _prefixed(start, composed, method, task, backbone)
     if start.kind != "random" and not method.learns_vectors(config["method"]):
         if start.kind == "text" and not method.unfit_for_context(config["method"], backbone):
             raise UserError(
@@ -79,31 +77,24 @@ def plan_start(
     return start
 
 
-def _context(
+def _prefixed(
     start: Start, composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
 ) -> Start:
-    """Return a start from keys and values, with its text."""
+    """Return a start from keys and values of a text or from prefixes, with what it starts from."""
     where, config = f"start={start.kind}", composed.config
     if reason := method.unfit_for_context(config["method"], backbone):
         raise UserError(f"{where}: {method.__name__} {reason}")
+    if start.kind == "joined":
+        names, bound = start.value.split("+"), bound_to(backbone)
+        folders = [saved_prompt.find(run, composed.outputs, composed.name) for run in names]
+        digest = digest_of(" ".join(saved_prompt.fingerprint(folder, bound) for folder in folders))
+        return replace(start, folders=tuple(folders), digest=digest)
     if start.kind == "demonstrations":
         if task.answer not in ("label", "text") or MESSAGES in task.fields:
             raise UserError(f"{where}: task={task.name} has no labels and no texts as answers.")
         return start
     text = read_document(start.value or config["readout"].get("document") or "", where)
     return replace(start, value=text, digest=digest_of(text))
-
-
-def _joined(
-    start: Start, composed: Composed, method: type[Method], backbone: PretrainedBackbone
-) -> Start:
-    """Return a start from the prefixes of several runs."""
-    if reason := method.unfit_for_context(composed.config["method"], backbone):
-        raise UserError(f"start=joined: {method.__name__} {reason}")
-    names, bound = start.value.split("+"), bound_to(backbone)
-    folders = [saved_prompt.find(run, composed.outputs, composed.name) for run in names]
-    digest = digest_of(" ".join(saved_prompt.fingerprint(folder, bound) for folder in folders))
-    return replace(start, folders=tuple(folders), digest=digest)
 
 
 # Token ids to start a prompt from: label words, vocabulary, words of the task, or a text.
@@ -253,17 +244,13 @@ def vectors(source: WordSource, length: int, width: int) -> Tensor:
     """Return the initial vectors `[length, width]` of a start."""
     start, draw = source.start, source.draw
     if start.kind in WORDS:
-        return _embedded(source.method, word_ids(source, length))
+        table = source.method.backbone.model.get_input_embeddings().weight
+        ids = torch.tensor(word_ids(source, length), device=table.device)
+        return source.method.backbone.embed(ids).detach()
     if start.kind == "uniform":
         return (2 * torch.rand(length, width, generator=draw) - 1) * start.size
     rows = 1 if start.kind == "identical" else length
     return (torch.randn(rows, width, generator=draw) * start.size).expand(length, width)
-
-
-@torch.no_grad()
-def _embedded(method: Method, ids: Sequence[int]) -> Tensor:
-    table = method.backbone.model.get_input_embeddings().weight
-    return method.backbone.embed(torch.tensor(ids, device=table.device))
 
 
 # Starts EFL's entailment head from the trained head of an NLI model.

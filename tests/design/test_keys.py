@@ -110,8 +110,6 @@ WITNESSES = {
         "direction": (DPT, "sigma"),
         "bias": (DPT, "true"),
         "loss": (DPT, "sum"),
-        "order": (DPT, "reversed"),
-        "marker": ([*DPT, "backbone.path=reserving"], "true"),
         "threshold": (PASSAGE, "0.2"),
         "threshold_on": (PASSAGE, "one_minus_sigma"),
         "class_weights": ([*DPT, *SKEWED], "balanced"),
@@ -160,7 +158,6 @@ WITNESSES = {
     },
     "DPT": {
         "reserved": ([*DPT, "backbone.path=reserving"], "true"),
-        "copied": ([*DPT, "backbone.path=reserving", "method.reserved=true"], "false"),
     },
     "IDPG": {
         "length": (SST2, "2"),

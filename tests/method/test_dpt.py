@@ -30,9 +30,9 @@ def reserving(tiny_folder, tmp_path_factory):
     return load
 
 
-def placed(backbone, data, reserved=False, copied=True, **keys):
+def placed(backbone, data, reserved=False, **keys):
     own = reading("class_words", **keys)
-    method = DPT(backbone, data, own, reserved=reserved, copied=copied)
+    method = DPT(backbone, data, own, reserved=reserved)
     fit = engine(backbone, 10_000)
     fit.place([method])
     return method, fit
@@ -79,26 +79,6 @@ def test_reserved_tokens_begin_as_the_words_they_stand_for(reserving, data_dir):
     assert names[-5:] == [*(f"[unused{102 + i}]" for i in range(4)), "[SEP]"]
     assert torch.equal(odds(method, fit, data.load("train")), expected)
     assert method.learned_parameters() == plain.learned_parameters()
-
-
-@pytest.mark.parametrize("marker", [False, True])
-def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(reserving, data_dir, marker):
-    """The code's `label_marker` does not copy, `add_label_init` copies the markers too."""
-    options = {"reserved": True, "marker": marker}
-    before = reserving().model.get_input_embeddings().weight
-    tables = []
-    for copied in (True, False):
-        method, _ = placed(reserving(), sst2(data_dir, OFFICIAL), copied=copied, **options)
-        tables.append(method.backbone.model.get_input_embeddings().weight)
-    own = method.classes
-    assert len(own.written) == 4 + 2 * marker and own.stand_ins[0] not in own.written
-    assert torch.equal(tables[0][own.stand_ins], before[own.written])
-    assert torch.equal(tables[1], before) and not torch.equal(tables[0], before)
-
-
-def test_no_copies_without_reserved_tokens_are_refused(reserving, data_dir):
-    with pytest.raises(UserError, match=r"without method.reserved=true there are none"):
-        DPT(reserving(), sst2(data_dir, OFFICIAL), copied=False)
 
 
 def test_reserved_tokens_learn_and_the_words_themselves_stay(reserving, data_dir):

@@ -183,9 +183,9 @@ def test_each_part_begins_as_the_part_of_its_name(world, make):
 @pytest.mark.parametrize(
     ("there", "here", "message"),
     [
-        (("P19", "P20"), ("",), "that run learned one for each of P19, P20, this run one prompt"),
-        (("",), ("P19",), "that run learned one prompt, this run one for each of P19"),
-        (("P19", "P20"), ("P19",), "one for each of P19, P20, this run one for each of P19\\."),
+        (("P19", "P20"), ("",), r"the prompts \['P19', 'P20'\], this run learns \[''\]"),
+        (("",), ("P19",), r"the prompts \[''\], this run learns \['P19'\]"),
+        (("P19", "P20"), ("P19",), r"the prompts \['P19', 'P20'\], this run learns \['P19'\]\."),
     ],
 )
 def test_other_parts_are_refused(world, there, here, message):
