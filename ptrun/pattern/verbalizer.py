@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import moved
 from ptrun.errors import UserError
 from ptrun.pattern.spelling import Spelling
 
@@ -121,8 +120,10 @@ class LabelTokens:
         """Return `[C, M]` mask, token and weight of each term; a label with fewer has weights 0."""
         if device not in self._on:
             places, tokens, weights = (tensor.contiguous() for tensor in self._terms.unbind(dim=-1))
-            terms = places.long(), tokens.long(), weights.float()
-            self._on[device] = [moved(tensor, device) for tensor in terms]
+            terms = [places.long(), tokens.long(), weights.float()]
+            if device.type == "cuda":  # the host need not wait for pinned memory
+                terms = [tensor.pin_memory() for tensor in terms]
+            self._on[device] = [tensor.to(device, non_blocking=True) for tensor in terms]
         return self._on[device]
 
 

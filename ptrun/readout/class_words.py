@@ -11,7 +11,7 @@ instead of the sum, and reserved tokens instead of the class words (`method.rese
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +29,6 @@ from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
-
-if TYPE_CHECKING:
-    from ptrun.readout.original import ClassWordsReading
 
 Direction = Literal["one_minus_sigma", "sigma"]
 _FIRST = 100  # where the released code's reserved tokens begin
@@ -52,9 +49,7 @@ class ClassWords(nn.Module, Cloze):
     torch.Size([2, 2])
     """
 
-    def __init__(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "ClassWordsReading"
-    ):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         nn.Module.__init__(self)
         Cloze.__init__(self, backbone, task, pvp, options)
         self.bias = nn.Parameter(torch.zeros(len(self.labels))) if options.bias else None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,9 +23,6 @@ from ptrun.readout.head import Shares, likeliest, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
-if TYPE_CHECKING:
-    from ptrun.readout.verbalizer import VerbalizerReading
-
 # A verbalizer: label words, or the letters of options, read through the language-model head.
 
 _MOST_OPTIONS = 16
@@ -42,9 +39,7 @@ class LabelWords(Cloze):
 
     keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "among", "closed", "class_weights"}
 
-    def __init__(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"
-    ):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         super().__init__(backbone, task, pvp, options)
         self.whole_vocabulary = options.among == "vocabulary"
 
@@ -186,7 +181,6 @@ class FactWords(Cloze):
     """
 
     keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "shifted_label", "released_query"}
-    options: "VerbalizerReading"
 
     def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the examples whose object is one known and allowed token."""

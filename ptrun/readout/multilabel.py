@@ -7,7 +7,7 @@ probability is above a threshold: 0.5, until thresholds are chosen on dev.
 from abc import abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,9 +22,6 @@ from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
 from ptrun.types import Example, Prediction
-
-if TYPE_CHECKING:
-    from ptrun.readout.verbalizer import VerbalizerReading
 
 Thresholds = Literal["one", "each", "half"]
 _NAME = "readout.thresholds"
@@ -140,9 +137,7 @@ class LabelsWords(Several, LabelWords):
 
     keys: ClassVar[Set[str]] = {"literal_sep", "sentinel", "class_weights", "thresholds"}
 
-    def __init__(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: "VerbalizerReading"
-    ):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         LabelWords.__init__(self, backbone, task, pvp, options)
         self.thresholds = options.thresholds
 

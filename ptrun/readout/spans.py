@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,6 @@ from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Prediction
-
-if TYPE_CHECKING:
-    from ptrun.readout.original import ClassWordsReading
 
 # A head that finds one span of a context, or none (SQuAD).
 
@@ -413,7 +410,7 @@ class PassageWords(PassageReader, WordReader, nn.Module):
     True
     """
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, options: "ClassWordsReading"):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, options: Any):
         super().__init__()
         self.backbone, self.task, self.direction = backbone, task, options.direction
         border, on = _log_odds(options.threshold), options.threshold_on
