@@ -56,16 +56,10 @@ class Method(nn.Module):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, reading: Reading | None = None):
         super().__init__()
-        self._backbone = [backbone]  # a list keeps the backbone out of the module tree
-        self.task = task
+        self.backbone, self.task = backbone, task
         self.reading = reading or automatic(task, self.readouts)()
         self.reading.check(backbone, task, soft=self.soft)
         self.readout = self.reading.made(backbone, task, soft=self.soft)
-
-    @property
-    def backbone(self) -> PretrainedBackbone:
-        """The backbone."""
-        return self._backbone[0]
 
     @property
     def alone(self) -> bool:

@@ -211,13 +211,12 @@ class Readout(ABC):
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None
     """What the vector of a text is; None if none is read."""
+    pattern: Pattern | None = None
+    """The pattern of a text, if there is one."""
+    studies: bool = False
+    """Whether `study` writes the training examples."""
     store: Path | None = None
     """The folder for what is computed once and read by later runs; None: nothing is written."""
-
-    @property
-    def pattern(self) -> Pattern | None:
-        """The pattern of a text, if there is one."""
-        return None
 
     @property
     def reads_pooler(self) -> bool:
@@ -258,11 +257,6 @@ class Readout(ABC):
         """Take what `settled` returned from saved tensors."""
         return
 
-    @property
-    def studies(self) -> bool:
-        """Whether `study` writes the training examples."""
-        return False
-
     def study(self) -> list[Example]:
         """Return the training examples that the loaded backbone writes."""
         return []
@@ -291,9 +285,9 @@ class Readout(ABC):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the rows of each example, each at most `room` tokens long."""
 
-    @abstractmethod
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Return the input with a request for the outputs at these positions."""
+        """Return the input with a request for outputs at these positions, here hidden states."""
+        return replace(inputs, hidden_at=at)
 
     @abstractmethod
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:

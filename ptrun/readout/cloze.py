@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.encoding import Encoder
-from ptrun.pattern.pattern import PVP, Pattern
+from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece, one_segment, separated
 from ptrun.pattern.spelling import answer_end, mask_ids
 from ptrun.readout.base import Features, TokenRow, WordReader
@@ -42,6 +42,7 @@ class Cloze(WordReader):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         self.backbone, self.task, self.pvp, self.options = backbone, task, pvp, options
+        self.pattern = pvp.pattern if pvp else None  # a conversation has none
         self.class_weights = getattr(options, "class_weights", "none")
         self.literal_sep = getattr(options, "literal_sep", False)
         self.infills = backbone.architecture.has_blank
@@ -80,11 +81,6 @@ class Cloze(WordReader):
     def end(self) -> int | None:
         """The token that ends a blank infiller's answer; None for other families."""
         return answer_end(self.backbone.tokenizer()) if self.infills else None
-
-    @property
-    def pattern(self) -> Pattern:
-        """The pattern of a text."""
-        return self.pvp.pattern
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example."""

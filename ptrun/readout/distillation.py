@@ -121,11 +121,6 @@ class Distillation(Writing):
 
     options: DistillationReading
 
-    @property
-    def studies(self) -> bool:
-        """Whether the backbone writes the training examples."""
-        return self.options.self_study > 0
-
     @cached_property
     def document(self) -> Document | None:
         """The document; None if only its digest is known: in predictions of a saved run."""

@@ -37,19 +37,9 @@ class Head(nn.Module, Readout):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, outputs: int):
         super().__init__()
-        self._backbone = [backbone]  # a list keeps it out of the module tree
-        self.task = task
+        self.backbone, self.task = backbone, task
         self.dropout = backbone.shape.dropout
         self.linear = drawn(nn.Linear(backbone.shape.hidden_size, outputs))
-
-    @property
-    def backbone(self) -> PretrainedBackbone:
-        """The backbone whose states are read."""
-        return self._backbone[0]
-
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Request hidden states."""
-        return replace(inputs, hidden_at=at)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[K, C]`, one row for each read."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
+from ptrun.backbone.base import BackboneOutput, Positions, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.weights import classifier_of
 from ptrun.errors import UserError
@@ -476,10 +476,6 @@ class MultiHead(nn.Module, Readout):
         }
         encoded = [(owner, next(parts[owner])) for owner in owners]
         return [replace(f, facts={**f.facts, "set": owner}) for owner, f in encoded]
-
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Request hidden states."""
-        return replace(inputs, hidden_at=at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum of the heads' losses, `[]`."""

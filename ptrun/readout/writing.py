@@ -133,6 +133,7 @@ class Writing(Cloze):
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP | None, options: WritingReading
     ):
         super().__init__(backbone, task, pvp, options)  # type: ignore[arg-type]
+        self.studies = getattr(options, "self_study", 0) > 0
         self.everywhere = options.loss_on == "all" and not self.decodes
 
     @property

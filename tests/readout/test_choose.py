@@ -1,13 +1,17 @@
 """Which read-out answers a task, and what is refused by name before anything is loaded."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from ptrun.backbone.registry import family_of
 from ptrun.config.components import TARGET
 from ptrun.errors import UserError
 from ptrun.readout.choose import READINGS, automatic, resolved
+from ptrun.readout.reading import choose
 from tests.readings import readout_for
-from tests.readout.reading import fresh, read, task
+from tests.readout.reading import OF, fresh, read, task
 
 CHOSEN = {
     ("sst2", "head"): "LabelHead",
@@ -156,3 +160,40 @@ def test_one_word_of_the_vocabulary_is_read_at_one_mask(tiny):
     told = refused(tiny(), data, readout="verbalizer", among="vocabulary")
     assert "readout.among=vocabulary reads one token, but pattern own reads several" in told
     checked(tiny(), data, {"readout": "verbalizer", "among": "labels"})
+
+
+# Which pattern is taken where none is named.
+
+
+TASKS = ["boolq", "cb", "rte", "copa", "multirc", "wic", "wsc", "record"]
+
+
+def taken(own, family, *, soft):
+    try:
+        backbone = SimpleNamespace(
+            family=family, architecture=family_of("", {"model_type": OF[family]})
+        )
+        return choose(own, backbone, soft=soft).name
+    except UserError:
+        return None
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("soft", [False, True])
+def test_patterns_of_glm_change_nothing_for_other_families(name, soft):
+    whole, less = task(name), task(name)
+    less.pvps = {key: pvp for key, pvp in less.pvps.items() if not key.startswith("glm")}
+    for family in ("masked", "causal", "seq2seq"):
+        assert taken(whole, family, soft=soft) == taken(less, family, soft=soft)
+    assert taken(whole, "infilling", soft=True) == taken(less, "infilling", soft=True)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_blank_infiller_takes_its_own_pattern(name):
+    assert taken(task(name), "infilling", soft=False) == "glm"
+
+
+def test_without_one_of_its_own_it_takes_the_first_that_suits():
+    assert taken(task("sst2"), "infilling", soft=False) == taken(
+        task("sst2"), "seq2seq", soft=False
+    )
