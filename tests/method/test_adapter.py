@@ -7,7 +7,7 @@ from torch.nn.functional import gelu, linear
 
 from ptrun.backbone.joining import join
 from ptrun.errors import UserError
-from ptrun.method.adapter import Adapter
+from ptrun.method.adapter import Adapter, dense
 from ptrun.method.fine_tuning import FineTuning
 from tests.readings import reading
 from tests.small_runs import conll03, engine, sst2
@@ -139,3 +139,12 @@ def test_a_decoder_that_is_not_read_has_none(tiny, data_dir):
 def test_values_out_of_range_are_refused(tiny, data_dir, own, message):
     with pytest.raises(UserError, match=message):
         Adapter(tiny(), sst2(data_dir), **{"hidden": 8, **own})
+
+
+# One adapter.
+
+
+def test_a_dense_one_begins_as_nothing_and_keeps_the_precision():
+    x = torch.randn(2, 5, 8)
+    torch.testing.assert_close(dense(8, 4)(x, lambda y: y), x, atol=1e-9, rtol=1e-6)
+    assert dense(8, 4)(x.bfloat16(), lambda y: y).dtype is torch.bfloat16

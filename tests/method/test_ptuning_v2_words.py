@@ -39,15 +39,3 @@ def test_no_vectors_read_as_a_manual_prompt_does(tiny, data_dir, kind):
     moved = backbone.forward(prefixed.inputs(batch)).logits.detach()
     assert float((moved - outputs[0]).abs().max()) > 1e-4
     assert [f.rows for f in prefixed.encode(task.load("train"))] == [f.rows for f in features]
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta", "deberta"])
-def test_the_mask_is_read_where_it_stands_beside_a_prefix(tiny, data_dir, kind):
-    """A prefix has no place in the row: reads are the mask's own, wherever the pattern puts it."""
-    backbone = tiny(kind)
-    pattern = f"the {{mask}} film: {{~sentence}}{'{words|letters}' if kind in BYTES else ''}"
-    made = words(backbone, task_of(data_dir, kind, pattern))
-    mask = backbone.tokenizer().mask_token_id
-    for features in made.encode(made.task.load("train")):
-        row = features.rows[0]
-        assert row.reads == [row.ids.index(mask)] and row.ids.count(mask) == 1
