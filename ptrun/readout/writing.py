@@ -31,7 +31,6 @@ from ptrun.types import Example, Prediction
 
 LossOn = Literal["answer", "all"]
 _SHARE, _USUAL = 4, 128  # the answer's part of a model's positions, and the most by default
-
 _DECODING = ("beams", "temperature", "top_k", "top_p", "repetition_penalty", "length_penalty")
 
 
@@ -87,15 +86,14 @@ class WritingReading(Reading):
             who = "a causal model" if family.writes_apart else "another method, such as lora"
             raise UserError(f"task={task.name} holds conversations, which need {who}.")
         self._pvp(backbone, task, soft)
-        for key in ("beams", "max_new_tokens", "write_every", "top_k"):
-            if (value := getattr(self, key)) is not None and value < 1:
-                raise UserError(f"readout.{key} is {value}; use 1 or more.")
+        for key in ("beams", "max_new_tokens", "write_every", "top_k", "temperature"):
+            low = int(key != "temperature")
+            if (value := getattr(self, key)) is not None and value < low:
+                raise UserError(f"readout.{key} is {value}; use {low} or more.")
         for key, most in (("top_p", 1.0), ("repetition_penalty", math.inf)):
             if (value := getattr(self, key)) is not None and not 0 < value <= most:
                 limit = f" and at most {most:g}" * math.isfinite(most)
                 raise UserError(f"readout.{key} is {value}; use more than 0{limit}.")
-        if self.temperature < 0:
-            raise UserError(f"readout.temperature is {self.temperature}; use 0 or more.")
         if self.temperature and self.beams > 1:
             raise UserError("readout.temperature samples, readout.beams does not: leave one out.")
 
@@ -133,13 +131,12 @@ class Writing(Cloze):
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP | None, options: WritingReading
     ):
         super().__init__(backbone, task, pvp, options)  # type: ignore[arg-type]
+        self._chats = MESSAGES in task.fields
+        self.write_every = options.write_every
+        usual = max(1, min(_USUAL, backbone.shape.positions // _SHARE))
+        self.longest = options.max_new_tokens or usual
         self.studies = getattr(options, "self_study", 0) > 0
         self.everywhere = options.loss_on == "all" and not self.decodes
-
-    @property
-    def write_every(self) -> int | None:
-        """Evaluations from one at which texts are written to the next; None: not in training."""
-        return self.options.write_every
 
     @cached_property
     def decoding(self) -> Decoding:
@@ -153,16 +150,6 @@ class Writing(Cloze):
     def chat(self) -> Chat:
         """The tokenizer's form of a conversation."""
         return Chat(self.backbone, self.options.date)
-
-    @property
-    def _chats(self) -> bool:
-        return MESSAGES in self.task.fields
-
-    @cached_property
-    def longest(self) -> int:  # type: ignore[override]
-        """The most tokens of an answer."""
-        usual = max(1, min(_USUAL, self.backbone.shape.positions // _SHARE))
-        return self.options.max_new_tokens or usual
 
     @cached_property
     def _end(self) -> int:
@@ -187,10 +174,9 @@ class Writing(Cloze):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the loss of each answer; its text is written apart."""
         losses = functional.cross_entropy(word_logits(output), batch.targets, reduction="none")
-        pairs = batch.pairs(losses.cpu())
-        figures = [{"loss": float(part.sum()), "tokens": len(part)} for _, part in pairs]
         return [
-            Prediction(f.id, None, figures=row) for (f, _), row in zip(pairs, figures, strict=True)
+            Prediction(f.id, None, figures={"loss": float(part.sum()), "tokens": len(part)})
+            for f, part in batch.pairs(losses.cpu())
         ]
 
     def prompt(self, features: Features) -> Features:

@@ -101,7 +101,7 @@ WITNESSES = {
             [*SAY, "task=lama", "backbone.path=llama", pvps("fact"), "readout.pattern=fact"],
             "true",
         ),
-        "released_query": ([], "tests/readout/test_released_query.py"),
+        "released_query": ([], "tests/readout/test_facts.py"),
         "class_weights": ([*SAY, *SAID, *SKEWED], "balanced"),
         "thresholds": ([*SAY, *SEVERAL, "readout.pattern=said"], "each"),
     },

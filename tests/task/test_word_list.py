@@ -8,7 +8,7 @@ from ptrun.errors import UserError
 from ptrun.task.facts import word_list
 from tests.facts import facts
 from tests.readout.reading import task
-from tests.readout.test_fact_words import facts as reads_of
+from tests.readout.test_facts import reader as reads_of
 
 WORDS = ["Oslo", "film", "met", "saw"]
 
