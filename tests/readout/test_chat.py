@@ -80,16 +80,6 @@ def test_the_assistants_turns_and_their_ends_are_learned(chat_of, template):
     assert words(chat, chat.ends) == ["[SEP]"]
 
 
-@pytest.mark.parametrize("template", [PLAIN, MARKED])
-def test_a_users_words_change_no_learned_place(chat_of, template):
-    chat = chat_of(template)
-    other = [{**turn, "content": "a plot"} if turn["role"] == "user" else turn for turn in TALK]
-    ((_, ids, places), (_, other_ids, other_places)) = chat.rows(
-        [(turns[:-1], turns[-1]["content"]) for turns in (TALK, other)]
-    )
-    assert other_places == places and other_ids != ids
-
-
 def test_a_prompt_ends_where_the_assistant_writes(chat_of):
     chat = chat_of(PLAIN)
     ((prompt, ids, places),) = chat.rows([(TALK[:-1], TALK[-1]["content"])])

@@ -96,13 +96,6 @@ def test_an_answer_does_not_decide_what_is_read(family):
     assert texts(method, examples) == texts(method, poisoned) == texts(method, unknown)
 
 
-@pytest.mark.parametrize("family", ["pocket_gpt2", "pocket_t5"])
-def test_a_row_without_an_answer_is_written_as_one_with_it(family):
-    method = made("manual_prompt", shipped(family), loss_on="all" if "gpt" in family else "answer")
-    examples = method.task.load("test")
-    assert texts(method, [replace(e, target=[]) for e in examples]) == texts(method, examples)
-
-
 def test_a_long_answer_is_cut_and_said_so():
     backbone, task = shipped("pocket_gpt2"), told()
     (short,) = made("manual_prompt", backbone, task, max_new_tokens=3).encode(
