@@ -98,8 +98,8 @@ class Method(nn.Module):
         room = self.room()
         for part in in_parts(examples):
             features = self.readout.encode(part, room)
-            if self.backbone.rowless:
-                _check_rows(self.backbone, features)
+            for example in features if self.backbone.rowless else ():
+                _check_rows(self.backbone, example)
             yield from features
 
     @classmethod
@@ -324,14 +324,13 @@ class Folded(Method):
         return {_FROZEN: frozen, **({_TABLE: table} if len(table) else {}), **others}
 
 
-def _check_rows(backbone: PretrainedBackbone, features: Sequence[Features]) -> None:
+def _check_rows(backbone: PretrainedBackbone, example: Features) -> None:
     """Refuse a token that the embedding has no row for: it would end the process on a GPU."""
-    for example in features:
-        ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
-        for number in sorted(ids & backbone.rowless.keys()):
-            raise UserError(
-                f"{example.id}: its text has the token {backbone.rowless[number]!r} with the id "
-                f"{number}, and the embedding of backbone={backbone.name} has "
-                f"{backbone.embedding_rows:,} rows. Use the tokenizer that belongs to these "
-                "weights, or leave the token out of the text."
-            )
+    ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
+    for number in sorted(ids & backbone.rowless.keys()):
+        raise UserError(
+            f"{example.id}: its text has the token {backbone.rowless[number]!r} with the id "
+            f"{number}, and the embedding of backbone={backbone.name} has "
+            f"{backbone.embedding_rows:,} rows. Use the tokenizer that belongs to these weights, "
+            "or leave the token out of the text."
+        )

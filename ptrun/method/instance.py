@@ -105,13 +105,11 @@ class MeanOfWords:
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return the vectors of a batch."""
-        return moved(torch.stack([self._of(row) for row in batch.rows]), batch.ids.device)
-
-    def _of(self, row: TokenRow) -> Tensor:
-        key = _key(row)
-        if key not in self._kept:
-            self._kept[key] = self.words.mean(text_of(self.backbone.tokenizer(), row.ids))
-        return self._kept[key]
+        keys, tokenizer = [_key(row) for row in batch.rows], self.backbone.tokenizer()
+        for key, row in zip(keys, batch.rows, strict=True):
+            if key not in self._kept:
+                self._kept[key] = self.words.mean(text_of(tokenizer, row.ids))
+        return moved(torch.stack([self._kept[key] for key in keys]), batch.ids.device)
 
 
 def text_of(tokenizer: Any, ids: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +89,12 @@ class LoRA(Method):
 
     def placed(self) -> None:
         """Make the backbone's maps add the updates of a pass."""
-        wire_maps(self.backbone, [name for names in self.shared for name in names])
+        for path in (name for names in self.shared for name in names):
+            module = self.backbone.model.get_submodule(path)
+            if not hasattr(module, "ptrun_updated"):
+                updated = _Updated(self.backbone.injection, path)
+                object.__setattr__(module, "ptrun_updated", updated)  # no submodule
+                module.register_forward_hook(updated)
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with an update for each map."""
@@ -165,16 +170,6 @@ class LowRank(nn.Module):
 # Adds low-rank updates to the outputs of linear maps: to each row those of its own member.
 #
 # The backbone's modules and weights stay as they are, so several members can share them.
-
-
-def wire_maps(backbone: PretrainedBackbone, paths: Iterable[str]) -> None:
-    """Make linear maps of a loaded backbone, by their paths, add the updates of each pass."""
-    for path in paths:
-        module = backbone.model.get_submodule(path)
-        if not hasattr(module, "ptrun_updated"):
-            updated = _Updated(backbone.injection, path)
-            object.__setattr__(module, "ptrun_updated", updated)  # no submodule
-            module.register_forward_hook(updated)
 
 
 class _Updated:

@@ -82,10 +82,6 @@ def read_slot(inside: str, where: str) -> Hole | Field:
         return Hole("soft", count)
     if text in ("mask", "masks"):
         return Hole("mask" if text == "mask" else "masks")
-    return _field(text, where)
-
-
-def _field(text: str, where: str) -> Field:
     name, *filters = [part.strip() for part in text.removeprefix("~").split("|")]
     if not _NAME.fullmatch(name) or name in ("mask", "masks", "soft"):
         raise UserError(

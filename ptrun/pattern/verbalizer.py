@@ -128,16 +128,14 @@ class LabelTokens:
 
 
 def _check_words(label: Any, words: Any) -> None:
-    if not isinstance(label, str):
-        raise UserError(f"label words: label {label!r} is no text. {_QUOTE}")
     if isinstance(words, str) or not isinstance(words, Sequence) or not words:
         raise UserError(
             f'label {label!r}: words are {words!r}; expected a list such as ["great", "good"].'
         )
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"label {label!r}: word {word!r} is no text. {_QUOTE}")
-        if not word.strip():
+    for text in (label, *words):
+        if not isinstance(text, str):
+            raise UserError(f"label {label!r}: {text!r} is no text. {_QUOTE}")
+        if not text.strip():
             raise UserError(f"label {label!r}: a word is empty.")
 
 

@@ -114,21 +114,6 @@ def test_tied_l_is_m_and_tied_m_is_s(tiny, data_dir):
 
 
 @torch.no_grad()
-def test_without_layer_biases_that_is_prompt_tuning_at_the_input(tiny, data_dir):
-    backbone = tiny()
-    deep = made(backbone, data_dir, generator="none")
-    flat = made(backbone, data_dir, generator="none", deep=False)
-    flat.load_state_dict(deep.state_dict(), strict=False)
-    for site, bias in deep.prompt.biases.items():
-        bias.mul_(site == "0")
-    batch = batch_of(deep, data_dir)
-    assert_same(read(deep, batch), read(flat, batch))
-    flat_input = flat.inputs(batch)
-    assert not flat_input.edits
-    assert torch.equal(flat_input.embeddings[0, 1:6], flat.prompt.biases["0"])
-
-
-@torch.no_grad()
 def test_no_vectors_are_the_bare_backbone(tiny, data_dir):
     backbone = tiny()
     empty = made(backbone, data_dir, length=0)

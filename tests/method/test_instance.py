@@ -80,15 +80,6 @@ def test_a_row_is_read_bare_once_by_whichever_members(tiny, data_dir):
     assert seen.prompted > 2 * 8 * 3
 
 
-def test_few_steps_look_at_their_own_examples_alone(tiny, data_dir):
-    backbone = tiny()
-    one = member(MAKES["S"], backbone, sst2(data_dir), max_steps=1, batch_size=2)
-    one.dev = []
-    one.judge = lambda answers, loss: None
-    fitted(backbone, [one])
-    assert len(one.reads()) == len(backbone.kept) == 2
-
-
 def test_without_generator_nothing_is_read_bare(tiny, data_dir):
     backbone = tiny()
     seen = Passes(backbone)

@@ -35,26 +35,6 @@ def test_vectors_of_a_word_are_the_discrete_pattern(tiny, tmp_path, kind):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("kind", "width"), [("bert", 32), ("albert", 12), ("gpt2", 32)])
-@pytest.mark.slow
-def test_rows_have_the_width_of_embeddings_and_land_in_order_whatever_the_padding(
-    tiny, tmp_path, kind, width
-):
-    method, examples = plain(kind, tiny, tmp_path), facts(tmp_path).load("test")
-    made = method.prompt()
-    assert made.shape == ({"gpt2": 6}.get(kind, 9), width)
-    for count in range(1, len(examples) + 1):
-        batch = asked(method, examples[:count])
-        given = method.inputs(batch)
-        rows = torch.arange(count)[:, None]
-        assert torch.equal(given.embeddings[rows, batch.softs], made.expand(count, -1, -1))
-        assert given.mask[rows, batch.softs].all() and (batch.softs.diff(dim=1) > 0).all()
-        flagged = torch.zeros_like(batch.mask).index_put((rows, batch.softs), torch.tensor(True))
-        assert flagged.sum() == count * len(made)
-        words = method.backbone.embed(batch.ids)
-        assert torch.equal(given.embeddings[~flagged], words[~flagged])
-
-
 def test_positions_of_a_subject_of_two_tokens_in_both_orders(tiny, tmp_path):
     loaded, examples = tiny(), facts(tmp_path).load("test")[2:3]
     paper, code = (

@@ -1,39 +1,12 @@
 """Parameter counts of P-tuning v2 against the paper, by formula and by counting; its errors."""
 
 import pytest
-import torch
 
 from ptrun.backbone.injection import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.small_runs import conll03, sst2
-
-
-def published(name):
-    node = compose_run([f"backbone={name}"]).config["backbone"]
-    return PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
-
-
-@pytest.mark.parametrize(
-    ("length", "labels", "total"),
-    [(8, 2, 395_266), (128, 2, 6_293_506), (224, 106, 11_118_698)],
-    ids=["boolq", "rte", "conll05"],
-)
-def test_the_scripts_on_roberta_large_learn_as_many_as_they_say(data_dir, length, labels, total):
-    with torch.device("meta"):
-        made = PTuningV2(published("roberta_large"), labelled(data_dir, labels), length=length)
-    assert made.learned_parameters()["total"] == total
-
-
-def labelled(data_dir, count):
-    """Return a tagging task of so many labels; of two, one for whole texts."""
-    if count == 2:
-        return sst2(data_dir)
-    task = conll03(data_dir)
-    task.labels = [str(label) for label in range(count)]
-    return task
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.pattern.encoding import Encoder, shorten
+from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import parse
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.spelling import Spelling, mask_ids
@@ -102,25 +102,6 @@ def test_without_a_mask_token_the_answer_is_read_at_the_end():
         row(make.gpt2(), "{a|fact_start}", {"a": "[Y] has [X]", "sub_label": "y"})
 
 
-def test_written_label_words_are_found():
-    encoded, tokens = row(
-        make.bert(),
-        "{~a} : {words|commas}.",
-        {"a": "film " * 50},
-        room=12,
-        words=["good", "not bad"],
-    )
-    assert [tokens[i] for i in encoded.items] == ["good", "not"] and len(tokens) == 12
-
-
-def test_the_longest_loses_first_and_the_later_of_equals():
-    assert shorten([5, 3, 9], [[0, 1]], 2) == [3, 3, 9]
-    assert shorten([3, 3, 9], [[0, 1]], 1) == [3, 2, 9]
-    assert shorten([3, 3, 9], [[0, 1], [2]], 8) == [0, 0, 7]
-    assert shorten([3, 3, 9], [[0], []], 8) == [0, 3, 9]
-    assert shorten([3, 3], [[0, 1]], -4) == [3, 3]
-
-
 def truncated(parts, most):
     """Return parts `(tokens, shortenable)` as P-tuning's few-shot code shortens one segment."""
     while sum(len(tokens) for tokens, _ in parts) > most:
@@ -173,15 +154,11 @@ def test_pairs_are_shortened_in_proportion_as_in_ppt():
 
 
 def test_literal_text_is_kept_where_a_side_is_shortened_in_proportion():
-    fields = {"a": "film " * 9}
-    _, tokens = row(make.t5(), "{~a} {mask} a a a a", fields, room=8)
-    assert tokens == ["▁film"] * 3 + ["<extra_id_0>", *["▁a"] * 4]
-    pieces = parse("{~a} {mask} a a a a").render(fields, [])
-    encoded = Encoder(make.t5()).encode(pieces, 8, rule="in_proportion")
-    assert make.t5().convert_ids_to_tokens(encoded.ids) == [
-        *["▁film"] * 3,
-        *["<extra_id_0>", *["▁a"] * 4],
-    ]
+    pieces = parse("{~a} {mask} a a a a").render({"a": "film " * 9}, [])
+    for rule in ("longest", "in_proportion"):
+        encoded = Encoder(make.t5()).encode(pieces, 8, rule=rule)
+        tokens = make.t5().convert_ids_to_tokens(encoded.ids)
+        assert tokens == [*["▁film"] * 3, "<extra_id_0>", *["▁a"] * 4]
 
 
 def test_a_field_has_its_own_limit():

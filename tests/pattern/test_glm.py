@@ -96,12 +96,6 @@ def test_a_row_is_what_the_released_code_makes_of_it(tokenizer, tmp_path, case):
     assert [made.ids[at] for at in made.masks] == [50260] and made.cut == 0
 
 
-def test_an_effect_follows_a_comma(tokenizer, tmp_path):
-    made = written(tokenizer, example(tmp_path, "copa", question="effect"), "glm")
-    parts = [", so" if part == " because" else part for part in PARTS["copa glm"]]
-    assert made.ids == spelt(tokenizer, parts)
-
-
 def test_what_is_too_long_is_cut_where_the_released_code_cuts(tokenizer, tmp_path):
     """The last text of one part; of two parts the longer one, the second of equals."""
     plain = written(tokenizer, example(tmp_path, "boolq"), "glm")

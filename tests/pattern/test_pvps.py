@@ -14,18 +14,9 @@ ROOT = Path(__file__).parents[2]
 FILES = [file for folder in ("conf/task",) for file in (ROOT / folder).glob("*.yaml")]
 CHINESE = ("chnsenticorp", "amazon_zh", "tnews", "ccpm", "c3", "lcqmc", "cmnli", "ocnli")
 TEXTS = ["sentence", "text", "premise", "hypothesis", "passage", "paragraph", "answer", "word"]
-TEXTS += [
-    "article",
-    "question_title",
-    "context",
-    "translation",
-    "sub_label",
-    "marked",
-    "facts",
-    "document",
-]
-TEXTS += ["meaning_representation", "dialogue"]
-TEXTS += ["quoted", "first", "second", "sentence1", "sentence2", "span1_text", "span2_text"]
+TEXTS += ["article", "question_title", "context", "translation", "sub_label", "marked", "facts"]
+TEXTS += ["document", "meaning_representation", "dialogue", "quoted", "first", "second"]
+TEXTS += ["sentence1", "sentence2", "span1_text", "span2_text"]
 EXAMPLE = {
     **{name: "some words" for name in TEXTS},
     **{"question": "cause", "query": "Then @placeholder fell.", "options": ["One.", "Two.", "No."]},

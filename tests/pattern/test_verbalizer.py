@@ -49,9 +49,9 @@ def test_the_first_token_may_stand_for_a_word():
         ({"a": True}, "single", "'a': words are True; expected a list"),
         ({"a": "good"}, "single", r"words are 'good'; expected a list such as \[\"great\""),
         ({"a": []}, "single", "expected a list"),
-        ({"a": [True]}, "single", 'word True is no text. YAML .* in quotes: "yes"'),
-        ({"a": [1]}, "single", "word 1 is no text"),
-        ({False: ["no"]}, "single", "label False is no text. YAML"),
+        ({"a": [True]}, "single", 'True is no text. YAML .* in quotes: "yes"'),
+        ({"a": [1]}, "single", "1 is no text"),
+        ({False: ["no"]}, "single", "label False: False is no text. YAML"),
         ({"a": [" "]}, "single", "a word is empty"),
     ],
 )
@@ -82,13 +82,6 @@ def test_words_are_for_the_labels_of_the_task():
         Verbalizer(TWO).check(["yes", "no", "maybe"])
     with pytest.raises(UserError, match="missing none, not a label 'no'"):
         Verbalizer(TWO).check(["yes"])
-
-
-def test_a_pvp_is_read_from_its_node():
-    node = {"pattern": "{a} {mask}", "words": TWO}
-    pvp = read_pvps({"plain": node}, ["no", "yes"])["plain"]
-    assert pvp.rule == "single" and pvp.verbalizer() == Verbalizer(TWO)
-    assert [piece.text for piece in pvp.render({"a": "film"})] == ["film", ""]
 
 
 @pytest.mark.parametrize(("before", "glued"), [("?", True), ("? ", False)])

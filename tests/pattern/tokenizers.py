@@ -43,23 +43,21 @@ def gpt2():
 
 def t5():
     pieces = ["▁", "▁film", "film", "▁good", "good", "▁bad", ".", "?", "A", "▁A", "B", "▁B", "▁a"]
-    vocab = [("<pad>", 0.0), ("<unk>", 0.0), *((piece, -2.0) for piece in pieces)]
-    made = Tokenizer(models.Unigram(vocab, unk_id=1))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    made.add_special_tokens([AddedToken(f"<extra_id_{i}>", special=True) for i in range(3)])
-    names = ["input_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="<unk>", pad_token="<pad>", model_input_names=names
-    )
+    return _unigram(pieces, [f"<extra_id_{i}>" for i in range(3)])
 
 
 def mt5():
     """Return mT5's kind: sentinels are pieces of their own, and Chinese words have no space."""
     sentinels = [f"▁<extra_id_{i}>" for i in range(3)]
     pieces = ["▁", "▁film", "film", "▁a", "▁b", "矛盾", "中", "▁中立", "中立", "很", *sentinels]
+    return _unigram(pieces)
+
+
+def _unigram(pieces, special=()):
     vocab = [("<pad>", 0.0), ("<unk>", 0.0), *((piece, -2.0) for piece in pieces)]
     made = Tokenizer(models.Unigram(vocab, unk_id=1))
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    made.add_special_tokens([AddedToken(name, special=True) for name in special])
     names = ["input_ids", "attention_mask"]
     return PreTrainedTokenizerFast(
         tokenizer_object=made, unk_token="<unk>", pad_token="<pad>", model_input_names=names
