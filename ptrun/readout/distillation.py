@@ -125,7 +125,7 @@ class Distillation(Writing):
     def document(self) -> Document | None:
         """The document; None if only its digest is known: in predictions of a saved run."""
         value = self.options.document or ""
-        if document.is_recorded(value):
+        if value.startswith(document.DIGEST):
             return None
         return Document(self.backbone, document.read_document(value, "readout.document"))
 
@@ -236,8 +236,7 @@ class Distillation(Writing):
         A document that does not fit with a row has a teacher in self-study alone, for its parts.
         """
         assert self.document is not None
-        part = features.facts.get(_SPAN)
-        start, end = part or self.document.whole
+        start, end = features.facts.get(_SPAN) or (0, len(self.document.ids))
         most = min(self.room, self.backbone.config.get("sliding_window") or self.room)
         return (start, end) if end - start + features.tokens <= most else None
 

@@ -22,7 +22,8 @@ from ptrun.readout.base import Features, TokenRow, collate
 from ptrun.task.own import text_of
 
 _MOST_BYTES = 10_000_000
-_DIGEST = "sha256:"
+DIGEST = "sha256:"
+"""Before the digest of a document whose text is not known."""
 Span = tuple[int, int]
 """The first token of a part of a document, and the one after its last."""
 
@@ -49,14 +50,9 @@ def digest_of(text: str) -> str:
 
 def recorded(value: str) -> str:
     """Return the digest of a document, as a run records it, in place of its text or file."""
-    if is_recorded(value):
+    if value.startswith(DIGEST):
         return value
-    return _DIGEST + digest_of(read_document(value, "readout.document"))
-
-
-def is_recorded(value: str) -> bool:
-    """Return whether a value is the digest of a document, whose text is not known."""
-    return value.startswith(_DIGEST)
+    return DIGEST + digest_of(read_document(value, "readout.document"))
 
 
 class Document:
@@ -81,11 +77,6 @@ class Document:
     def ids(self) -> list[int]:
         """The tokens of the document, with those that a tokenizer adds."""
         return list(self.backbone.tokenizer()(self.text).input_ids)
-
-    @property
-    def whole(self) -> Span:
-        """All tokens."""
-        return 0, len(self.ids)
 
     def parts(self, size: int) -> list[Span]:
         """Return parts of about equal size, of at most `size` tokens."""

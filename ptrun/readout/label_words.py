@@ -42,6 +42,7 @@ class LabelWords(Cloze):
     def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         super().__init__(backbone, task, pvp, options)
         self.whole_vocabulary = options.among == "vocabulary"
+        self._before = int(self.whole_vocabulary and self.marked)  # reads: is a sentinel a target?
 
     @property
     def labels(self) -> Sequence[str]:
@@ -103,11 +104,6 @@ class LabelWords(Cloze):
         by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
         return torch.stack([words.amax(dim=-1) for words in by_label], dim=-1)
 
-    @property
-    def _before(self) -> int:
-        """The number of reads before the answer's: one if the sentinel is a target, else none."""
-        return int(self.whole_vocabulary and self.marked)
-
     def _features(self, example: Example, room: int) -> Features:
         row = self.row(self.pieces(example), room, self.tokens.masks)
         if self.decodes:
@@ -117,17 +113,13 @@ class LabelWords(Cloze):
         if self.whole_vocabulary:
             sentinel = row.decoder[-1:] if row.decoder and self._before else []
             targets = [*sentinel, self.tokens.ids[label][0][0]]
-        if self.options.closed:
-            row, targets = self._close(row, targets)
+        if self.options.closed:  # the answer is in the decoder's input, unseen before, and its end
+            assert row.decoder is not None
+            (_, end), _ = mask_ids(self.backbone.tokenizer(), 2)
+            decoder, reads = [*row.decoder, targets[-1]], [*row.reads, row.reads[-1] + 1]
+            row, targets = replace(row, decoder=decoder, reads=reads), [*targets, end]
         options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
         return Features(example.id, [row], targets, {"options": options})
-
-    def _close(self, row: TokenRow, targets: list[int]) -> tuple[TokenRow, list[int]]:
-        """Append the answer to the decoder's input, unseen by earlier positions, and its end."""
-        assert row.decoder is not None
-        decoder, reads = [*row.decoder, targets[-1]], [*row.reads, row.reads[-1] + 1]
-        (_, end), _ = mask_ids(self.backbone.tokenizer(), 2)
-        return replace(row, decoder=decoder, reads=reads), [*targets, end]
 
     def _scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[N, C]` scores of labels or `[N, V]` of words, one row for each target."""
@@ -185,7 +177,7 @@ class FactWords(Cloze):
     def answerable(self, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the examples whose object is one known and allowed token."""
         tokens = [self._token(str(example.target)) for example in examples]
-        allowed = self._allowed_ids if self.allowed is not None else {*tokens} - {None}
+        allowed = {*tokens} - {None} if self.allowed is None else {*self.allowed.tolist()}
         return [e for e, token in zip(examples, tokens, strict=True) if token in allowed]
 
     @cached_property
@@ -201,10 +193,6 @@ class FactWords(Cloze):
                 f"{self.backbone.name};\nname another file, or type task.vocabulary=objects."
             )
         return torch.tensor(sorted(tokens))
-
-    @cached_property
-    def _allowed_ids(self) -> set[int]:
-        return set() if self.allowed is None else set(self.allowed.tolist())
 
     def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
         """Return the row of an example, laid out as the released code does if requested."""

@@ -134,7 +134,7 @@ def test_where_the_released_code_has_no_such_query_it_is_refused(method, name, d
 # Full-vocabulary loss at the mask, and a label that is shifted.
 
 
-PATTERN = "{template|known}"
+PATTERN = "{template|fact}"
 
 
 def reader(backbone, data, pattern=PATTERN, **options):
