@@ -117,7 +117,7 @@ def form_of(method: Method) -> PeftForm:
         raise _cannot("vLLM answers in words, and this run has a head. Type ptrun serve RUN.")
     _label_words(method.readout)
     form = stock.form_of(method)
-    opening = method.readout.pvp.pattern.parts[0] if form.cut else None
+    opening = method.readout.pattern.parts[0] if form.cut else None
     if form.cut and not (isinstance(opening, Hole) and opening.count == form.cut):
         raise _cannot("its vectors stand among words, and the client puts them before all words.")
     return form

@@ -42,7 +42,7 @@ class Cloze(WordReader):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pvp: PVP, options: Any):
         self.backbone, self.task, self.pvp, self.options = backbone, task, pvp, options
-        self.pattern = pvp.pattern if pvp else None  # a conversation has none
+        self.pattern: Any = pvp.pattern if pvp else None  # a conversation has none
         self.class_weights = getattr(options, "class_weights", "none")
         self.literal_sep = getattr(options, "literal_sep", False)
         self.infills = backbone.architecture.has_blank
