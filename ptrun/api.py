@@ -322,9 +322,10 @@ def report(
     from ptrun.ledger.report import of_runs, table
 
     if isinstance(source, str | PathLike):
-        return table(Path(source), over, best=best, vote=vote, labels=labels)
+        return table(Path(source), over=over, best=best, vote=vote, labels=labels)
     results = {run.folder: run.result for run in source}
-    return of_runs(results, f"{len(results)} runs", over, best=best, vote=vote, labels=labels)
+    title = f"{len(results)} runs"
+    return of_runs(results, title, over=over, best=best, vote=vote, labels=labels)
 
 
 def _check_sweep(overrides: Sequence[str]) -> None:

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.ledger.report import table
 
     folder = typed.folder or Path("outputs")
-    results = table(folder, typed.over, best=typed.best, vote=typed.vote, labels=typed.labels)
+    results = table(folder, over=typed.over, best=typed.best, vote=typed.vote, labels=typed.labels)
     if typed.csv not in (None, "-"):
         _write(Path(typed.csv), results.csv(raw=typed.raw))
     elif typed.csv or typed.markdown:

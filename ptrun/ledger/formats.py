@@ -1,19 +1,19 @@
-"""One table as text: on the terminal, as CSV, Markdown, LaTeX and HTML."""
+"""One table as text: on the terminal by `rich`, as CSV, Markdown, LaTeX and HTML."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ptrun.files import safe
 
 if TYPE_CHECKING:
     import jinja2
-    import rich.table
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 
@@ -44,12 +44,14 @@ class Table:
     Args:
         rows: a text or a cell for each column.
         words: the columns that stand on the left; the others have numbers and stand on the right.
+        names: those of them that name a row.
         title: a line above.
         notes: lines below.
     """
 
     rows: Sequence[Mapping[str, str | Cell]]
     words: Collection[str]
+    names: Collection[str] = ()
     title: str = ""
     notes: Sequence[str] = ()
 
@@ -66,19 +68,56 @@ class Table:
             for row in self.rows
         ]
 
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> "Iterator[RenderableType]":
+        """Yield the table in a form that fits the width: whole, without equal columns, or stacked.
 
-def terminal(table: Table) -> "rich.table.Table":
-    """Return the rows as a table for `rich`, without title and notes, which may be wider."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
+        No text is cut. Columns are aligned here, because the library takes milliseconds a row.
+        """
+        from rich.cells import cell_len
+        from rich.text import Text
 
-    printed = RichTable()
-    for name in table.columns:
-        justify: Literal["left", "right"] = "left" if name in table.words else "right"
-        printed.add_column(name, justify=justify, overflow="fold")
-    for cells in table.cells:
-        printed.add_row(*(Text(cell.text, style=cell.style) for cell in cells))
-    return printed
+        lines = [[Cell(name, "bold") for name in self.columns], *self.cells]
+        columns = dict(zip(self.columns, zip(*lines, strict=True), strict=True))
+        widths = {name: max(cell_len(cell.text) for cell in columns[name]) for name in columns}
+
+        # What all rows have in common is said once, where the whole table is too wide.
+        equal = {}
+        for name, (_, *cells) in columns.items():
+            texts = {cell.text for cell in cells}
+            if texts == {""} or (len(texts) == 1 and {name} & {*self.words} - {*self.names}):
+                equal[name] = texts.pop()
+        for said in ({}, equal):
+            shown = [name for name in columns if name not in said]
+            fits = sum(widths[name] + 2 for name in shown) - 2 <= options.max_width
+            if fits:
+                break
+        common = " · ".join(f"{name} {text}" for name, text in said.items() if text)
+        yield Text("\n".join(filter(None, [self.title, common])), "bold", overflow="fold")
+
+        printed = []
+        for line in lines if fits else lines[1:]:
+            row = {n: cell for n, cell in zip(columns, line, strict=True) if n in shown}
+            text = Text()
+            if fits:
+                for name, cell in row.items():
+                    blank = " " * (widths[name] - cell_len(cell.text))
+                    aligned = cell.text + blank if name in self.words else blank + cell.text
+                    text.append(aligned, cell.style).append("  ")
+                text.rstrip()
+            else:  # two lines for a row: its words, then its numbers
+                words = (cell.text for name, cell in row.items() if name in self.words)
+                numbers = {n: c.text for n, c in row.items() if n not in self.words}
+                told = (
+                    f"{n} {number}" for n, number in numbers.items() if number not in ("", NONE)
+                )
+                text.append(" · ".join(filter(None, words)), "bold")
+                text.append("\n    " + " · ".join(told))
+            printed.append(text)
+        yield Text("\n", overflow="fold").join(printed)
+        for note in self.notes:
+            yield Text(note, "dim", overflow="fold")
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:

@@ -110,10 +110,8 @@ def terminal(tables: Sequence[Shown]) -> Group:
     """Return what the command prints."""
     parts: list[RenderableType] = []
     for table in tables:
-        parts.append(Text(f"{table.heading}: {table.subject}", style="bold"))
-        parts.append(formats.terminal(table.table))
-        parts += [Text(note, style="dim") for note in _notes(table)]
-        parts.append("")
+        title = f"{table.heading}: {table.subject}"
+        parts += [replace(table.table, title=title, notes=list(_notes(table))), ""]
     return Group(*parts, f"{count_text(tables)}.")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
 from ptrun.errors import UserError
 from ptrun.folder import result
@@ -29,18 +29,13 @@ from ptrun.ledger.cells import NAMES, SeedGroup, cells, grouped, mean_of_best, m
 from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.types import RunResult
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-
 _LOG = logging.getLogger(__name__)
 
 
 # A table of results: `ptrun report` prints it, `ptrun.report` returns it.
 
-_FIRST = ("task", "method", "differs in", "label")
-"""The columns that name a row; the others of the left are said once if they are equal."""
-_UNNAMED = (*_FIRST, "backbone", "setting", "protocol", "metric")
-_LEFT = (*_UNNAMED, "read as")
+_NAMES = ("task", "method", "differs in", "label")
+_WORDS = (*_NAMES, "backbone", "setting", "protocol", "metric")
 _NAMED = 3  # cells that lack a seed
 
 
@@ -51,17 +46,13 @@ class Results:
     It prints in the width of the terminal, and a notebook shows it as HTML.
 
     Args:
-        title: the folder of the results.
         rows: a dict of plain values for each cell. `dev` and `test` are means over seeds, `dev_std`
             and `test_std` sample standard deviations (None for one seed), `n` the number of seeds.
-        texts: the same rows as printed text, by column.
-        notes: lines below the table.
+        printed: the same rows as text, with the folder of the results and notes.
     """
 
-    title: str
     rows: list[dict[str, Any]]
-    texts: list[dict[str, str]]
-    notes: list[str]
+    printed: formats.Table
 
     @property
     def columns(self) -> list[str]:
@@ -81,43 +72,14 @@ class Results:
         from rich.console import Console
 
         width, out = shutil.get_terminal_size((100, 24)).columns, io.StringIO()
-        Console(file=out, width=width, color_system=None).print(self)
+        Console(file=out, width=width, color_system=None).print(self.printed)
         return out.getvalue().rstrip("\n")
 
     __repr__ = __str__
 
-    def __rich_console__(
-        self, console: "Console", options: "ConsoleOptions"
-    ) -> "Iterator[RenderableType]":
-        """Yield the table in a form that fits the width: whole, without equal columns, or stacked.
-
-        No text is cut. Columns are aligned here, because the library takes milliseconds a row.
-        """
-        from rich.cells import cell_len
-        from rich.text import Text
-
-        # What all rows have in common is said once, where the whole table is too wide.
-        equal = {}
-        for name in self.texts[0]:
-            values = {texts[name] for texts in self.texts}
-            unsaid = values == {""} and name in ("differs in", "failed")
-            if unsaid or (len(values) == 1 and name in _LEFT and name not in _FIRST):
-                equal[name] = values.pop()
-        common = " · ".join(f"{name} {value}" for name, value in equal.items() if value)
-
-        rows = [{name: name for name in self.texts[0]}, *self.texts]
-        widths = {name: max(cell_len(row[name]) for row in rows) for name in rows[0]}
-        lines: list[str] = []
-        for said in ({}, equal):
-            names = [name for name in widths if name not in said]
-            if sum(widths[name] + 2 for name in names) - 2 <= options.max_width:
-                lines = [_aligned({n: row[n] for n in names}, widths) for row in rows]
-                break
-        yield Text("\n".join(filter(None, [self.title, common if said else ""])), "italic")
-        for line in lines[:1]:
-            yield Text(line, "bold")
-        yield Text("\n".join(lines[1:] or self._stacked(equal)), overflow="fold")
-        yield Text("\n".join(self.notes), "dim")
+    def __rich__(self) -> formats.Table:
+        """Return what `rich` prints."""
+        return self.printed
 
     def csv(self, *, raw: bool = False) -> str:
         """Return the rows as CSV, with a header; an empty cell is an unknown value.
@@ -128,35 +90,10 @@ class Results:
 
     def markdown(self) -> str:
         """Return the printed columns and the notes as Markdown."""
-        return formats.markdown(self._printed) + "\n"
+        return formats.markdown(self.printed) + "\n"
 
     def _repr_html_(self) -> str:
-        return formats.html(self._printed)
-
-    @property
-    def _printed(self) -> formats.Table:
-        return formats.Table(self.texts, _LEFT, self.title, self.notes)
-
-    def _stacked(self, said: Mapping[str, str]) -> list[str]:
-        """Return two lines for each row: its names, then its numbers."""
-        lines = []
-        for row in self.texts:
-            cells = {name: text for name, text in row.items() if name not in said and text}
-            lines.append(" · ".join(text for name, text in cells.items() if name in _UNNAMED))
-            numbers = (f"{name} {text}" for name, text in cells.items() if name not in _UNNAMED)
-            lines.append("    " + " · ".join(numbers))
-        return lines
-
-
-def _aligned(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    """Return the line of a row, with names on the left and numbers on the right."""
-    from rich.cells import cell_len
-
-    texts = []
-    for name, text in cells.items():
-        blank = " " * (widths[name] - cell_len(text))
-        texts.append(text + blank if name in _LEFT else blank + text)
-    return "  ".join(texts).rstrip()
+        return formats.html(self.printed)
 
 
 _HEADERS = {"differs": "differs in", "tests": "tests by seed"}
@@ -197,23 +134,23 @@ _BEST = (
 )
 
 
-def table(
-    root: Path,
-    over: str | None = None,
-    *,
-    best: int | None = None,
-    vote: bool = False,
-    labels: bool = False,
-) -> Results:
-    """Return the table of all runs below a folder.
+class Columns(TypedDict, total=False):
+    """What the rows of a table show: one of the keys.
 
-    Args:
-        root: the folder.
-        over: a key whose values are merged into one row.
-        best: add the mean of this many of the highest test scores, the minimum, the number near
-            the highest, and the scores of all seeds; not with `over`.
-        vote: add the score of the seeds' vote; not with `over`.
-        labels: a row for each label or type of entity, with its scores on test.
+    `over` is a key whose values are merged into one row. `best` adds the mean of this many of the
+    highest test scores, the minimum, the number near the highest, and the scores of all seeds;
+    `vote` the score of the seeds' vote. With `labels` there is a row for each label or type of
+    entity, with its scores on test.
+    """
+
+    over: str | None
+    best: int | None
+    vote: bool
+    labels: bool
+
+
+def table(root: Path, **columns: Unpack[Columns]) -> Results:
+    """Return the table of all runs below a folder.
 
     Raises:
         UserError: the folder is missing or has no result, or no result has the key.
@@ -226,29 +163,24 @@ def table(
         raise UserError("\n".join(told))
     for message in damaged:
         _LOG.warning("not counted: %s", message)
-    shown = of_runs(runs, str(root), over, best=best, vote=vote, labels=labels)
-    if over is None and best is None and not vote and not labels:
+    shown = of_runs(runs, str(root), **columns)
+    if not any(columns.values()):
         counts = unfinished(root, runs)
         left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
         if left:
-            shown.notes.insert(1, f"not in the table: {', '.join(left)} (ptrun status {root})")
+            told = [f"not in the table: {', '.join(left)} (ptrun status {root})"]
+            first, *notes = shown.printed.notes
+            shown = replace(shown, printed=replace(shown.printed, notes=[first, *told, *notes]))
     return shown
 
 
-def of_runs(
-    runs: Mapping[Path, RunResult],
-    title: str,
-    over: str | None = None,
-    *,
-    best: int | None = None,
-    vote: bool = False,
-    labels: bool = False,
-) -> Results:
-    """Return the table of results by run folder; other arguments as in `table`.
+def of_runs(runs: Mapping[Path, RunResult], title: str, **columns: Unpack[Columns]) -> Results:
+    """Return the table of results by run folder.
 
     Raises:
         UserError: there is no result, or an option is wrong.
     """
+    over, best = columns.get("over"), columns.get("best")
     if best is not None and (best < 1 or over is not None):
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
 
@@ -264,7 +196,7 @@ def of_runs(
     groups = cells([runs[folder] for folder in folders.values()], over)
 
     # A row for each label of each cell, or for each cell with the columns that are asked for.
-    if labels:
+    if columns.get("labels"):
         rows, notes = _label_rows(title, groups), [_LABELS]
     else:
         rows, notes = [_row(cell) for cell in groups], [_SEEDS]
@@ -276,7 +208,7 @@ def of_runs(
             notes.append(_BEST.format(keep=best))
             for row, cell in zip(rows, groups, strict=True):
                 _add_best(row, cell, best)
-        elif vote:
+        elif columns.get("vote"):
             by_id = {runs[folder].run_id: folder for folder in folders.values()}
             notes += [_VOTE, *_add_votes(rows, groups, by_id)]
         else:
@@ -284,8 +216,9 @@ def of_runs(
                 notes.append(_DOCUMENT)
                 _add_documents(rows, groups)
             notes += _missing_seeds(groups)
-    lines = "\n".join(notes).split("\n")
-    return Results(title, [row.values for row in rows], [row.texts for row in rows], lines)
+    texts, lines = [row.texts for row in rows], "\n".join(notes).split("\n")
+    printed = formats.Table(texts, _WORDS, _NAMES, title, lines)
+    return Results([row.values for row in rows], printed)
 
 
 def _missing_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

@@ -109,7 +109,8 @@ class Shown:
         rows = [{name: cells[name] for name in full} for cells in rows]
         marks = {**self._notes, **self._reasons}
         notes = [f"({mark}) {text}" for text, mark in marks.items()]
-        return Table(rows, (*map(str.capitalize, self.axes), "Verdict"), self.subject, notes)
+        axes = [axis.capitalize() for axis in self.axes]
+        return Table(rows, [*axes, "Verdict"], axes, self.subject, notes)
 
     @property
     def variants(self) -> list[str]:

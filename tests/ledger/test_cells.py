@@ -64,7 +64,7 @@ def test_a_cell_names_each_setting_in_which_its_rivals_differ():
 
 def test_missing_seeds_are_those_of_the_same_task_setting_and_protocol():
     shown = of_runs({run.run_id: run for run in made()}, "made")
-    lacking = [note for note in shown.notes if note.startswith("missing seeds")]
+    lacking = [note for note in shown.printed.notes if note.startswith("missing seeds")]
     told = [
         (note.split(" of ")[0], name)
         for note in lacking
@@ -79,7 +79,9 @@ def test_missing_seeds_are_those_of_the_same_task_setting_and_protocol():
 def test_many_cells_without_a_seed_are_one_line():
     runs = [run(length, 1, {"method": {"length": length}}, "task") for length in range(6)]
     runs.append(run(0, 2, {"method": {"length": 0}}, "task"))
-    (note,) = (n for n in of_runs({r.run_id: r for r in runs}, "made").notes if "missing" in n)
+    (note,) = (
+        n for n in of_runs({r.run_id: r for r in runs}, "made").printed.notes if "missing" in n
+    )
     assert note.startswith("missing seeds: 2 of task") and note.endswith("; and of 2 more")
 
 

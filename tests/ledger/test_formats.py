@@ -22,7 +22,9 @@ HOSTILE = ["</td><script>", "[a](http://b)", "![a](b)", "&lt;i&gt;", "**a** _b_ 
 
 
 def tables(text):
-    return Table([{"name": text, "score": Cell("1.5", "green")}], ("name",), text, [text])
+    return Table(
+        [{"name": text, "score": Cell("1.5", "green")}], ("name",), title=text, notes=[text]
+    )
 
 
 class Cells(HTMLParser):
@@ -71,7 +73,7 @@ def test_a_hostile_text_is_a_text_in_every_format(text):
     test_html_shows_the_text.hypothesis.inner_test(text)
     test_latex_has_no_mark_of_its_own.hypothesis.inner_test(text)
     out = io.StringIO()
-    Console(file=out, width=80).print(formats.terminal(tables(text)))
+    Console(file=out, width=80).print(tables(text))
     assert text in out.getvalue()
 
 

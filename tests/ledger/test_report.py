@@ -57,12 +57,12 @@ def folder(tmp_path):
 
 
 def cells_of(shown):
-    return {name: [own[name] for own in shown.texts] for name in shown.texts[0]}
+    return {name: [own[name] for own in shown.printed.rows] for name in shown.printed.rows[0]}
 
 
 def test_the_row_shows_mean_std_over_patterns_and_the_best_on_dev(folder):
     """On test 42, 30 and 20: mean 30.67, std 11.02; b is best on dev, not on test."""
-    found = cells_of(table(folder(RUNS), "readout.pattern"))
+    found = cells_of(table(folder(RUNS), over="readout.pattern"))
     assert found["test"] == ["30.67 ± 11.02"] and found["n"] == ["3"]
     assert found["dev"] == ["40.67 ± 26.86"]
     assert found["best on dev"] == ["30.00 (b)"]
@@ -71,7 +71,7 @@ def test_the_row_shows_mean_std_over_patterns_and_the_best_on_dev(folder):
 def test_ties_on_dev_are_all_named_and_failures_counted(folder):
     tied = [run("a", 1, 50.0, 40.0), run("b", 1, 50.0, 30.0)]
     failed = run("b", 2, None, 0.0, status="failed")
-    found = cells_of(table(folder([*tied, failed]), "readout.pattern"))
+    found = cells_of(table(folder([*tied, failed]), over="readout.pattern"))
     assert found["best on dev"] == ["35.00 (a, b)"] and found["failed"] == ["1"]
 
 
@@ -85,7 +85,7 @@ def test_without_dev_nothing_is_best(folder):
 def test_an_unknown_key_is_refused_with_those_that_differ(folder):
     told = r"--over readout.patern: unknown; did you mean 'readout.pattern'\? Allowed: readout.pat"
     with pytest.raises(UserError, match=told):
-        table(folder(RUNS), "readout.patern")
+        table(folder(RUNS), over="readout.patern")
 
 
 COLLAPSED = [20.0, 50.9, 90.0, 22.9, 91.0, 19.0, 92.0, 49.1, 50.9, 89.9]
@@ -123,7 +123,7 @@ def test_missing_seeds_are_named_within_a_task(folder):
         names = {"task": task, "method": method, "backbone": "m", "setting": "full"}
         own = {"run_id": f"{task}{method}{seed}", "group": task + method, "seed": seed}
         runs.append(outcome(names=names | {"protocol": "honest"}, **own))
-    caption = "\n".join(table(folder(runs)).notes)
+    caption = "\n".join(table(folder(runs)).printed.notes)
     assert "missing seeds: 2 of a y m full honest" in caption and caption.count("missing") == 1
 
 

@@ -104,7 +104,7 @@ def test_a_row_for_each_label_has_its_scores_and_what_it_is_taken_for():
     up, down = found
     assert (up["label"], up["precision"], up["recall"], up["f1_std"]) == ("up", 50.0, 100.0, 0.0)
     assert (up["count"], up["n"], up["read_as"]) == (2, 2, {"up": 4})
-    assert found.texts[1]["read as"] == "left 2, up 2"
+    assert found.printed.rows[1]["read as"] == "left 2, up 2"
     assert down["read_as"] == {"up": 2, "left": 2}
     assert "66.70 ± 0.00" in printed(found, 80) and "left 2, up 2" in printed(found, 200)
     assert "read as left 2, up 2" in printed(found, 60)  # names alone could be labels
@@ -116,7 +116,7 @@ def test_what_runs_differ_in_is_shown_as_it_is_typed():
         return replace(run("idpg", 1), group=f"g{value}", run_id=f"r{value}", config=config)
 
     found = of_runs({Path(str(value)): own(value) for value in (None, 5)}, "outputs")
-    shown = {row["differs in"] for row in found.texts}
+    shown = {row["differs in"] for row in found.printed.rows}
     assert shown == {
         "train.max_steps=null train.drop_last=true",
         "train.max_steps=5 train.drop_last=false",
@@ -141,8 +141,8 @@ def test_hundreds_of_rows_are_plain_lines_with_every_cell(width, stacked):
     found, out = of_runs(MANY, "outputs"), io.StringIO()
     Console(file=out, width=width, color_system=None).print(found)
     lines = out.getvalue().splitlines()
-    assert len(found.texts) == 600 and "few_shot_32" in " ".join(lines[:4])
-    for own in (found.texts[0], found.texts[-1]):
+    assert len(found.printed.rows) == 600 and "few_shot_32" in " ".join(lines[:4])
+    for own in (found.printed.rows[0], found.printed.rows[-1]):
         (place,) = (i for i, line in enumerate(lines) if f"{own['differs in']} " in f"{line} ")
         shown = " ".join(lines[place : place + 1 + stacked])
         assert own["dev"] in shown and own["test"] in shown and "ptuning_v2" in shown

@@ -96,5 +96,5 @@ def test_the_report_shows_the_vote_and_why_there_is_none(seeds, tmp_path):
     write(tmp_path / "z", alone)
     shown = table(tmp_path, vote=True)
     assert sorted(cells_of(shown)["vote"]) == ["-", "75.00"]
-    assert "no vote: fewer than two seeds finished" in "\n".join(shown.notes)
+    assert "no vote: fewer than two seeds finished" in "\n".join(shown.printed.notes)
     assert "vote" not in cells_of(table(tmp_path))
