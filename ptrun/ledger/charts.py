@@ -15,22 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DARK = {  # each colour of a drawing, and what a dark screen has instead
-    "#fdfcfa": "#1c1b19",
-    "#22211f": "#ece9e2",
-    "#68655e": "#a5a198",
-    "#e3dfd6": "#3a3935",
-    "#b3402a": "#ff9079",
-    "#1f5fa8": "#7db4f5",
-    "#a05a00": "#e8ab55",
-    "#1b7a5a": "#6fcfa8",
-    "#7b4fa3": "#c3a1ea",
-    "#b03a6f": "#f090bd",
-    "#4f6b12": "#b4cc72",
-    "#0f7588": "#6fcbdc",
-    "#6d5a4c": "#c9b6a6",
-}
-GROUND, INK, MUTED, GRID, PAPER, *SERIES = _DARK
+GROUND, INK, MUTED, GRID, PAPER = "#fdfcfa", "#22211f", "#68655e", "#e3dfd6", "#b3402a"
+SERIES = ("#1f5fa8", "#a05a00", "#1b7a5a", "#7b4fa3", "#b03a6f", "#4f6b12", "#0f7588", "#6d5a4c")
 _STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": GRID,
@@ -109,17 +95,11 @@ def legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> N
 
 
 def svg(figure: "Figure", title: str) -> str:
-    """Return a drawing as SVG; it is light or dark as the reader's screen is."""
+    """Return a drawing as SVG."""
     text = io.StringIO()
     with styled():
         figure.savefig(text, format="svg", metadata={"Title": title, "Date": None})
-    rules = "".join(
-        f'[style*="{use}: {light}"]{{{use}:{dark}!important}}'
-        for light, dark in _DARK.items()
-        for use in ("fill", "stroke")
-    )
-    style = f"<style>@media(prefers-color-scheme:dark){{{rules}}}</style>\n <metadata>"
-    return text.getvalue().replace("<metadata>", style, 1)
+    return text.getvalue()
 
 
 def _seeds(table: Shown) -> "Figure":

@@ -95,7 +95,6 @@ class Pocket:
         add: overrides of all cells, after those that suit the pocket world.
         when: values by axis of its cells; an axis without values has all.
         extra: further overrides, in order.
-        rows: the override of the rows of each split.
     """
 
     minutes: str
@@ -103,7 +102,6 @@ class Pocket:
     add: Sequence[str] = ()
     when: Mapping[str, Sequence[str]] = field(default_factory=dict)
     extra: Sequence[Rule] = ()
-    rows: str = ""
 
 
 @dataclass(frozen=True)
@@ -441,19 +439,17 @@ def scaled(
     rules = _pocket_rules()
     replaced = [option for override in overrides for option in _scaled(override, rules)]
     several = f"task={POCKET}_multi" in replaced  # its tasks have sources, itself it has none
-    rows = [] if several else [rules["rows"]]
+    rows = [] if several else [rules["rows_of_table" if table else "rows"]]
     if table is None:
         return [*replaced, *rules["smoke"], *rows]
     suited = [o for o in replaced if not o.startswith(tuple(rules["drop_of_table"]))]
-    rows = [table.rows] if table.rows and not several else rows
     extra = [o for rule in table.extra if rule.holds(at) for o in rule.what]
     return [*suited, *rules["add"], *rows, *table.add, *extra]
 
 
 @cache
-def _pocket_rules() -> dict[str, Any]:
-    rules: dict[str, Any] = plain_yaml.read(conf_dir() / "experiment" / "pocket.yaml")
-    return rules
+def _pocket_rules() -> Any:
+    return plain_yaml.read(conf_dir() / "experiment" / "pocket.yaml")
 
 
 def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:

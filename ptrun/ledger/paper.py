@@ -164,4 +164,4 @@ def _values(row: LedgerRow) -> dict[str, Any]:
         values |= {f"ours_{protocol}_{name}": part for name, part in parts.items()}
     values |= asdict(row.gap) if row.gap else dict.fromkeys(f.name for f in fields(Interval))
     values |= {"verdict": row.verdict, "why": row.why, "note": experiment.note(cell)}
-    return values | {"variants": "; ".join(variant.differs for variant in row.variants)}
+    return values | {"variants": "; ".join(row.variants)}

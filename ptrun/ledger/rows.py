@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -187,13 +187,8 @@ def _pretraining(requested: Request, settings: Mapping[str, Any], folder: Path) 
 
 # The runs of a cell's folder, divided by whether the cell requests them.
 
-
-@dataclass(frozen=True)
-class CellRuns:
-    """The runs that a cell requests, and the other runs of its folder by what differs."""
-
-    runs: Sequence[RunResult]
-    variants: Mapping[str, Sequence[RunResult]]
+CellRuns = tuple[Sequence[RunResult], Mapping[str, Sequence[RunResult]]]
+"""The runs that a cell requests, and the other runs of its folder by what differs."""
 
 
 def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Requests) -> CellRuns:
@@ -203,7 +198,7 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
     folder = outputs.joinpath(*home.folder, key)
     folders = result.run_folders(folder) if folder.is_dir() else []
     if not folders:
-        return CellRuns([], {})
+        return [], {}
     cell = next(other for other in home.cells if other.key == key)
     requested, grid = requests.of(home, cell), home.searched(cell)
     runs: list[RunResult] = []
@@ -220,20 +215,7 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
             variants.setdefault(", ".join(differs), []).append(run)
         else:
             runs.append(run)
-    return CellRuns(runs, variants)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Finished runs in a cell's folder that are not what it requests.
-
-    Args:
-        differs: the settings that differ, such as `backbone=pocket_bert`.
-        scores: the reported metric by seed.
-    """
-
-    differs: str
-    scores: Mapping[int, float]
+    return runs, variants
 
 
 @dataclass(frozen=True)
@@ -246,7 +228,8 @@ class LedgerRow:
         gap: the difference under the paper's protocol, else under the honest one.
         verdict: `within`, `above`, `below`, `not final`, `not comparable` or `not run`.
         why: the reason of the last three; for a cell that can be run, its command.
-        variants: runs that do not count.
+        variants: the reported metric by seed of finished runs that do not count, by the settings
+            in which they differ, such as `backbone=pocket_bert`.
     """
 
     experiment: Experiment
@@ -256,7 +239,7 @@ class LedgerRow:
     gap: Interval | None
     verdict: Verdict
     why: str | None
-    variants: Sequence[Variant] = ()
+    variants: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @property
     def runs(self) -> ByProtocol:
@@ -281,7 +264,7 @@ def rows(experiment: Experiment, outputs: Path) -> list[LedgerRow]:
     by_key = {cell.key: cell for cell in cells}  # several metrics share the runs of a key
     runs = {key: cell_runs(experiment, cell, outputs, requests) for key, cell in by_key.items()}
     requests.save()
-    protocols = [by_protocol(experiment, cell, runs[cell.key].runs) for cell in cells]
+    protocols = [by_protocol(experiment, cell, runs[cell.key][0]) for cell in cells]
     elsewhere = _means_elsewhere(experiment, outputs)
     return [
         _row(
@@ -339,7 +322,7 @@ def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, ran: CellRuns) ->
     elif best:
         judged = verdict(gap)
         why = None if gap else _incomparable(experiment, cell, best)
-    elif failed := [run for run in ran.runs if run.status != "finished"]:
+    elif failed := [run for run in ran[0] if run.status != "finished"]:
         judged, why = "not comparable", f"all {len(failed)} runs failed: {failed[0].reason}"
     else:
         home, key = experiment.home(cell)
@@ -347,13 +330,11 @@ def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, ran: CellRuns) ->
         command = f"ptrun experiment={home}{scale} cell={key}"
         judged, why = "not run", experiment.reason(cell) or command
 
-    # Runs that do not count; those without the reported metric have no score.
-    variants = []
-    for differs, runs in ran.variants.items():
+    variants = {}
+    for differs, others in ran[1].items():
         metric = experiment.metrics.get(cell.metric)
-        scores = {run.seed: number(run, metric or run.metric) for run in runs}
-        known_scores = {seed: score for seed, score in scores.items() if score is not None}
-        variants.append(Variant(differs, known_scores))
+        scores = {run.seed: number(run, metric or run.metric) for run in others}
+        variants[differs] = {seed: score for seed, score in scores.items() if score is not None}
     return LedgerRow(experiment, cell, ours["paper"], ours["honest"], gap, judged, why, variants)
 
 

@@ -118,14 +118,11 @@ class Shown:
         sentences = []
         for row in self.rows:
             place = " ".join(row.cell.place[axis] for axis in self.axes)
-            for variant in row.variants:
-                count = len(variant.scores)
-                runs = "1 run" if count == 1 else f"{count or 'failed'} runs"
-                told = f"{place}: {runs} with {variant.differs}, not compared"
-                scores = [
-                    number(score, max(self.digits[row.cell.metric], 1))
-                    for _, score in sorted(variant.scores.items())
-                ]
+            digits = max(self.digits[row.cell.metric], 1)
+            for differs, by_seed in row.variants.items():
+                scores = [number(score, digits) for _, score in sorted(by_seed.items())]
+                runs = "1 run" if len(scores) == 1 else f"{len(scores) or 'failed'} runs"
+                told = f"{place}: {runs} with {differs}, not compared"
                 sentences.append(f"{told}: {', '.join(scores)}" if scores else told)
         return sentences
 

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from ptrun.config.identity import flat
 from ptrun.tracking.trackers import OneTracker, Tracked, final
 from ptrun.types import RunResult
 
@@ -23,7 +25,7 @@ def opened(run: Tracked, uri: str | None) -> OneTracker:
         client.update_run(earlier[0].info.run_id, status="RUNNING")
         return _Mlflow(client, earlier[0].info.run_id)
     created = client.create_run(experiment, run_name=run.run_id, tags={_ID: run.run_id})
-    for key, value in _flat(run.config):
+    for key, value in flat(run.config).items():
         client.log_param(created.info.run_id, key, str(value)[:_LONGEST])
     return _Mlflow(client, created.info.run_id)
 
@@ -32,15 +34,9 @@ def _experiment(client: Any, name: str) -> str:
     """Return the id of an experiment; runs that start together may all try to create it."""
     from mlflow.exceptions import MlflowException
 
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        try:
-            return str(client.create_experiment(name))
-        except MlflowException:
-            experiment = client.get_experiment_by_name(name)
-            if experiment is None:
-                raise
-    return str(experiment.experiment_id)
+    with suppress(MlflowException):
+        client.create_experiment(name)
+    return str(client.get_experiment_by_name(name).experiment_id)
 
 
 class _Mlflow:
@@ -59,12 +55,3 @@ class _Mlflow:
         self.log(final(result) if result else {}, None)
         status = "KILLED" if result is None else result.status.upper()
         self.client.set_terminated(self.run, status=status)
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the values of a configuration by dotted keys."""
-    values: list[tuple[str, Any]] = []
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        values += _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
-    return values

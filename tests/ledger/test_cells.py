@@ -97,12 +97,3 @@ def test_each_configuration_is_flattened_a_fixed_number_of_times(monkeypatch, gr
         return len(calls)
 
     assert count(40) == 4 * count(10)
-
-
-def test_missing_seeds_read_each_cell_a_fixed_number_of_times(monkeypatch):
-    from ptrun.ledger import report
-
-    calls, where = [], report._where
-    monkeypatch.setattr(report, "_where", lambda cell: calls.append(cell) or where(cell))
-    of_runs({str(i): run(i, 1, {"n": i}) for i in range(30)}, "made")
-    assert len(calls) == 60

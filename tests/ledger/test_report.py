@@ -29,11 +29,6 @@ RUNS = [
 ]
 
 
-def test_values_of_a_key_become_one_row_each_the_mean_of_its_seeds():
-    (row,) = cells(RUNS, "readout.pattern")
-    assert row.scores("test") == {"a": 42.0, "b": 30.0, "c": 20.0}
-
-
 def test_what_else_differs_keeps_rows_apart():
     other = outcome(
         config={"method": {"length": 2}, "readout": {"pattern": "a"}, "seed": 1}, group="z"
