@@ -106,17 +106,16 @@ class _Row:
     values: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
 
-    def add(self, key: str, value: Any, text: str | None = None) -> None:
-        """Add a column; an unknown value is `-`."""
+    def add(self, key: str, value: Any, form: str = "{}", more: str = "") -> None:
+        """Add a column, whose text is the value in a form; an unknown value is `-`."""
         self.values[key] = value
-        shown = str(value) if text is None else text
-        self.texts[_HEADERS.get(key, key.replace("_", " "))] = "-" if value is None else shown
+        name = _HEADERS.get(key, key.replace("_", " "))
+        self.texts[name] = "-" if value is None else form.format(value) + more
 
     def add_scores(self, key: str, scores: Sequence[float]) -> None:
         """Add mean and standard deviation."""
-        mean, std = mean_std(scores) if scores else (None, None)
-        self.add(key, mean, spread(scores))
-        self.values[f"{key}_std"] = std
+        self.values[key], self.values[f"{key}_std"] = mean_std(scores) if scores else (None, None)
+        self.texts[key] = spread(scores)
 
 
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
@@ -265,10 +264,10 @@ def _row(cell: SeedGroup) -> _Row:
     row.add_scores("test", tests)
     row.add("n", len(tests))
     failed = sum(run.status != "finished" for run in cell.runs)
-    row.add("failed", failed, str(failed or ""))
+    row.add("failed", failed, "{}" if failed else "")
     learned = sorted({run.learned_parameters["total"] for run in cell.runs})
-    ends = dict.fromkeys([learned[0], learned[-1]])
-    row.add("learned", learned[-1], " to ".join(f"{count:,}" for count in ends))
+    least = f"{learned[0]:,} to " if len(learned) > 1 else ""
+    row.add("learned", learned[-1], least + "{:,}")
     return row
 
 
@@ -281,10 +280,10 @@ def _add_best(row: _Row, cell: SeedGroup, best: int) -> None:
     ordered = replace(cell, by_value={str(place): [run] for place, run in enumerate(runs)})
     tests = list(ordered.scores("test").values())
     mean = mean_of_best(tests, keep=best) if len(tests) >= best else None
-    row.add(f"best_{best}", mean, f"{mean:.2f}" if mean is not None else None)
-    row.add("min", min(tests, default=None), f"{min(tests, default=0):.2f}")
+    row.add(f"best_{best}", mean, "{:.2f}")
+    row.add("min", min(tests, default=None), "{:.2f}")
     near = sum(max(tests) - score <= 2.0 for score in tests) if tests else None
-    row.add("within_2", near, f"{near} of {len(tests)}")
+    row.add("within_2", near, more=f" of {len(tests)}")
     row.add("tests", tests, " ".join(f"{score:.2f}" for score in tests) or "-")
 
 
@@ -297,7 +296,7 @@ def _add_best_on_dev(row: _Row, cell: SeedGroup) -> None:
     devs, tests = cell.scores("dev"), cell.scores("test")
     best = [value for value, dev in devs.items() if dev == max(devs.values())]
     score = statistics.fmean(tests[value] for value in best) if best else None
-    row.add("best_on_dev", score, f"{score:.2f} ({', '.join(best)})" if best else None)
+    row.add("best_on_dev", score, "{:.2f}", f" ({', '.join(best)})")
     row.values["best_values"] = best
 
 
@@ -322,13 +321,12 @@ def _add_documents(rows: Sequence[_Row], groups: Sequence[SeedGroup]) -> None:
     bare = (kl for kl, document in pairs if kl and document and not document["bytes"])
     without = next(bare, None)
     for row, (kl, document) in zip(rows, pairs, strict=True):
-        saved = document and document["tokens"] - document["vectors"]
-        row.add("saved", saved, f"{saved:,} of {document['tokens']:,}" if document else None)
-        size = document and document["bytes"]
-        row.add("size", size, f"{size:,}" if document else None)
-        row.add("kl", kl, f"{kl:.3f}" if kl is not None else None)
+        tokens = document["tokens"] if document else 0
+        row.add("saved", document and tokens - document["vectors"], "{:,}", f" of {tokens:,}")
+        row.add("size", document and document["bytes"], "{:,}")
+        row.add("kl", kl, "{:.3f}")
         share = 100 * (1 - kl / without) if without and kl is not None else None
-        row.add("kept", share, f"{share:.0f} %" if share is not None else None)
+        row.add("kept", share, "{:.0f} %")
 
 
 # The scores of each label, from the finished seeds of a cell.
@@ -356,11 +354,11 @@ def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
             row.add("label", label)
             for metric in ("precision", "recall", "f1"):
                 row.add_scores(metric, [scores[metric] for scores in seeds])
-            row.add("count", seeds[0]["count"], f"{seeds[0]['count']:,}")
+            row.add("count", seeds[0]["count"], "{:,}")
             row.add("n", len(seeds))
             confused = [f"{name} {-n:,}" for n, name in others[:_MOST_OTHERS]]
             confused += [f"{len(others) - _MOST_OTHERS} more"] * (len(others) > _MOST_OTHERS)
-            row.add("read_as", dict(read), ", ".join(confused))
+            row.add("read_as", dict(read), "", ", ".join(confused))
             rows.append(row)
     if not rows:
         raise UserError(
@@ -390,7 +388,7 @@ def _add_votes(
             voted = vote(cell.runs, folders)
         except UserError as error:
             reasons.append(f"no vote: {error}")
-        row.add("vote", voted, f"{voted:.2f}" if voted is not None else None)
+        row.add("vote", voted, "{:.2f}")
     return list(dict.fromkeys(reasons))
 
 

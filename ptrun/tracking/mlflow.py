@@ -3,45 +3,43 @@
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ptrun.config.identity import flat
-from ptrun.tracking.trackers import OneTracker, Tracked, final
+from ptrun.tracking.trackers import final
 from ptrun.types import RunResult
 
-OPTIONS = ("uri",)
 _ID = "ptrun.run_id"
 _LONGEST = 500  # characters of a parameter
 
 
-def opened(run: Tracked, uri: str | None) -> OneTracker:
-    """Return the MLflow run with the id of the ptrun run; its group is the experiment."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(uri or f"sqlite:///{run.folder.parent.absolute() / 'mlflow.db'}")
-    experiment = _experiment(client, run.group)
-    earlier = client.search_runs([experiment], f"tags.`{_ID}` = '{run.run_id}'", max_results=1)
-    if earlier:
-        client.update_run(earlier[0].info.run_id, status="RUNNING")
-        return _Mlflow(client, earlier[0].info.run_id)
-    created = client.create_run(experiment, run_name=run.run_id, tags={_ID: run.run_id})
-    for key, value in flat(run.config).items():
-        client.log_param(created.info.run_id, key, str(value)[:_LONGEST])
-    return _Mlflow(client, created.info.run_id)
-
-
-def _experiment(client: Any, name: str) -> str:
-    """Return the id of an experiment; runs that start together may all try to create it."""
-    from mlflow.exceptions import MlflowException
-
-    with suppress(MlflowException):
-        client.create_experiment(name)
-    return str(client.get_experiment_by_name(name).experiment_id)
-
-
 class _Mlflow:
-    def __init__(self, client: Any, run: str):
-        self.client, self.run, self.last = client, run, 0
+    """The MLflow run with the id of the ptrun run; its group is the experiment."""
+
+    def __init__(
+        self, folder: Path, run_id: str, config: Mapping[str, Any], *, uri: str | None = None
+    ):
+        self.uri = uri or f"sqlite:///{folder.parent.absolute() / 'mlflow.db'}"
+        self.group, self.run_id, self.config, self.last = folder.parent.name, run_id, config, 0
+
+    def open(self) -> None:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+
+        self.client = MlflowClient(self.uri)
+        with suppress(MlflowException):  # runs that start together may all try to create it
+            self.client.create_experiment(self.group)
+        experiment = self.client.get_experiment_by_name(self.group).experiment_id
+        tag = f"tags.`{_ID}` = '{self.run_id}'"
+        if earlier := self.client.search_runs([experiment], tag, max_results=1):
+            self.run = earlier[0].info.run_id
+            self.client.update_run(self.run, status="RUNNING")
+            return
+        tags = {_ID: self.run_id}
+        self.run = self.client.create_run(experiment, run_name=self.run_id, tags=tags).info.run_id
+        for key, value in flat(self.config).items():
+            self.client.log_param(self.run, key, str(value)[:_LONGEST])
 
     def log(self, numbers: Mapping[str, float], step: int | None) -> None:
         from mlflow.entities import Metric
@@ -55,3 +53,6 @@ class _Mlflow:
         self.log(final(result) if result else {}, None)
         status = "KILLED" if result is None else result.status.upper()
         self.client.set_terminated(self.run, status=status)
+
+
+TRACKER = _Mlflow

@@ -7,10 +7,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,41 +20,10 @@ from ptrun.types import RunResult
 _LOG = logging.getLogger(__name__)
 
 
-# What a tracker is: an outside place that shows the rows of `metrics.jsonl`.
+class Tracker(Protocol):
+    """An outside place that shows the rows of `metrics.jsonl`; one thread alone uses it.
 
-
-@dataclass(frozen=True)
-class Tracked:
-    """The run that a tracker shows.
-
-    Args:
-        folder: the run folder.
-        run_id: its id; a run that is resumed goes on under the same id.
-        config: the configuration that can change a number.
-    """
-
-    folder: Path
-    run_id: str
-    config: Mapping[str, Any]
-
-    @property
-    def group(self) -> str:
-        """The name of the runs that belong together: their folder."""
-        return self.folder.parent.name
-
-
-class OneTracker(Protocol):
-    """A connection to one tracker; only the thread that opened it uses it."""
-
-    def log(self, numbers: Mapping[str, float], step: int | None) -> None:
-        """Show numbers at a step."""
-
-    def finish(self, result: RunResult | None) -> None:
-        """Show the final metrics and close; None is a run that was interrupted."""
-
-
-class OwnTracker(OneTracker, Protocol):
-    """A tracker from outside ptrun, made of `(folder, run_id, config, *, OPTION=...)`.
+    A tracker is made of `(folder, run_id, config, *, OPTION=...)`, ptrun's as your own.
 
     Args:
         folder: the run folder.
@@ -65,10 +34,11 @@ class OwnTracker(OneTracker, Protocol):
     def open(self) -> None:
         """Connect. It is called in the tracker's thread, so it may take some seconds."""
 
+    def log(self, numbers: Mapping[str, float], step: int | None) -> None:
+        """Show numbers at a step."""
 
-def _opened(tracker: OwnTracker) -> OneTracker:
-    tracker.open()
-    return tracker
+    def finish(self, result: RunResult | None) -> None:
+        """Show the final metrics and close; None is a run that was interrupted."""
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
@@ -113,14 +83,14 @@ class TrackerGuard:
     Args:
         name: of the tracker, for the warning.
         package: imported first, which may take longer.
-        open_: connects to the tracker.
+        tracker: the tracker, not yet open.
     """
 
-    def __init__(self, name: str, package: str, open_: Callable[[], OneTracker]):
-        self.name, self.package, self.open = name, package, open_
+    def __init__(self, name: str, package: str, tracker: Tracker):
+        self.name, self.package, self.tracker = name, package, tracker
         self.off = False
         self.since: float | None = None  # when the call began that is going on
-        self.calls: queue.SimpleQueue[Callable[[OneTracker], None] | None] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
@@ -128,11 +98,11 @@ class TrackerGuard:
         """Pass a row on; return at once."""
         if not self._hangs():
             step = row.get("step")
-            self.calls.put(lambda tracker: tracker.log(numbers(row), step))
+            self.calls.put(lambda: self.tracker.log(numbers(row), step))
 
     def finish(self, result: RunResult | None) -> None:
         """Pass the result on, and wait until the tracker has closed, but not for long."""
-        self.calls.put(lambda tracker: tracker.finish(result))
+        self.calls.put(lambda: self.tracker.finish(result))
         self.calls.put(None)
         limit = _INTERRUPTED if result is None else _DRAIN
         ends = time.monotonic() + limit
@@ -157,27 +127,19 @@ class TrackerGuard:
     def _work(self) -> None:
         try:
             import_module(self.package)
-            tracker = self._timed(self.open)
+            self._timed(self.tracker.open)
             while (call := self.calls.get()) is not None and not self.off:
-                self._timed(partial(call, tracker))
+                self._timed(call)
         except BaseException as error:  # a tracker may even call sys.exit
             text = (str(error).strip() or "no message").splitlines()[0]
             self._turn_off(f"{type(error).__name__}: {text}")
 
-    def _timed(self, call: Callable[[], Any]) -> Any:
+    def _timed(self, call: Callable[[], None]) -> None:
         self.since = time.monotonic()
         try:
-            return call()
+            call()
         finally:
             self.since = None
-
-
-_PACKAGES = {
-    "wandb": "wandb",
-    "tensorboard": "torch.utils.tensorboard",
-    "mlflow": "mlflow",
-    "trackio": "trackio",
-}
 
 
 class Trackers:
@@ -188,7 +150,7 @@ class Trackers:
         run_id: the id of the run.
         config: the configuration that can change a number.
         wandb, tensorboard, mlflow, trackio: the options of each tracker; None leaves it out.
-        own: trackers of your own by name, each an `OwnTracker`.
+        own: trackers of your own by name, each a `Tracker`.
 
     Raises:
         UserError: a tracker is not installed, or has no such option.
@@ -206,13 +168,19 @@ class Trackers:
         trackio: Mapping[str, Any] | None = None,
         own: Mapping[str, Any] | None = None,
     ):
-        stock = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
-        run = Tracked(folder, run_id, config)
+        stock = {
+            "wandb": ("wandb", wandb),
+            "tensorboard": ("torch.utils.tensorboard", tensorboard),
+            "mlflow": ("mlflow", mlflow),
+            "trackio": ("trackio", trackio),
+        }
         self.guards = [
-            _guard(name, run, options) for name, options in stock.items() if options is not None
+            TrackerGuard(name, package, _class(name, options)(folder, run_id, config))
+            for name, (package, options) in stock.items()
+            if options is not None
         ]
         for name, tracker in (own or {}).items():
-            self.guards.append(TrackerGuard(name, __name__, partial(_opened, tracker)))
+            self.guards.append(TrackerGuard(name, __name__, tracker))
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Pass a row on."""
@@ -225,12 +193,14 @@ class Trackers:
             guard.finish(result)
 
 
-def _guard(name: str, run: Tracked, options: Mapping[str, Any]) -> TrackerGuard:
-    """Return a tracker that opens in a thread of its own."""
+def _class(name: str, options: Mapping[str, Any]) -> Callable[..., Tracker]:
+    """Return the class of a tracker with its options."""
     if find_spec(name) is None:
         raise UserError(f"tracking={name} needs {name}. Type: pip install 'ptrun[{name}]'")
-    module: Any = import_module(f"ptrun.tracking.{name}")
-    if unknown := set(options) - set(module.OPTIONS):
-        allowed = ", ".join(module.OPTIONS) or "none"
-        raise UserError(f"tracking.{name}.{min(unknown)}: unknown. Options of {name}: {allowed}.")
-    return TrackerGuard(name, _PACKAGES[name], lambda: module.opened(run, **options))
+    of_name: Any = import_module(f"ptrun.tracking.{name}").TRACKER
+    parameters = signature(of_name).parameters.values()
+    allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    if unknown := set(options) - set(allowed):
+        told = f"Options of {name}: {', '.join(allowed) or 'none'}."
+        raise UserError(f"tracking.{name}.{min(unknown)}: unknown. {told}")
+    return partial(of_name, **options)

@@ -1,34 +1,25 @@
 """trackio: a database on this machine."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ptrun.tracking.trackers import OneTracker, Tracked, final
+from ptrun.tracking.trackers import final
 from ptrun.types import RunResult
-
-OPTIONS = ("project",)
-
-
-def opened(run: Tracked, project: str) -> OneTracker:
-    """Return a trackio run with the id of the ptrun run."""
-    import trackio
-
-    opened_run = trackio.init(
-        project=project,
-        name=run.run_id,
-        group=run.group,
-        config=dict(run.config),
-        resume="allow",
-        embed=False,
-        auto_log_gpu=False,
-        auto_log_cpu=False,
-    )
-    return _Trackio(opened_run)
 
 
 class _Trackio:
-    def __init__(self, run: Any):
-        self.run = run
+    """A trackio run with the id of the ptrun run."""
+
+    def __init__(self, folder: Path, run_id: str, config: Mapping[str, Any], *, project: str):
+        self.keys = {"project": project, "name": run_id, "group": folder.parent.name}
+        self.config = dict(config)
+
+    def open(self) -> None:
+        import trackio
+
+        quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        self.run = trackio.init(**self.keys, config=self.config, resume="allow", **quiet)
 
     def log(self, numbers: Mapping[str, float], step: int | None) -> None:
         self.run.log(dict(numbers), step=step)
@@ -37,3 +28,6 @@ class _Trackio:
         if result is not None:
             self.run.log(final(result))
         self.run.finish()
+
+
+TRACKER = _Trackio

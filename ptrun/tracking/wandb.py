@@ -14,44 +14,33 @@ from typing import Any
 
 from ptrun.errors import UserError, visible
 from ptrun.files import read_text
-from ptrun.tracking.trackers import OneTracker, Tracked, final
+from ptrun.tracking.trackers import final
 from ptrun.types import RunResult
 
-OPTIONS = ("project",)
 _SERVER = "https://api.wandb.ai"
 _HARMLESS = ("entity", "project", "mode", "disabled", "organization")
 _LARGEST = 100_000  # bytes of a settings file
 
 
-def opened(run: Tracked, project: str) -> OneTracker:
-    """Return a wandb run with the id of the ptrun run.
+class _Wandb:
+    """A wandb run with the id of the ptrun run."""
 
-    Raises:
-        UserError: settings in the current folder decide where the key goes.
-    """
-    server = _server()
-    _check_folder(server)
-    import wandb
+    def __init__(self, folder: Path, run_id: str, config: Mapping[str, Any], *, project: str):
+        self.keys: dict[str, Any] = {"project": project, "id": run_id, "name": run_id}
+        self.keys |= {"dir": folder, "group": folder.parent.name, "config": dict(config)}
 
-    return _Wandb(
-        wandb.init(
-            project=project,
-            id=run.run_id,
-            name=run.run_id,
-            group=run.group,
-            dir=run.folder,
-            config=dict(run.config),
+    def open(self) -> None:
+        server = _server()
+        _check_folder(server)
+        import wandb
+
+        self.run = wandb.init(
+            **self.keys,
             resume="allow",
             mode="online" if _has_key() else "offline",
             reinit="create_new",  # runs that share passes are in one process
             settings=wandb.Settings(silent=True, console="off", base_url=server),
         )
-    )
-
-
-class _Wandb:
-    def __init__(self, run: Any):
-        self.run = run
 
     def log(self, numbers: Mapping[str, float], step: int | None) -> None:
         self.run.log({**numbers, **({} if step is None else {"step": step})})
@@ -61,6 +50,9 @@ class _Wandb:
             self.run.summary[name] = value
         done = result is not None and result.status == "finished"
         self.run.finish(exit_code=0 if done else 1)
+
+
+TRACKER = _Wandb
 
 
 def _server() -> str:

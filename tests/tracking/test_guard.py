@@ -11,8 +11,8 @@ from ptrun.tracking.trackers import TrackerGuard
 
 
 class Recorder:
-    def __init__(self, before=lambda: None):
-        self.rows, self.ended, self.before = [], [], before
+    def __init__(self, before=lambda: None, opening=lambda: None):
+        self.rows, self.ended, self.before, self.open = [], [], before, opening
 
     def log(self, numbers, step):
         self.before()
@@ -35,7 +35,7 @@ def rows(guard, count=5):
 
 def test_rows_arrive_in_order_and_the_end_is_waited_for(caplog):
     tracker = Recorder(lambda: time.sleep(0.02))
-    guard = TrackerGuard("wandb", "json", lambda: tracker)
+    guard = TrackerGuard("wandb", "json", tracker)
     rows(guard)
     guard.finish(None)
     assert tracker.rows == [(step, {"step/loss": 1.0}) for step in range(5)]
@@ -57,9 +57,9 @@ def fail():
 )
 @pytest.mark.parametrize("opening", [True, False])
 def test_a_tracker_that_fails_is_turned_off_with_one_warning(caplog, before, told, opening):
-    opened = (lambda: before() or Recorder()) if opening else (lambda: Recorder(before))
+    tracker = Recorder(opening=before) if opening else Recorder(before)
     began = time.monotonic()
-    guard = TrackerGuard("wandb", "json", opened)
+    guard = TrackerGuard("wandb", "json", tracker)
     rows(guard)
     time.sleep(0.5)
     rows(guard)
@@ -75,7 +75,7 @@ def test_a_process_with_a_hanging_tracker_ends_at_once(monkeypatch):
     monkeypatch.setattr(guarding.os, "_exit", ended.append)
     guarding.leave(1)
     assert ended == []
-    guard = TrackerGuard("wandb", "json", lambda: Recorder(lambda: time.sleep(5)))
+    guard = TrackerGuard("wandb", "json", Recorder(lambda: time.sleep(5)))
     rows(guard, 1)
     guard.finish(None)
     guarding.leave(3)
@@ -84,7 +84,7 @@ def test_a_process_with_a_hanging_tracker_ends_at_once(monkeypatch):
 
 def test_slow_rows_are_not_a_hang(caplog):
     tracker = Recorder(lambda: time.sleep(0.1))
-    guard = TrackerGuard("wandb", "json", lambda: tracker)
+    guard = TrackerGuard("wandb", "json", tracker)
     rows(guard, 8)  # 0.8 seconds, but each call is short
     guard.finish(None)
     assert len(tracker.rows) == 8 and not caplog.records
@@ -92,7 +92,7 @@ def test_slow_rows_are_not_a_hang(caplog):
 
 def test_a_second_end_is_nothing():
     tracker = Recorder()
-    guard = TrackerGuard("wandb", "json", lambda: tracker)
+    guard = TrackerGuard("wandb", "json", tracker)
     guard.finish(None)
     guard.finish(None)
     assert tracker.ended == [None]

@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.tracking import trackers, wandb
-from ptrun.tracking.trackers import Tracked, Trackers, final, numbers
+from ptrun.tracking.trackers import Trackers, final, numbers
 from ptrun.types import RunResult
 from tests.tiers import package
 
@@ -40,7 +40,6 @@ def test_numbers_have_their_event_and_part():
         "P19/dev/f1": 1.0
     }
     assert final(result()) == {"final/dev/f1": 1.5, "final/test/f1": 2.5}
-    assert Tracked.group.fget is not None
 
 
 def test_tensorboard_writes_events(folder, caplog):
@@ -106,7 +105,7 @@ def test_several_trackers_are_composed(tmp_path):
 
 class Bad:
     def __init__(self, act):
-        self.log = self.finish = act
+        self.open, self.log, self.finish = lambda: None, act, act
 
 
 def raises(*_):
@@ -123,9 +122,8 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
     hanging = Bad(lambda *_: trackers.threading.Event().wait(60))
     monkeypatch.setattr(trackers, "PATIENCE", 0.5)
     monkeypatch.setattr(trackers, "_hanging", [])
-    monkeypatch.setattr(
-        wandb, "opened", lambda *_, **__: hanging if kind == "hanging" else Bad(raises)
-    )
+    bad = hanging if kind == "hanging" else Bad(raises)
+    monkeypatch.setattr(wandb, "TRACKER", lambda *_, project: bad)
     name = "tensorboard" if kind == "read-only" else "wandb"
     if kind == "read-only":
         package("tensorboard")
@@ -160,7 +158,7 @@ def settings(tmp_path, monkeypatch):
 def test_settings_of_the_folder_do_not_choose_the_server(settings, tmp_path, folder, line):
     settings(folder, line)
     with pytest.raises(UserError, match=rf"{folder}/settings sets {line.split()[0]}"):
-        wandb.opened(Tracked(tmp_path, "r", {}), "p")
+        wandb.TRACKER(tmp_path, "r", {}, project="p").open()
 
 
 def test_the_user_s_own_server_is_kept(settings, monkeypatch):
