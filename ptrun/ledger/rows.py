@@ -104,7 +104,7 @@ class Requests:
     def of(self, experiment: Experiment, cell: Cell) -> Request:
         """Return what a cell requests."""
         overrides = experiment.overrides(cell)
-        key = hashlib.sha256(json.dumps(overrides).encode()).hexdigest()[:16]
+        key = " ".join(overrides)
         if key not in self.kept:
             self.kept[key] = asdict(compose(overrides))
             self.new = True

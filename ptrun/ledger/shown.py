@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
-from string import ascii_lowercase
 
 from ptrun.ledger.experiment import AXES, Experiment
-from ptrun.ledger.experiment import Cell as Printed
 from ptrun.ledger.formats import MINUS, NONE, Cell, Table
 from ptrun.ledger.ours import Interval, Ours, Verdict
 from ptrun.ledger.rows import LedgerRow
@@ -107,8 +105,7 @@ class Shown:
         if self.experiment.scale and len({row.verdict for row in self.rows}) == 1:
             full.remove("Verdict")  # at a scale, no row has another one than `not comparable`
         rows = [{name: cells[name] for name in full} for cells in rows]
-        marks = {**self._notes, **self._reasons}
-        notes = [f"({mark}) {text}" for text, mark in marks.items()]
+        notes = [f"{mark} {text}".lstrip() for text, mark in self._marks.items()]
         axes = [axis.capitalize() for axis in self.axes]
         return Table(rows, [*axes, "Verdict"], axes, self.subject, notes)
 
@@ -129,8 +126,12 @@ class Shown:
     @cached_property
     def digits(self) -> dict[str, int]:
         """The most decimals that the paper prints for a metric."""
-        cells = [row.cell for row in self.rows]
-        return {metric: _decimals(cells, metric) for metric in self._places["metric"]}
+        digits = dict.fromkeys(self._places["metric"], 0)
+        for cell in (row.cell for row in self.rows):
+            for printed in (*listed(cell.value), cell.std, cell.released):
+                exponent = Decimal(repr(printed or 0)).as_tuple().exponent
+                digits[cell.metric] = max(digits[cell.metric], -int(exponent))
+        return digits
 
     @cached_property
     def _places(self) -> dict[str, dict[str, None]]:
@@ -139,24 +140,21 @@ class Shown:
         return {axis: dict.fromkeys(row.cell.place[axis] for row in self.rows) for axis in axes}
 
     @cached_property
-    def _notes(self) -> dict[str, str]:
-        """The mark of each note."""
-        notes = dict.fromkeys(note for r in self.rows if (note := self.experiment.note(r.cell)))
-        return dict(zip(notes, ascii_lowercase, strict=False))
-
-    @cached_property
-    def _reasons(self) -> dict[str, str]:
-        """The mark of each reason; a command is not a reason."""
-        reasons = dict.fromkeys(row.why for row in self.rows if row.why and not row.command)
-        return {why: str(place) for place, why in enumerate(reasons, start=1)}
+    def _marks(self) -> dict[str | None, str]:
+        """The mark of each note and of each reason; a command is not a reason."""
+        texts: dict[str | None, None] = {}
+        for row in self.rows:
+            texts |= {self.experiment.note(row.cell): None, None if row.command else row.why: None}
+        texts.pop(None, None)
+        return {text: f" ({number})" for number, text in enumerate(texts, start=1)}
 
     def _cells(self, row: LedgerRow) -> dict[str, str | Cell]:
         cell, experiment, ours = row.cell, self.experiment, row.ours
         digits = self.digits[cell.metric]
         decimals = max(digits, 1)
         cells: dict[str, str | Cell] = {axis.capitalize(): cell.place[axis] for axis in self.axes}
-        mark = self._notes.get(experiment.note(cell) or "")
-        cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + _marked(mark)
+        mark = self._marks.get(experiment.note(cell), "")
+        cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + mark
         cells["Released"] = _with_deviation(cell.released, None, digits)
         for protocol, runs in row.runs.items():
             text = _with_deviation(runs.value, runs.std, decimals) if runs else NONE
@@ -167,13 +165,9 @@ class Shown:
         hours = sum(runs.hours for runs in row.runs.values() if runs)
         timed = ours and experiment.mean_over(cell) is None
         cells["Cost"] = Cell(duration(hours), value=hours) if timed else NONE
-        text = row.verdict + _marked(self._reasons.get(row.why or ""))
-        cells["Verdict"] = Cell(text, STYLES[row.verdict])
+        verdict = row.verdict + self._marks.get(row.why, "")
+        cells["Verdict"] = Cell(verdict, STYLES[row.verdict])
         return cells
-
-
-def _marked(mark: str | None) -> str:
-    return f" ({mark})" if mark else ""
 
 
 def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
@@ -248,14 +242,6 @@ def count_text(tables: Sequence[Shown]) -> str:
     """Return `2 within, 1 below`: the number of rows by verdict."""
     counts = Counter(row.verdict for table in tables for row in table.rows)
     return ", ".join(f"{counts[name]:,} {name}" for name in STYLES if counts[name])
-
-
-def _decimals(cells: Sequence[Printed], metric: str) -> int:
-    """Return the most decimals that the paper prints for a metric."""
-    each = ((*listed(c.value), c.std, c.released) for c in cells if c.metric == metric)
-    printed = [n for numbers in each for n in numbers if n is not None]
-    ends = (Decimal(repr(n)).as_tuple().exponent for n in printed)
-    return max((-end for end in ends if isinstance(end, int) and end < 0), default=0)
 
 
 def _with_deviation(value: float | Sequence[float] | None, std: float | None, digits: int) -> str:

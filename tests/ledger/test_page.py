@@ -59,8 +59,8 @@ def test_names_and_texts_of_strangers_are_escaped(text):
     assert "i" not in reader.tags
     told = "".join(reader.texts)
     assert "Two methods | <b>side</b> & side </script><script>alert(1)</script><!--" in told
-    assert "(a) an F1 in the accuracy's column, 100 % <i>sure</i>" in told
-    assert "(2) another paper's number, 100 % <i>quoted</i>" in told
+    assert "(1) an F1 in the accuracy's column, 100 % <i>sure</i>" in told
+    assert "(3) another paper's number, 100 % <i>quoted</i>" in told
 
 
 def test_rows_have_ours_beside_the_papers_and_each_seed(text):

@@ -52,16 +52,16 @@ def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
     row = r"PT\_1 & RTE & 71.0 & 70.2 & 74.0 \ensuremath{\pm} 0.8 & -- & +3.0 [1.6, 4.4]"
     assert row in text and r"100 \% \textless{}i\textgreater{}quoted" in text
     assert text.isascii() and text.count(r"\end{longtable}") == 1
-    note = r"(a) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
-    assert "FT & CB & 80.0 (a) &" in text and rf"\noindent {note}" in text
+    note = r"(1) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
+    assert "FT & CB & 80.0 (1) &" in text and rf"\noindent {note}" in text
 
 
 def test_a_table_on_the_terminal_has_notes_reasons_and_commands_below(table):
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(terminal([table]))
     text = console.export_text()
-    assert "not run (2)" in text and "(2) another paper's number, 100 % <i>quoted</i>" in text
-    assert "80.0 (a)" in text and "(a) an F1 in the accuracy's column, 100 % <i>sure</i>" in text
+    assert "not run (3)" in text and "(3) another paper's number, 100 % <i>quoted</i>" in text
+    assert "80.0 (1)" in text and "(1) an F1 in the accuracy's column, 100 % <i>sure</i>" in text
     assert "one cell alone: ptrun experiment=made/table1 cell=small.FT.full.CB" in text
     assert "2 within, 1 above, 1 not comparable, 2 not run." in text
 

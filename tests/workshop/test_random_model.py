@@ -214,10 +214,3 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "cut", *KINDS["gpt2"])
     assert not list(tmp_path.iterdir())
-
-
-def test_help_lists_the_keys(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "python -m workshop.random_model backbone=" in text and "tokenizer:" in text

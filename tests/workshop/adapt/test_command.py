@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import RunFailed, UserError
 from ptrun.pocket.corpus import documents
-from workshop.adapt import Trainer, main, read
+from workshop.adapt import Trainer, main
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +88,6 @@ def test_a_loss_that_is_no_number_ends_it(adapt):
         adapt("made", "optimizer=adamw", "rate=1e30")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["backbone=pocket_t6"], "did you mean 'pocket_t5'"),
-        (["backbone=pocket_bert"], "pocket_bert is masked; LM adaptation is for encoder-decoders"),
-        (["rat=5"], "did you mean 'rate'"),
-        (["backbone.pth=5"], "did you mean 'path'"),
-        (["steps=many"], "expected int, got 'many'"),
-        (["batch=0"], "batch is 0; use 1 or more"),
-        (["length=1"], "length is 1; use 2 or more"),
-        (["rate=0"], "rate is 0; use more than 0"),
-    ],
-)
-def test_a_wrong_command_is_explained(arguments, message):
-    with pytest.raises(UserError) as caught:
-        read(arguments)
-    assert message in str(caught.value)
-
-
 def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder, tmp_path):
     with pytest.raises(UserError, match=r"^corpus=/nowhere: no corpus there"):
         adapt("made", "corpus=/nowhere")
@@ -115,15 +96,3 @@ def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder
     with pytest.raises(UserError, match=r"sentinel=true: backbone=.* has none"):
         adapt("made", f"backbone.path={tiny_folder('t5')}", "sentinel=true")
     assert not (tmp_path / "made").exists()
-
-
-def test_a_word_that_is_no_override_is_refused():
-    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'"):
-        main(["fast"])
-
-
-def test_the_help_lists_the_keys(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "sentinel: end the text" in text and "rate" in text

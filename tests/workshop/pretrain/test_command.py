@@ -12,9 +12,8 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from tests.backbone.inputs import text
 from tests.tiers import tiered
-from workshop.command import run
 from workshop.pocket.corpus import documents
-from workshop.pretrain.__main__ import main, read, recipes
+from workshop.pretrain.__main__ import main, recipes
 
 RECIPES = [name for name in recipes() if name.startswith("pocket")]
 
@@ -84,13 +83,6 @@ def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
     assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
 
 
-def test_only_encoders_start_from_a_folder():
-    with pytest.raises(
-        UserError, match=r"pretrain\.initial is for objective=masked or replaced, not denoising"
-    ):
-        read(["backbone=pocket_t5", "initial=somewhere"])
-
-
 @pytest.mark.slow
 def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
     """T5's, with an output matrix of its own and without scaling."""
@@ -109,25 +101,6 @@ def test_a_taken_folder_is_left_alone(corpus, tmp_path):
     with pytest.raises(UserError, match="is not empty"):
         pretrain("pocket_bert", corpus, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["backbone=pocket_t6"], "did you mean 'pocket_t5'"),
-        (["stepz=5"], "did you mean 'steps'"),
-        (["steps=many"], "expected int, got 'many'"),
-        (["objective=guess"], "expected one of 'masked', 'replaced', 'causal', 'denoising'"),
-        (["steps=-3"], "pretrain.steps is -3; use 1 or more"),
-        (["log_every=0"], "pretrain.log_every is 0"),
-        (["masked=1.5"], "pretrain.masked is 1.5"),
-        (["backbone=pocket_electra", "corpus=/some"], "needs generator=FOLDER"),
-    ],
-)
-def test_a_wrong_recipe_is_explained(arguments, message):
-    with pytest.raises(UserError) as caught:
-        read(arguments)
-    assert message in str(caught.value)
 
 
 def test_a_missing_or_broken_corpus_is_explained(tmp_path):
@@ -164,21 +137,3 @@ def test_a_corpus_of_long_rows_only_is_trained_without_batches_of_answers(corpus
         (long / f"{split}.jsonl").write_text(json.dumps({"doc": text[:4000]}) + "\n")
     result = pretrain("pocket_gpt2", long, tmp_path / "made", "answer_length=26", "vocabulary=900")
     assert result["train"]["step"] == 4
-
-
-def test_a_word_that_is_no_override_is_refused():
-    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'") as caught:
-        main(["fast"])
-    assert "See python -m workshop.pretrain --help." in str(caught.value)
-
-
-def test_mistakes_are_told_without_a_traceback(capsys):
-    assert run(main, ["steps=many"]) == 1
-    assert capsys.readouterr().err == "ptrun: pretrain.steps: expected int, got 'many'.\n"
-
-
-def test_the_help_lists_recipes_and_keys(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    told = capsys.readouterr().out
-    assert all(name in told for name in RECIPES) and "answer_length" in told
