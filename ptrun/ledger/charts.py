@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 GROUND, INK, MUTED, GRID, PAPER = "#fdfcfa", "#22211f", "#68655e", "#e3dfd6", "#b3402a"
 SERIES = ("#1f5fa8", "#a05a00", "#1b7a5a", "#7b4fa3", "#b03a6f", "#4f6b12", "#0f7588", "#6d5a4c")
 _STYLE = {
-    "axes.axisbelow": True,
     "axes.edgecolor": GRID,
     "axes.facecolor": "none",
     "axes.grid": True,
     "axes.titlelocation": "left",
-    "axes.titlesize": 8,
-    "axes.titleweight": "bold",
     "figure.facecolor": GROUND,
     "font.size": 8,
     "grid.color": GRID,
@@ -33,10 +30,6 @@ _STYLE = {
     "svg.hashsalt": "ptrun",  # the same drawing has the same bytes
     "text.color": INK,
     "text.parse_math": False,
-    "xtick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "ytick.color": GRID,
-    "ytick.labelcolor": INK,
 }
 _WIDTH, _LANE, _CURVES = 6.7, 0.23, 2.0  # inches
 

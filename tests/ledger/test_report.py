@@ -72,7 +72,7 @@ def test_ties_on_dev_are_all_named_and_failures_counted(folder):
 
 def test_without_dev_nothing_is_best(folder):
     found = cells_of(
-        table(folder([run("a", 1, None, 40.0), run("b", 1, None, 30.0)]), "readout.pattern")
+        table(folder([run("a", 1, None, 40.0), run("b", 1, None, 30.0)]), over="readout.pattern")
     )
     assert found["best on dev"] == ["-"] and found["test"] == ["35.00 ± 7.07"]
 
