@@ -61,16 +61,16 @@ def main(arguments: Sequence[str]) -> None:
     """
     line = parser()
     typed = line.parse(arguments)
-    of_folder = [typed.folder, typed.over, typed.best, typed.vote or None, typed.labels or None]
-    of_folder += [typed.csv, typed.markdown or None]
+    of_folder = [typed.over, typed.best is not None, typed.vote, typed.labels]
+    of_folder += [typed.csv, typed.markdown]
     of_paper = [typed.table, typed.outputs, typed.to, typed.scale]
     if typed.paper and typed.folder:
         line.error("give a folder of results or --paper NAME, not both")
-    if typed.paper and any(value is not None for value in of_folder):
+    if typed.paper and any(of_folder):
         line.error(
             "--over, --best, --labels, --vote, --csv, --markdown go with a folder of results"
         )
-    if not typed.paper and any(value is not None for value in of_paper):
+    if not typed.paper and any(of_paper):
         line.error("--table, --scale, --outputs and --to go with --paper")
     if typed.paper:
         from ptrun.ledger.paper import report
