@@ -323,9 +323,8 @@ def report(
 
     if isinstance(source, str | PathLike):
         return table(Path(source), over=over, best=best, vote=vote, labels=labels)
-    results = {run.folder: run.result for run in source}
-    title = f"{len(results)} runs"
-    return of_runs(results, title, over=over, best=best, vote=vote, labels=labels)
+    runs = {run.folder: run.result for run in source}
+    return of_runs(runs, f"{len(runs)} runs", over=over, best=best, vote=vote, labels=labels)
 
 
 def _check_sweep(overrides: Sequence[str]) -> None:
