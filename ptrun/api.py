@@ -322,9 +322,9 @@ def report(
     from ptrun.ledger.report import of_runs, table
 
     if isinstance(source, str | PathLike):
-        return table(Path(source), over=over, best=best, vote=vote, labels=labels)
+        return table(Path(source), over, best=best, vote=vote, labels=labels)
     runs = {run.folder: run.result for run in source}
-    return of_runs(runs, f"{len(runs)} runs", over=over, best=best, vote=vote, labels=labels)
+    return of_runs(runs, f"{len(runs)} runs", over, best=best, vote=vote, labels=labels)
 
 
 def _check_sweep(overrides: Sequence[str]) -> None:

@@ -134,22 +134,20 @@ _BEST = (
 
 
 class Columns(TypedDict, total=False):
-    """What the rows of a table show: one of the keys.
+    """What the rows of a table show besides: one of the keys.
 
-    `over` is a key whose values are merged into one row. `best` adds the mean of this many of the
-    highest test scores, the minimum, the number near the highest, and the scores of all seeds;
-    `vote` the score of the seeds' vote. With `labels` there is a row for each label or type of
-    entity, with its scores on test.
+    `best` adds the mean of this many of the highest test scores, the minimum, the number near the
+    highest, and the scores of all seeds; `vote` the score of the seeds' vote. With `labels` there
+    is a row for each label or type of entity, with its scores on test.
     """
 
-    over: str | None
     best: int | None
     vote: bool
     labels: bool
 
 
-def table(root: Path, **columns: Unpack[Columns]) -> Results:
-    """Return the table of all runs below a folder.
+def table(root: Path, over: str | None = None, **columns: Unpack[Columns]) -> Results:
+    """Return the table of all runs below a folder, a row for all values of the key `over`.
 
     Raises:
         UserError: the folder is missing or has no result, or no result has the key.
@@ -162,8 +160,8 @@ def table(root: Path, **columns: Unpack[Columns]) -> Results:
         raise UserError("\n".join(told))
     for message in damaged:
         _LOG.warning("not counted: %s", message)
-    shown = of_runs(runs, str(root), **columns)
-    if not any(columns.values()):
+    shown = of_runs(runs, str(root), over, **columns)
+    if over is None and not any(columns.values()):
         counts = unfinished(root, runs)
         left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
         if left:
@@ -173,13 +171,18 @@ def table(root: Path, **columns: Unpack[Columns]) -> Results:
     return shown
 
 
-def of_runs(runs: Mapping[Path, RunResult], title: str, **columns: Unpack[Columns]) -> Results:
+def of_runs(
+    runs: Mapping[Path, RunResult],
+    title: str,
+    over: str | None = None,
+    **columns: Unpack[Columns],
+) -> Results:
     """Return the table of results by run folder.
 
     Raises:
         UserError: there is no result, or an option is wrong.
     """
-    over, best = columns.get("over"), columns.get("best")
+    best = columns.get("best")
     if best is not None and (best < 1 or over is not None):
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
 
