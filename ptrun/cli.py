@@ -19,7 +19,6 @@ from ptrun.errors import (
     explained,
     folded,
     is_panic,
-    meant,
     unknown,
 )
 from ptrun.hardware.environment import (
@@ -107,8 +106,8 @@ def _dispatch(arguments: Sequence[str]) -> None:
 def _no_command(word: str) -> str:
     """Return the message for a first word that is no command: an option, a table, or unknown."""
     for group in LISTED:
-        if option := meant(word, options(group)):
-            return f"ptrun {word}: expected KEY=VALUE; type ptrun {group}={option}"
+        if word in options(group):
+            return f"ptrun {word}: expected KEY=VALUE; type ptrun {group}={word}"
     if word in (*LISTED, "seed"):
         return f"ptrun {word}: expected KEY=VALUE; type ptrun {word}=VALUE"
     if re.fullmatch(r"\w+/\w+", word):

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -23,85 +23,42 @@ from typing import Any, TextIO
 _SAME = "then type the same command again: it resumes from the last save."
 _FULL = f"Free space, or type outputs=DIR on another disk; {_SAME}"
 _RIGHTS = "Give yourself the right, or type another path (outputs=DIR for the folder of runs)."
+_MANY = f"Close files, or raise the limit of open ones (ulimit -n), {_SAME}"
 _PATH = "Check the path; outputs=DIR sets the folder of runs."
+_LOST = f"The disk or the network failed. Check it, {_SAME}"
+_MEMORY = "Free memory, or lower train.batch_size or hardware.token_budget."
 _ADVICE = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: f"Raise the limit of the size of a file (ulimit -f), {_SAME}",
-    errno.EROFS: _RIGHTS,
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.ENOENT: f"It was removed, or its name is wrong. {_PATH}",
-    errno.ENOTDIR: f"A part of the path is a file. {_PATH}",
-    errno.EEXIST: f"A file is where a folder is needed. {_PATH}",
-    errno.EISDIR: f"A folder is where a file is needed. {_PATH}",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _RIGHTS),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), _LOST),
     errno.ENAMETOOLONG: "Type a shorter name: name=NAME or outputs=DIR.",
-    errno.ELOOP: f"Its links lead in a circle. {_PATH}",
-    errno.EXDEV: "Nothing is written there. Remove the link, or type outputs=DIR.",
-    errno.EMFILE: f"Raise the limit of open files (ulimit -n), {_SAME}",
-    errno.ENFILE: f"The machine has too many open files; close some, {_SAME}",
-    errno.EIO: f"The disk or the network failed. Check it, {_SAME}",
-    errno.ESTALE: f"The shared file system lost the file. Check it, {_SAME}",
-    errno.ENOMEM: "Free memory, or lower train.batch_size or hardware.token_budget.",
+    errno.ENOMEM: _MEMORY,
 }
 _LIBRARIES = ("safetensors", "safetensors_rust", "pyarrow", "yaml", "json")
 _OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
-_CPU = "or type hardware=cpu."
-_AGAIN = "The state is saved at each evaluation; the same command resumes from the last save."
-_OF_DEVICE: Sequence[tuple[str, str, str]] = (
-    (
-        "out of memory|ALLOC_FAILED",
+_OF_DEVICE: Mapping[str, tuple[str, str]] = {
+    "out of memory|ALLOC_FAILED": (
         "the GPU is out of memory",
         "Close what else uses it (nvidia-smi lists it), lower hardware.token_budget or "
         "train.batch_size, or see what fits: ptrun plan with the same options.",
     ),
-    (
-        "no kernel image is available|not compatible with the current PyTorch",
-        "this torch is not built for this GPU",
-        f"Install a build of torch that supports the GPU's compute capability, {_CPU}",
+    "no kernel image|not compatible with|driver on your|driver version|no NVIDIA|not compiled": (
+        "this torch cannot use this GPU",
+        "Install a build of torch that supports the GPU and its driver, or type hardware=cpu.",
     ),
-    (
-        "driver on your system is too old|driver version is insufficient|Error 80[34]",
-        "the NVIDIA driver does not fit this torch",
-        f"Update the driver and restart, or install torch for an older CUDA version, {_CPU}",
-    ),
-    (
-        "no NVIDIA driver|no CUDA-capable device|not compiled with CUDA",
-        "torch finds no GPU that it can use",
-        f"Install the NVIDIA driver (nvidia-smi must list the GPU), {_CPU}",
-    ),
-    (
-        "invalid device ordinal|[Dd]uplicate GPU",
-        "a rank has no GPU of its own",
-        "Start no more ranks than there are GPUs (hardware.ranks), and check CUDA_VISIBLE_DEVICES.",
-    ),
-    (
-        "busy or unavailable",
-        "another process has the GPU for itself, or it is divided (MIG) without a slice",
-        f"Set CUDA_VISIBLE_DEVICES to a free GPU or to a MIG slice's UUID, {_CPU}",
-    ),
-    (
-        "ECC error|fallen off the bus|GPU is lost|unspecified launch failure|misaligned address",
-        "the GPU has failed",
-        f"Check it (nvidia-smi, dmesg) and use another one. {_AGAIN}",
-    ),
-    (
-        "device-side assert|illegal memory access",
-        "the GPU stopped at a wrong index or address, which is a mistake in the program",
-        "Please report it with the command; hardware=cpu names the line.",
-    ),
-    (
-        "NCCL (error|WARN)|ncclUnhandled|ncclSystem|ncclRemote|ncclInternal",
+    "NCCL|nccl": (
         "the GPUs cannot exchange data",
-        f"Set NCCL_DEBUG=INFO to see why; a rank or the network between them failed. {_AGAIN}",
+        f"Set NCCL_DEBUG=INFO to see why; a rank or the network failed. Check it, {_SAME}",
     ),
-    (
-        "CUDA (driver )?error|CUDA unknown error|cuDNN error|CUBLAS_STATUS|cudaGetDeviceCount",
+    "CUDA|cuda|cuDNN|CUBLAS": (
         "CUDA reports an error",
-        f"Check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES, {_CPU}",
+        "Check the GPU (nvidia-smi, dmesg) and CUDA_VISIBLE_DEVICES, or type hardware=cpu; the "
+        "same command resumes from the last save.",
     ),
-)
+}
 """Errors of a GPU: how a library tells them, what it means, and what to type."""
+_DEVICE = re.compile("CUDA|cuda|cuDNN|NVIDIA|NCCL|nccl|CUBLAS|GPU")  # a CPU runs out of memory too
 _SIZES = re.compile("index out of range in self|size calculation overflowed")
 _OF_MODEL = (
     "Check the folder of the model: config.json, the tokenizer and the weights have to belong "
@@ -160,15 +117,12 @@ def system_error(error: BaseException) -> OSError | None:
 
 def explained(error: BaseException) -> UserError | None:
     """Return what the user can do about an error; None if it is a mistake in the program."""
-    if isinstance(error, MemoryError):
-        return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]}")
-    if "DefaultCPUAllocator" in str(error):
-        more = "Sizes of a config.json that no machine holds do this, too."
-        return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]} {more}")
-    if is_panic(error):
-        return UserError(f"a library written in Rust failed{_text(error)}. {_OF_MODEL}")
-    if isinstance(error, IndexError | RuntimeError) and _SIZES.search(str(error)):
-        return UserError(f"a size or a token id fits no table{_text(error)}. {_OF_MODEL}")
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        return UserError(f"out of memory{_text(error)}. {_MEMORY}")
+    if is_panic(error) or (
+        isinstance(error, IndexError | RuntimeError) and _SIZES.search(str(error))
+    ):
+        return UserError(f"the model cannot be computed{_text(error)}. {_OF_MODEL}")
     if (told := of_device(error)) is not None:
         return told
     if isinstance(error, OSError):
@@ -193,17 +147,13 @@ def is_panic(error: BaseException) -> bool:
 
 def of_device(error: BaseException) -> UserError | None:
     """Return what the user can do about an error of a GPU; None if it is another error."""
-    if not isinstance(error, RuntimeError | AssertionError):
+    text = str(error)
+    if not isinstance(error, RuntimeError | AssertionError) or not _DEVICE.search(text):
         return None
-    for pattern, meaning, advice in _OF_DEVICE:
-        if re.search(pattern, str(error)) and _is_of_device(str(error)):
+    for pattern, (meaning, advice) in _OF_DEVICE.items():
+        if re.search(pattern, text):
             return UserError(f"{meaning}{_text(error)}. {advice}")
     return None
-
-
-def _is_of_device(text: str) -> bool:
-    """Return whether a message is of a GPU: a CPU runs out of memory too."""
-    return re.search("CUDA|cuda|cuDNN|NVIDIA|NCCL|nccl|CUBLAS|GPU|device", text) is not None
 
 
 def _of_system(error: OSError) -> str:
@@ -234,121 +184,44 @@ def _text(error: BaseException) -> str:
     return f" ({line})" if line else ""
 
 
-# Suggest a word: the closest one, or the name or line that a word of another tool stands for here.
+# Suggest a word: the closest ones, or the line that a word of another tool stands for.
 
 _SUGGESTED = 3  # names that are suggested
 _SHORTEST = 3  # letters of a part of a name
 _LINES = {
-    "train.lr=VALUE": "learning_rate",
-    "train.epochs=VALUE": "num_train_epochs num_epochs",
-    "train.batch_size=VALUE": "per_device_train_batch_size train_batch_size",
-    "train.max_steps=VALUE": "steps max_train_steps num_steps",
-    "train.clip=VALUE": "max_grad_norm gradient_clipping",
-    "train.warmup=VALUE": "warmup_ratio warmup_steps",
-    "train.patience=VALUE": "early_stopping early_stopping_patience",
-    "train.schedule=VALUE": "lr_scheduler lr_scheduler_type",
-    "train.eval_every=VALUE": "eval_steps",
-    "train.weight_decay=VALUE": "wd",
-    "method.length=VALUE": "num_virtual_tokens pre_seq_len prompt_length prefix_length",
-    "method.rank=VALUE": "r lora_r",
-    "method.alpha=VALUE": "lora_alpha",
-    "method.dropout=VALUE": "lora_dropout",
-    "method.targets=VALUE": "target_modules",
-    "hardware.precision=bf16": "fp16 bf16 amp mixed_precision dtype",
-    "hardware.checkpointing=true": "gradient_checkpointing",
-    "hardware.ranks=NUMBER": "gpus num_gpus world_size nproc_per_node",
-    "hardware.quantization=nf4": "load_in_4bit load_in_8bit nf4",
-    "method=ptuning_v2": "prefix prefix_tuning",
-    "method=prompt_tuning": "soft_prompt prompt",
-    "method=fine_tuning": "finetune full_fine_tuning",
-    "method=lora": "qlora",
-    "hardware=gpu": "cuda device",
-    "hardware=zero1": "deepspeed",
-    "readout=verbalizer": "mlm verbalizer",
-    "setting=few_shot": "shots num_shots k_shot",
-    "tracking=none": "off false",
-    "tracking=wandb": "wandb report_to logger",
-    "run": "train fit start",
-    "predict": "infer inference evaluate eval test generate",
-    "report": "results table summary",
-    "search": "tune hpo optuna",
-    "backbone": "model",
-    "backbone=NAME (ptrun list backbone) or backbone.path=FOLDER": "model_name model_name_or_path "
-    "pretrained_model_name_or_path checkpoint tokenizer",
-    "task": "dataset data",
-    "task=NAME (ptrun list task), or task=csv task.train=FILE for a file": "dataset_name task_name "
-    "csv file train_file",
-    "task=csv task.train=FILE task.text=COLUMN task.label=COLUMN": "text label text_column "
-    "label_column",
-    "seed": "random_seed",
-    "-m seed=1,2,3": "seeds num_seeds",
-    "outputs": "output_dir save_dir",
-    "ptrun -m KEY=VALUE,VALUE": "sweep multirun",
-    "the same command again: it goes on from the last save": "resume resume_from_checkpoint",
-    "ptrun --version": "version",
+    **{key: f"train.{key}=VALUE" for key in ("lr", "epochs", "batch_size", "max_steps")},
+    "learning_rate": "train.lr=VALUE",
+    "length": "method.length=VALUE",
+    **dict.fromkeys(("device", "gpu", "cuda"), "hardware=gpu"),
+    **dict.fromkeys(("model", "model_name"), "backbone=NAME or backbone.path=FOLDER"),
+    "dataset": "task=NAME (ptrun list task)",
+    "csv": "task=csv task.train=FILE task.text=COLUMN task.label=COLUMN",
+    "output_dir": "outputs=DIR",
+    "seeds": "-m seed=1,2,3",
 }
-"""What to type for words of other tools; where its key or option is allowed, that is suggested."""
+"""What to type for root keys that other tools have."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` or `; type LINE`, or an empty string.
-
-    Args:
-        word: what was typed: a key, an option or a command.
-        known: what is allowed there.
-    """
-    names = list(known)
-    same = _same(word, names)
-    lines = [line for line in _LINES if _bare(word) in _words(line)]
-    top = "backbone" in names or "predict" in names  # root keys, groups or commands
-    if lines and top and not same:
-        return f"; type {lines[0]}."
-    close = same or _close(word, names)
-    listed = " or ".join(f"'{name}'" for name in close[:_SUGGESTED])
-    return f"; did you mean {listed}?" if close else ""
-
-
-def meant(word: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that a word of another tool stands for, or None."""
-    names = _same(word, list(known))
-    return names[0] if len(names) == 1 else None
+def near(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the most similar known names, or an empty string."""
+    names = [name[:80] for name in known]
+    last = _bare(word.rpartition("/")[2])
+    close = [name for name in names if _bare(name) == _bare(word)]
+    if not close and len(last) >= _SHORTEST:
+        close = [n for n in names if _bare(n).startswith(last) or _bare(n).endswith(last)]
+    close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(shown, close[:_SUGGESTED]))}?" if close else ""
 
 
 def _bare(word: str) -> str:
     return re.sub(r"[\W_]", "", word.lower())
 
 
-def _name(line: str) -> str:
-    """Return the key of a part, or the option, that a line sets."""
-    key, _, value = line.partition("=")
-    return key.rpartition(".")[2] if "." in key else value or key
-
-
-def _words(line: str) -> set[str]:
-    """Return the words that a line is for, without signs."""
-    return {_bare(word) for word in (*_LINES[line].split(), _name(line))}
-
-
-def _same(word: str, names: Sequence[str]) -> list[str]:
-    """Return the name with the same letters, or those that the word stands for."""
-    same = [name for name in names if _bare(name) == _bare(word)]
-    stands = {_name(line) for line in _LINES if _bare(word) in _words(line)}
-    return same or [name for name in names if name in stands]
-
-
-def _close(word: str, names: Sequence[str]) -> list[str]:
-    """Return the names that begin or end with the word, or the most similar one."""
-    last = _bare(word.rpartition("/")[2])
-    parts = [n for n in names if _bare(n).startswith(last) or _bare(n).endswith(last)]
-    if len(last) < _SHORTEST:
-        parts = []
-    return parts or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-
-
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a word that is not one of the known words."""
     names = sorted(known)
-    return f"{what}: unknown{suggestion(word, names) or '.'} Allowed: {', '.join(names)}."
+    line = f"; type {_LINES[word]}." if "backbone" in names and word in _LINES else ""
+    return f"{what}: unknown{line or near(word, names) or '.'} Allowed: {', '.join(names)}."
 
 
 # Text of somebody else for a terminal, which would obey its control characters.
@@ -425,12 +298,6 @@ def names(listed: Iterable[str]) -> str:
     every = [_cut(n if n.isprintable() else repr(n[:30]), 30) for n in listed]
     more = f" and {len(every) - _NAMES} more" if len(every) > _NAMES else ""
     return ", ".join(every[:_NAMES]) + more
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the most similar known name, or an empty string."""
-    close = difflib.get_close_matches(word, [k[:80] for k in known], n=1, cutoff=0.6)
-    return f"; did you mean {shown(close[0])}?" if close else ""
 
 
 def _cut(text: str, longest: int) -> str:

@@ -24,7 +24,7 @@ def told(error):
         (errno.ENOSPC, "Free space, or type outputs=DIR"),
         (errno.EROFS, "outputs=DIR"),
         (errno.EACCES, "Give yourself the right"),
-        (errno.ENOTDIR, "A part of the path is a file"),
+        (errno.ENOTDIR, "Check the path"),
         (errno.ENAMETOOLONG, "shorter name"),
         (errno.EMFILE, "ulimit -n"),
     ],
@@ -64,7 +64,7 @@ def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
         "again."
     )
     monkeypatch.chdir(tmp_path)
-    assert told(raised.value).startswith("the system: No such file or directory. It was removed")
+    assert told(raised.value).startswith("the system: No such file or directory.")
 
 
 def parse(text):
@@ -81,6 +81,8 @@ def test_formats_that_cannot_be_read_are_told():
     assert ":1: not YAML (expected" in told(parse("a: [1"))
     assert told(json.JSONDecodeError("Expecting value", "x", 0)).startswith("json: not readable")
     assert told(MemoryError()).startswith("out of memory. Free memory")
+    allocator = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate")
+    assert told(allocator).startswith("out of memory ([enforce fail]")
     assert told(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd")).startswith("a text is not UTF-8")
 
 
@@ -94,34 +96,14 @@ def test_a_mistake_of_the_program_keeps_its_traceback(error):
     [
         ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "the GPU is out of memory"),
         ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "the GPU is out of memory"),
-        (
-            "CUDA error: no kernel image is available for execution on the device",
-            "is not built for",
-        ),
-        (
-            "The NVIDIA driver on your system is too old (found version 11040)",
-            "driver does not fit",
-        ),
-        ("CUDA driver version is insufficient for CUDA runtime version", "driver does not fit"),
-        (
-            "Unexpected error from cudaGetDeviceCount(). Error 803: system has",
-            "driver does not fit",
-        ),
-        (
-            "cudaGetDeviceCount(). Error 804: forward compatibility was attempted",
-            "driver does not fit",
-        ),
-        ("cudaGetDeviceCount(). Error 802: system not yet initialized", "CUDA reports an error"),
-        ("Found no NVIDIA driver on your system. Please check", "torch finds no GPU"),
-        ("Torch not compiled with CUDA enabled", "torch finds no GPU"),
-        ("CUDA error: no CUDA-capable device is detected", "torch finds no GPU"),
-        ("CUDA error: invalid device ordinal", "a rank has no GPU"),
-        ("CUDA error: all CUDA-capable devices are busy or unavailable", "another process has the"),
-        ("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on", "a rank has no GPU"),
-        ("CUDA error: uncorrectable ECC error encountered", "the GPU has failed"),
-        ("CUDA error: unspecified launch failure", "the GPU has failed"),
-        ("CUDA error: device-side assert triggered", "a mistake in the program"),
-        ("CUDA error: an illegal memory access was encountered", "a mistake in the program"),
+        ("CUDA error: no kernel image is available for execution", "torch cannot use this GPU"),
+        ("The NVIDIA driver on your system is too old (found 11040)", "torch cannot use this GPU"),
+        ("CUDA driver version is insufficient for CUDA runtime", "torch cannot use this GPU"),
+        ("Found no NVIDIA driver on your system. Please check", "torch cannot use this GPU"),
+        ("Torch not compiled with CUDA enabled", "torch cannot use this GPU"),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", "CUDA reports an error"),
+        ("CUDA error: uncorrectable ECC error encountered", "CUDA reports an error"),
+        ("CUDA error: device-side assert triggered", "CUDA reports an error"),
         ("NCCL error in: ProcessGroupNCCL.cpp, unhandled system error", "cannot exchange data"),
         ("CUDA unknown error - this may be due to an incorrectly set up", "CUDA reports an error"),
         ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "CUDA reports an error"),
@@ -130,7 +112,7 @@ def test_a_mistake_of_the_program_keeps_its_traceback(error):
 def test_an_error_of_a_gpu_says_what_it_means_and_what_to_type(text, meaning):
     error = explained(RuntimeError(text))
     assert isinstance(error, UserError) and meaning in str(error)
-    assert text[:20] in str(error) and re.search(r"\). [A-Z][^()]+( \(.*\))?[^()]*\.$", str(error))
+    assert text[:20] in str(error) and re.search(r"\). [A-Z].+\.$", str(error))
 
 
 @pytest.mark.parametrize("text", ["out of memory", "shapes do not fit", "index 3 is out of bounds"])
@@ -143,19 +125,16 @@ class PanicException(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("error", "meaning"),
+    "error",
     [
-        (PanicException("backtrack limit"), "a library written in Rust failed (backtrack limit)"),
-        (IndexError("index out of range in self"), "a size or a token id fits no table"),
-        (
-            RuntimeError("Storage size calculation overflowed with sizes=[9, 9]"),
-            "a size or a token",
-        ),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate"), "out of memory"),
+        PanicException("backtrack limit"),
+        IndexError("index out of range in self"),
+        RuntimeError("Storage size calculation overflowed with sizes=[9, 9]"),
     ],
 )
-def test_a_model_whose_files_do_not_belong_together_is_told(error, meaning):
-    assert str(explained(error)).startswith(meaning) and "config.json" in str(explained(error))
+def test_a_model_whose_files_do_not_belong_together_is_told(error):
+    text = f"the model cannot be computed ({error}). Check the folder of the model: config.json"
+    assert str(explained(error)).startswith(text)
 
 
 class Terminal(io.StringIO):

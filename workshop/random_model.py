@@ -28,7 +28,7 @@ from ptrun.backbone.family import Family, library_config, model_class
 from ptrun.backbone.registry import family_of
 from ptrun.config import build
 from ptrun.config.paths import options
-from ptrun.errors import UserError, suggestion, unknown
+from ptrun.errors import UserError, near, unknown
 from ptrun.hub.convert import Entry, write_config, write_model
 from ptrun.hub.staging import check_new, progress, staging
 from workshop import command
@@ -170,7 +170,7 @@ def check_keys(config: Any, overrides: dict[str, Any]) -> None:
     """Raise a UserError for unknown keys, which the library would store without using them."""
     known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
     for key in overrides.keys() - known - {"model_type"}:
-        raise UserError(f"model.{key}: unknown{suggestion(key, known)}")
+        raise UserError(f"model.{key}: unknown{near(key, known)}")
 
 
 def _check_fits(source: Path, kind: str, rows: int) -> None:

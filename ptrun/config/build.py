@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.components import TARGET, component, fits, spell, targets
-from ptrun.errors import UserError, suggestion
+from ptrun.errors import UserError, near
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def _problems(
 ) -> list[str]:
     allowed, hints, needed = _schema(constructor)
     lines = [
-        f"{path}.{key}: unknown{suggestion(key, allowed) or '.'} "
+        f"{path}.{key}: unknown{near(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
         for key in values.keys() - set(allowed)
     ]

@@ -70,8 +70,8 @@ def test_a_rank_of_zero1_ends_and_resumes_a_state_of_plain_torch(ptrun, tmp_path
         ("evaluate", "out of memory. Tried", "out of memory in an evaluation, with micro-batches"),
         ("passes", "out of memory. Tried", "out of memory at step 1, with micro-batches of"),
         ("update", "out of memory. Tried", "in the optimizer: the moments of 4,"),
-        ("load", "error: no kernel image is available", "this torch is not built for this GPU"),
-        ("step", "error: uncorrectable ECC error encountered", "the GPU has failed"),
+        ("load", "error: no kernel image is available", "this torch cannot use this GPU"),
+        ("step", "error: uncorrectable ECC error encountered", "CUDA reports an error"),
     ],
 )
 def test_a_fault_of_the_device_is_one_message(ptrun, tmp_path, part, text, said):
