@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import chain, groupby
-from math import frexp, fsum, isfinite, ldexp, sqrt
+from math import frexp, fsum, inf, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -358,7 +358,10 @@ def best(match: Match, prediction: str, answers: Answers) -> float:
 
 
 def squad_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
-    """Return SQuAD 1.1's exact match and F1, 0-100; every question has a gold answer."""
+    """Return SQuAD 1.1's exact match and F1, 0-100; every question has a gold answer.
+
+    ReCoRD has the same rules: the entity chosen for a query, and its gold entities.
+    """
     pairs = paired(predicted, targets)
     return {
         "em": percent([best(exact_match, p, golds) for p, golds in pairs]),
@@ -391,17 +394,6 @@ def match_v2(match: Match, prediction: str, answers: Answers) -> float:
     return best(match, prediction, [a for a in answers if normalise(a)] or [""])
 
 
-# ReCoRD: the entity chosen for a query, compared with the gold entities by SQuAD 1.1's rules.
-
-
-def record_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
-    """Return exact match and token F1 after normalisation, the best over gold entities, 0-100.
-
-    One item is one query with its chosen entity.
-    """
-    return squad_scores(predicted, targets)
-
-
 # DROP's exact match and F1 over several answer spans, as DPT uses them for QUOREF.
 
 Spans = Sequence[str]
@@ -419,11 +411,7 @@ def normalise_answer(text: str) -> str:
 
 
 def drop_scores(predicted: Sequence[Spans], targets: Sequence[Spans]) -> dict[str, float]:
-    """Return exact match and F1, 0-100: means over questions.
-
-    Raises:
-        ValueError: a question has no gold span.
-    """
+    """Return exact match and F1, 0-100: means over questions."""
     pairs = paired(predicted, targets)
     return {
         "em": percent([_exact(guess, gold) for guess, gold in pairs]),
@@ -488,52 +476,43 @@ def _is_number(text: str) -> bool:
 
 # The one-to-one assignment of rows to columns with the largest total weight.
 
-_Weights = Sequence[Sequence[float]]
-_NOISE = 1e-12  # a smaller gain is rounding, and could lead to an endless loop
 
+def best_assignment(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Return (row, column) pairs in row order; some items of the longer side stay unpaired.
 
-def best_assignment(weights: _Weights) -> list[tuple[int, int]]:
-    """Return (row, column) pairs in row order; some items of the longer side stay unpaired."""
+    The Hungarian method: rows come one by one, and each takes the cheapest chain of moves. A cost
+    is a price of its row plus one of its column plus what is left, which is 0 for pairs.
+    """
     if not weights or not weights[0]:
         return []
     if len(weights) > len(weights[0]):
         transposed = best_assignment(list(zip(*weights, strict=True)))
         return sorted((row, column) for column, row in transposed)
-    row_of: list[int | None] = [None] * len(weights[0])
-    for row in range(len(weights)):
-        _add(row, weights, row_of)
-    return sorted((row, column) for column, row in enumerate(row_of) if row is not None)
-
-
-def _add(row: int, weights: _Weights, row_of: list[int | None]) -> None:
-    """Assign a column to a new row, and move earlier rows if that increases the total."""
-    gain, giver = _gains(row, weights, row_of)
-    free = [column for column, holder in enumerate(row_of) if holder is None]
-    column = max(free, key=lambda c: gain[c])
-    while (source := giver[column]) is not None:
-        row_of[column], column = row_of[source], source
-    row_of[column] = row
-
-
-def _gains(
-    row: int, weights: _Weights, row_of: Sequence[int | None]
-) -> tuple[list[float], list[int | None]]:
-    """Return, for each column, the best gain of a chain of moves, and the column before it.
-
-    The new row moves first. Each further move is made by the row whose column was taken. Repeat
-    until nothing improves (Bellman-Ford). No cycle gains, because `row_of` is optimal so far.
-    """
-    gain = list(weights[row])
-    giver: list[int | None] = [None] * len(row_of)
-    held = [(column, holder) for column, holder in enumerate(row_of) if holder is not None]
-    moves = [(a, b, weights[r][b] - weights[r][a]) for a, r in held for b in range(len(row_of))]
-    improved = True
-    while improved:
-        improved = False
-        for a, b, change in moves:
-            if gain[a] + change > gain[b] + _NOISE:
-                gain[b], giver[b], improved = gain[a] + change, a, True
-    return gain, giver
+    rows, columns = len(weights), len(weights[0])
+    row_prices, column_prices = [0.0] * rows, [0.0] * (columns + 1)
+    row_of: list[int | None] = [None] * (columns + 1)  # the last column holds the new row
+    for new in range(rows):
+        row_of[columns] = new
+        column, free = columns, set(range(columns))
+        least, before = [inf] * columns, [columns] * columns
+        while (row := row_of[column]) is not None:
+            for other in free:
+                left = -weights[row][other] - row_prices[row] - column_prices[other]
+                if left < least[other]:
+                    least[other], before[other] = left, column
+            step = min(least[other] for other in free)
+            for other, holder in enumerate(row_of):
+                if other in free:
+                    least[other] -= step
+                elif holder is not None:
+                    row_prices[holder] += step
+                    column_prices[other] -= step
+            column = min(free, key=least.__getitem__)
+            free.remove(column)
+        while column != columns:
+            row_of[column], column = row_of[before[column]], before[column]
+    pairs = [(row, column) for column, row in enumerate(row_of[:columns]) if row is not None]
+    return sorted(pairs)
 
 
 # The selection bias of the best dev score: the cost of choosing among many candidates.

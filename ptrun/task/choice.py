@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 from ptrun.errors import UserError, shown
-from ptrun.metrics import accuracy, record_scores
+from ptrun.metrics import accuracy, squad_scores
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
@@ -121,7 +121,7 @@ class EntityChoice(Dataset):
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, the best over the right entities, 0-100."""
-        return record_scores([p.value for p in predictions], [e.target for e in examples])
+        return squad_scores([p.value for p in predictions], [e.target for e in examples])
 
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked passage, query and candidates of a row."""

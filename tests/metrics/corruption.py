@@ -4,34 +4,10 @@ import random
 
 ROUNDS = 1000
 WORDS = [
-    "the",
-    "a",
-    "An",
-    "THE",
-    "tin",
-    "Ore",
-    "ore,",
-    "sea",
-    "Gulf",
-    "gulf.",
-    "red",
-    "red's",
-    "x_y",
-]
-WORDS += [
-    "(the)",
-    "the—ore",
-    "...",
-    "12",
-    "12.0",
-    "1,200",
-    "1200",
-    "$7",
-    "007",
-    "well-made",
-    "3-day",
-]
-WORDS += ["Zoë", "naïve", "-", "a.", "nan", "1e3", "9%", "tin\tsea"]
+    "the", "a", "An", "THE", "tin", "Ore", "ore,", "sea", "Gulf", "gulf.", "red", "red's", "x_y",
+    "(the)", "the—ore", "...", "12", "12.0", "1,200", "1200", "$7", "007", "well-made", "3-day",
+    "Zoë", "naïve", "-", "a.", "nan", "1e3", "9%", "tin\tsea",
+]  # fmt: skip
 
 
 def rounds():

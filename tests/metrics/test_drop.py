@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
-from ptrun.metrics import drop_scores, normalise_answer
+from ptrun.metrics import best_assignment, drop_scores, normalise_answer
 from tests.metrics import reference
 from tests.metrics.corruption import corrupt, phrase, rounds
 
@@ -73,3 +75,16 @@ def test_cases_of_the_rules(guesses, golds, em, f1):
 def test_a_question_without_gold_spans_is_refused():
     with pytest.raises(ValueError, match="no gold span"):
         drop_scores([["ore"]], [[]])
+
+
+def test_an_assignment_of_any_shape_has_the_total_of_scipys():
+    for rng in rounds():
+        rows, columns = rng.randint(1, 9), rng.randint(1, 9)
+        value = rng.choice([rng.random, lambda rng=rng: rng.choice([0.0, 0.5, 2 / 3, 1.0])])
+        weights = [[value() for _ in range(columns)] for _ in range(rows)]
+        pairs = best_assignment(weights)
+        assert len(pairs) == len({r for r, _ in pairs}) == len({c for _, c in pairs})
+        assert len(pairs) == min(rows, columns) and pairs == sorted(pairs)
+        best = np.array(weights)[linear_sum_assignment(weights, maximize=True)].sum()
+        assert sum(weights[r][c] for r, c in pairs) == pytest.approx(best, abs=1e-9)
+    assert best_assignment([]) == best_assignment([[], []]) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from ptrun.metrics import by_characters, normalise, record_scores, squad_scores, squad_v2_scores
+from ptrun.metrics import by_characters, normalise, squad_scores, squad_v2_scores
 from tests.metrics import reference
 from tests.metrics.corruption import corrupt, phrase, rounds
 
@@ -20,20 +20,18 @@ def test_gold_scores_100():
     golds = [["the Ore", "ore"], ["12 seas"]]
     guesses = ["Ore", "12 seas"]
     assert squad_scores(guesses, golds) == {"em": 100.0, "f1": 100.0}
-    assert record_scores(guesses, golds) == {"em": 100.0, "f1": 100.0}
     scores = squad_v2_scores([*guesses, ""], [*golds, []])
     assert len(scores) == 6 and set(scores.values()) == {100.0}
 
 
-@pytest.mark.parametrize("scorer", [squad_scores, record_scores], ids=["squad", "record"])
 @pytest.mark.slow
-def test_version_1_and_record_equal_the_reference(scorer):
+def test_version_1_equals_the_reference():
     for rng in rounds():
         guesses, golds = questions(rng, unanswerable=False)
         pairs = list(zip(guesses, golds, strict=True))
         em = mean([max(reference.squad_em(p, g) for g in answers) for p, answers in pairs])
         f1 = mean([max(reference.squad_f1(p, g, null=False) for g in a) for p, a in pairs])
-        scores = scorer(guesses, golds)
+        scores = squad_scores(guesses, golds)
         assert scores["em"] == pytest.approx(em, abs=1e-9)
         assert scores["f1"] == pytest.approx(f1, abs=1e-9)
 

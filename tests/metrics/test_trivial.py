@@ -16,7 +16,6 @@ from ptrun.metrics import (
     multirc_scores,
     pearson_and_spearman,
     precision_at_1,
-    record_scores,
     squad_scores,
     squad_v2_scores,
 )
@@ -112,7 +111,7 @@ def test_quoref_gold_scores_100_and_the_first_span_as_the_reference(rows, part):
 
 def test_record_gold_scores_100(rows):
     golds = [row["answers"] for row in rows("fewglue/record")]
-    assert record_scores([a[0] for a in golds], golds) == {"em": 100.0, "f1": 100.0}
+    assert squad_scores([a[0] for a in golds], golds) == {"em": 100.0, "f1": 100.0}
 
 
 def test_mrpc_all_positive_and_stsb_constant(rows):
