@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ptrun.ledger.report import Results
-    from ptrun.method.base import Method
-    from ptrun.runs.finished import Finished
+    from ptrun.predicting.together import Loaded, Together
     from ptrun.sweeps.job import Job
 
 
@@ -143,14 +142,14 @@ class Run:
         Raises:
             UserError: the run cannot predict, or a row does not suit its task.
         """
-        from ptrun.predicting.answering import Detail, answers
-        from ptrun.predicting.rows import given
+        from ptrun.predicting.answering import Detail
+        from ptrun.predicting.together import chunks
 
         with quiet(), same_random():
-            finished, methods = self._loaded
-            detail = Detail(probabilities, top)
-            asked = list(given(rows, finished.task, frozenset(finished.parts)))
-            return list(answers(finished, methods, asked, detail))
+            shared, loaded = self._loaded
+            asked = [(self.id, question) for question in loaded[self.id].asked(rows)]
+            every = chunks(shared, loaded, asked, Detail(probabilities, top))
+            return [answer for chunk in every for _, answer in chunk]
 
     def __repr__(self) -> str:
         """Return id and state."""
@@ -166,15 +165,15 @@ class Run:
         return Found(self.folder, self.result).rows(name) or []
 
     @cached_property
-    def _loaded(self) -> "tuple[Finished, dict[str, Method]]":
+    def _loaded(self) -> "tuple[Together, dict[str, Loaded]]":
         from ptrun.config.components import without_permission
         from ptrun.predicting.answering import ready
+        from ptrun.predicting.together import together
 
-        finished = ready(str(self.folder), without_permission(self._options))
-        return finished, finished.load()
+        return together([ready(str(self.folder), without_permission(self._options))])
 
 
-_COMMAND_ONLY = ("on", "dry_run", "shard")  # keys of `sweep`
+_COMMAND_ONLY = ("sweep.on", "sweep.dry_run", "sweep.shard")
 
 
 def run(*overrides: str, **values: Any) -> Run:
@@ -232,7 +231,9 @@ def sweep(
     with quiet():
         line = typed(overrides, values)
         common = without_permission(line)
-        _check_sweep(common)
+        for override in common:
+            if override.lstrip("+").partition("=")[0] in _COMMAND_ONLY:
+                raise UserError(f"{override}: type it on the command line: ptrun -m {override}.")
         lines = [typed([], r) if isinstance(r, Mapping) else typed(r, {}) for r in runs]
         jobs = [Job(i, " ".join(line), [*common, *line]) for i, line in enumerate(lines)]
         Scheduler(jobs, options_of(common), View(len(jobs), quiet=True)).run()
@@ -271,10 +272,11 @@ def predict(
     with quiet(), same_random():
         line = without_permission(typed((), values))
         names = [str(run.folder) if isinstance(run, Run) else str(run) for run in runs]
-        shared, fitting = together([ready(name, line) for name in names])
+        shared, loaded = together([ready(name, line) for name in names])
         numbered = [Row(f"row {number}", row) for number, row in enumerate(rows, start=1)]
-        questions = asked(fitting, numbered)
-        every = chunks(shared, list(questions), Detail(probabilities, top))
+        finished = {name: each.run for name, each in loaded.items()}
+        questions = list(asked(finished, numbered))
+        every = chunks(shared, loaded, questions, Detail(probabilities, top))
         return [answer for chunk in every for _, answer in chunk]
 
 
@@ -327,13 +329,6 @@ def report(
     return of_runs(runs, f"{len(runs)} runs", over, best=best, vote=vote, labels=labels)
 
 
-def _check_sweep(overrides: Sequence[str]) -> None:
-    for override in overrides:
-        root, _, key = override.lstrip("+").partition("=")[0].partition(".")
-        if root == "sweep" and key in _COMMAND_ONLY:
-            raise UserError(f"{override}: type it on the command line, ptrun -m ... {override}.")
-
-
 def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
     """Return the runs of jobs."""
     from ptrun.folder import result
@@ -366,8 +361,14 @@ def typed(overrides: Iterable[str], values: Mapping[str, Any]) -> list[str]:
         if not isinstance(override, str) or not ("=" in override or override.startswith("~")):
             raise UserError(f"{override!r}: expected 'KEY=VALUE', such as 'method=ptuning_v2'.")
     line += [f"{key}={value_text(key, value)}" for key, value in _flat(values)]
-    for override in line:
-        _check(override)
+    for override in line:  # what only the command line does
+        key = override.lstrip("+~").partition("=")[0]
+        if key == "experiment":
+            raise UserError(
+                f"{override}: tables of papers run on the command line. Type ptrun {override}."
+            )
+        if key.startswith(("hydra.", "hydra/")):
+            raise UserError(f"{override}: Hydra's own settings have no effect. Leave it out.")
     return line
 
 
@@ -380,17 +381,6 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             yield name, value
 
 
-def _check(override: str) -> None:
-    """Refuse what only the command line does."""
-    key = override.lstrip("+~").partition("=")[0]
-    if key == "experiment":
-        raise UserError(
-            f"{override}: tables of papers run on the command line. Type ptrun {override}."
-        )
-    if key.startswith(("hydra.", "hydra/")):
-        raise UserError(f"{override}: Hydra's own settings have no effect. Leave it out.")
-
-
 # A call from Python leaves its process as it was: no output, same environment and random state.
 
 
@@ -400,22 +390,6 @@ def quiet() -> Iterator[None]:
 
     Messages go to the logger `ptrun`, whose handlers and level are the caller's.
     """
-    logger, handler = logging.getLogger("ptrun"), logging.NullHandler()
-    before = dict(os.environ)
-    logger.addHandler(handler)  # else Python prints warnings that nobody handles
-    try:
-        with _no_progress():
-            yield
-    finally:
-        logger.removeHandler(handler)
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update({k: v for k, v in before.items() if os.environ.get(k) != v})
-
-
-@contextmanager
-def _no_progress() -> Iterator[None]:
-    """Turn progress bars off: ours, and those of the hub's libraries."""
     from huggingface_hub.utils import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -424,7 +398,9 @@ def _no_progress() -> Iterator[None]:
 
     from ptrun.training.progress import silent
 
-    off = are_progress_bars_disabled()
+    logger, handler = logging.getLogger("ptrun"), logging.NullHandler()
+    before, off = dict(os.environ), are_progress_bars_disabled()
+    logger.addHandler(handler)  # else Python prints warnings that nobody handles
     if not off:
         disable_progress_bars()
     try:
@@ -433,6 +409,10 @@ def _no_progress() -> Iterator[None]:
     finally:
         if not off:
             enable_progress_bars()
+        logger.removeHandler(handler)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({k: v for k, v in before.items() if os.environ.get(k) != v})
 
 
 @contextmanager

@@ -50,54 +50,47 @@ KEY=VALUE sets the hardware and the place of files that moved:
   outputs=DIR          where RUN is looked up
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("predict", __doc__, EXAMPLES)
-    parser.epilog = f"{_MORE}\n{parser.epilog}"
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN",
-        help="finished runs: folder, id, start of an id or its 8 digits; and KEY=VALUE, see below",
-    )  # fmt: skip
-    parser.add_argument(
-        "--input", type=Path, required=True, metavar="FILE",
-        help="rows to predict; - reads JSON lines from standard input",
-    )  # fmt: skip
-    out = parser.add_mutually_exclusive_group()
-    out.add_argument(
-        "--output", type=Path, metavar="FILE", help="a new file; default: standard output"
-    )
-    out.add_argument(
-        "--submission", type=Path, metavar="DIR", help="write the file of a leaderboard there"
-    )
-    parser.add_argument(
-        "--probabilities", action="store_true", help="also the probability of every label"
-    )
-    parser.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
-    parser.add_argument(
-        "--max-new-tokens", type=int, metavar="N", help="the most tokens of a written text"
-    )
-    parser.add_argument(
-        "--raw", action="store_true",
-        help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--quoting", choices=["none", "cells"], help="none: quotes in a CSV or TSV are plain text"
-    )
-    parser.add_argument("--separator", metavar="CHARACTER", help="of a CSV: one character, or tab")
-    parser.add_argument("--columns", metavar="A,B", help="of a CSV without a header")
-    parser.add_argument("--encoding", metavar="NAME", help="of a CSV or of JSON, if not UTF-8")
-    return parser
+PARSER = Parser("predict", __doc__, EXAMPLES)
+PARSER.epilog = f"{_MORE}\n{PARSER.epilog}"
+PARSER.add_argument(
+    "runs", nargs="+", metavar="RUN",
+    help="finished runs: folder, id, start of an id or its 8 digits; and KEY=VALUE, see below",
+)  # fmt: skip
+PARSER.add_argument(
+    "--input", type=Path, required=True, metavar="FILE",
+    help="rows to predict; - reads JSON lines from standard input",
+)  # fmt: skip
+_out = PARSER.add_mutually_exclusive_group()
+_out.add_argument(
+    "--output", type=Path, metavar="FILE", help="a new file; default: standard output"
+)
+_out.add_argument(
+    "--submission", type=Path, metavar="DIR", help="write the file of a leaderboard there"
+)
+PARSER.add_argument(
+    "--probabilities", action="store_true", help="also the probability of every label"
+)
+PARSER.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
+PARSER.add_argument(
+    "--max-new-tokens", type=int, metavar="N", help="the most tokens of a written text"
+)
+PARSER.add_argument(
+    "--raw", action="store_true",
+    help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
+)  # fmt: skip
+PARSER.add_argument(
+    "--quoting", choices=["none", "cells"], help="none: quotes in a CSV or TSV are plain text"
+)
+PARSER.add_argument("--separator", metavar="CHARACTER", help="of a CSV: one character, or tab")
+PARSER.add_argument("--columns", metavar="A,B", help="of a CSV without a header")
+PARSER.add_argument("--encoding", metavar="NAME", help="of a CSV or of JSON, if not UTF-8")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Predict the rows of a file with a finished run.
-
-    Raises:
-        UserError: the run, the file or an option is wrong.
-    """
-    args = parser().parse(arguments)
-    from ptrun.predicting.answering import Detail, predict  # imports torch
+    """Predict the rows of a file with a finished run."""
+    args = PARSER.parse(arguments)
+    from ptrun.predicting.answering import Detail  # imports torch
+    from ptrun.predicting.together import predict
     from ptrun.task.table import Given
 
     typed = [word for word in args.runs if "=" in word]
@@ -107,12 +100,7 @@ def main(arguments: Sequence[str]) -> None:
     if len(runs) > 1 and args.submission:
         raise UserError("predict --submission is for one run; leave the others out.")
     detail = Detail(args.probabilities, args.top, args.raw, args.max_new_tokens)
-    named = args.columns.split(",") if args.columns else None
-    table = Given(args.separator, args.quoting, named, args.encoding)
-    if len(runs) > 1:
-        from ptrun.predicting.together import predict_together
-
-        predict_together(runs, typed, args.input, args.output, detail=detail, form=table)
-        return
-    where = {"submission": args.submission, "table": table}
-    predict(runs[0], typed, args.input, args.output, detail=detail, **where)
+    columns = args.columns.split(",") if args.columns else None
+    form = Given(args.separator, args.quoting, columns, args.encoding)
+    where = {"form": form, "submission": args.submission}
+    predict(runs, typed, args.input, args.output, detail=detail, **where)

@@ -1,15 +1,9 @@
-"""Predictions of a finished run for the user's rows, about a thousand rows at a time."""
+"""A finished run that predicts, loaded with the options of a command line; what an answer holds."""
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build, identity
@@ -21,27 +15,12 @@ from ptrun.folder.find import RunFolder, find
 from ptrun.folder.store import bound_to
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.predicting.rows import (
-    JsonLines,
-    Question,
-    Submission,
-    form_of,
-    lines_to,
-    make,
-    questions,
-    readable,
-)
-from ptrun.readout.base import Features
+from ptrun.predicting.rows import Question
 from ptrun.runs.finished import Finished, backbone_of, learned, recalled
 from ptrun.start import saved_prompt
 from ptrun.start.saved_prompt import tuned_by
 from ptrun.task.dataset import Task
-from ptrun.task.own import Own
-from ptrun.task.table import FOUND, Given
-from ptrun.types import Example, Prediction
-
-_CHUNK = 1024  # rows that are sorted by length and predicted together
-_TEXTS = 32  # texts are shown as they are written
+from ptrun.types import Prediction
 
 
 @dataclass(frozen=True)
@@ -68,53 +47,6 @@ class Detail:
             raise UserError(f"predict: --max-new-tokens is {self.most}; use 1 or more.")
 
 
-def predict(
-    name: str,
-    typed: Sequence[str],
-    file: Path,
-    output: Path | None,
-    *,
-    detail: Detail,
-    table: Given = FOUND,
-    submission: Path | None = None,
-) -> None:
-    """Write an answer for each row of a file, in order.
-
-    Args:
-        name: the run's folder or id.
-        typed: `KEY=VALUE` arguments.
-        file: the rows; `-` is standard input.
-        output: a new file, whose suffix selects the form; None writes to standard output.
-        detail: what an answer holds.
-        table: what is known of a CSV; its quoting is that of the run's task if it is None.
-        submission: a folder; the file of a leaderboard is written there instead of `output`.
-
-    Raises:
-        UserError: the run cannot predict, a row does not suit its task, or `output` exists.
-    """
-    run = lengthened(ready(name, typed), detail.most)
-    parts = frozenset(run.parts)
-    if isinstance(run.task, Own) and table.quoting is None:
-        table = replace(table, quoting=run.task.form.quoting)
-    form: JsonLines = form_of(output, detail.top, raw=detail.raw)
-    if submission is not None:
-        form = Submission(run.task.name, run.task.labels, file)
-        output = submission / form.name
-    with readable(file) as rows_file:
-        total = sum(
-            1 for _ in questions(rows_file, run.task, parts, table)
-        )  # checks every row first
-        if submission is not None:
-            make(submission)
-        quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
-        with lines_to(output) as lines, _bar(total, quiet=quiet) as bar:
-            rows = questions(rows_file, run.task, parts, table)
-            for answered in _chunks(run, run.load(), rows, detail):
-                lines.write(form.lines(answered))
-                bar.advance(bar.task_ids[0], len(answered))
-            lines.write(form.end())
-
-
 def lengthened(run: Finished, most: int | None) -> Finished:
     """Return a run that writes so many tokens at most.
 
@@ -126,58 +58,6 @@ def lengthened(run: Finished, most: int | None) -> Finished:
     if run.task.answer != "text":
         raise UserError(f"predict {run.folder}: --max-new-tokens is for runs that write texts.")
     return replace(run, readout={**run.readout, "max_new_tokens": most})
-
-
-def answers(
-    run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
-) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each row, in order: what a line of `ptrun predict` holds.
-
-    Raises:
-        UserError: `detail` asks for probabilities, and the read-out has none.
-    """
-    for answered in _chunks(run, methods, asked, detail):
-        yield from (answer for _, answer in answered)
-
-
-def _chunks(
-    run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
-) -> Iterator[list[tuple[Question, dict[str, Any]]]]:
-    rows = iter(asked)
-    size = _TEXTS if run.task.answer == "text" else _CHUNK
-    while chunk := list(islice(rows, size)):
-        values = predictions(run, methods, [question.example for question in chunk])
-        pairs = zip(chunk, values, strict=True)
-        yield [(question, answer_of(run, question, value, detail)) for question, value in pairs]
-
-
-def predictions(
-    run: Finished, methods: Mapping[str, Method], examples: Sequence[Example]
-) -> list[Prediction]:
-    """Return the prediction for each example, by the method of its part."""
-    places: dict[str, list[int]] = {}
-    for place, example in enumerate(examples):
-        places.setdefault("" if "" in methods else str(example.group), []).append(place)
-    encoded: dict[int, tuple[Method, Features]] = {}
-    for part, of_part in places.items():
-        features = methods[part].encode([examples[place] for place in of_part])
-        for place, row in zip(of_part, features, strict=True):
-            encoded[place] = methods[part], row
-    return in_passes(run.engine, [encoded[place] for place in range(len(examples))])
-
-
-def in_passes(engine: TorchEngine, rows: Sequence[tuple[Method, Features]]) -> list[Prediction]:
-    """Return the prediction for each encoded row, in order; rows of all methods share passes."""
-    places: dict[Method, list[int]] = {}
-    for place, (method, _) in enumerate(rows):
-        places.setdefault(method, []).append(place)
-    features = [[rows[place][1] for place in of_method] for of_method in places.values()]
-    ordered: dict[int, Prediction] = {}
-    answers = engine.predict(list(places), features)
-    for of_method, values in zip(places.values(), answers, strict=True):
-        ordered.update(zip(of_method, values, strict=True))
-    engine.backbone.kept.clear()  # cached features of these rows; the next rows differ
-    return [ordered[place] for place in range(len(rows))]
 
 
 def answer_of(
@@ -208,18 +88,6 @@ def answer_of(
         best = sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])[: detail.top]
         answer["top"] = [{"prediction": key, "probability": round(p, 4)} for key, p in best]
     return answer
-
-
-@contextmanager
-def _bar(total: int, *, quiet: bool) -> Iterator[Progress]:
-    """Yield a progress bar on standard error; it does not redirect standard output."""
-    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=quiet, redirect_stdout=False
-    ) as bar:
-        bar.add_task("predicting", total=total)
-        yield bar
 
 
 # A finished run, loaded for prediction with the options of the command line.

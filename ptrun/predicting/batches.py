@@ -196,7 +196,8 @@ class Batches:
         shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
         row = _fields(job.loaded, job.row) if shorthand else job.row
         (job.question,) = job.loaded.asked([row])
-        job.method, job.features = job.loaded.encoded(job.question.example)
+        job.method = job.loaded.method(job.question.example)
+        (job.features,) = job.method.encode([job.question.example])
         readout: Any = job.method.readout
         (unlimited_features,) = unlimited(readout).encode([job.question.example], _FAR)
         job.shortened = job.features.tokens < unlimited_features.tokens

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ptrun.errors import UserError, visible, warn_once
+from ptrun.errors import UserError, visible
 from ptrun.folder import result
 from ptrun.folder.digest import PROMPT
 from ptrun.predicting.answering import ready
@@ -17,7 +17,6 @@ from ptrun.predicting.together import Loaded, Together
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY = 2.0  # seconds
 _TOLD = 5  # runs by name
-_DEEPEST, _MOST = 16, 100_000  # folders below a place, and entries that are looked at
 
 
 class UnknownRun(UserError):
@@ -74,12 +73,7 @@ class Prompts:
         return list(self.folders)
 
     def get(self, name: str) -> Loaded:
-        """Return a run by its id or the 8 digits at its end; it is loaded if it is not.
-
-        Raises:
-            UnknownRun: there is none, or several.
-            UserError: it has another backbone, changes it, or is damaged.
-        """
+        """Return a run by its id or the 8 digits at its end; it is loaded if it is not."""
         name = self.named(name)
         for gone in self.loaded.keys() - self.folders.keys():  # by the one thread that loads
             del self.loaded[gone]
@@ -138,7 +132,10 @@ class Prompts:
         folders = [folder for place in self.places for folder in sorted(_finished(place))]
         new = [folder for folder in folders if folder not in self._reasons]
         for folder in new:
-            self._reasons[folder] = self._reason(folder, alone=len(folders) == 1)
+            try:
+                self._reasons[folder] = self._reason(folder, alone=len(folders) == 1)
+            except Exception as error:  # a folder of somebody else may hold anything
+                self._reasons[folder] = f"unreadable ({type(error).__name__})"
         for reason in sorted({why for folder in new if (why := self._reasons[folder])}):
             left = [visible(folder.name) for folder in new if self._reasons[folder] == reason]
             more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
@@ -151,12 +148,6 @@ class Prompts:
 
     def _reason(self, folder: Path, *, alone: bool) -> str | None:
         """Return why a run cannot share the backbone, as far as its result tells, or None."""
-        try:
-            return self._reason_of(folder, alone=alone)
-        except Exception as error:  # a folder of somebody else may hold anything
-            return f"unreadable ({type(error).__name__})"
-
-    def _reason_of(self, folder: Path, *, alone: bool) -> str | None:
         if not (folder.name.isascii() and folder.name.isprintable()):
             return "with a name that no run has"
         if not (folder / PROMPT).is_file():
@@ -178,19 +169,12 @@ class Prompts:
 
 def _finished(place: Path) -> Iterator[Path]:
     """Yield the folders of finished runs at or below a place, without following links."""
-    waiting, seen = [(place, 0)], 0
-    while waiting:
-        folder, depth = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                inner = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError as error:
-            _LOG.warning("%s: not looked at (%s)", visible(folder.name[:80]), error.strerror)
-            continue
-        seen += len(inner)
-        if any(name == result.FINISHED for name, _ in inner):
-            yield folder
-        elif depth < _DEEPEST and seen < _MOST:
-            waiting += [(folder / name, depth + 1) for name, is_folder in inner if is_folder]
-        else:
-            warn_once(f"{visible(str(place))}: too many folders; not all are looked at")
+
+    def skipped(error: OSError) -> None:
+        name = visible(Path(error.filename).name[:80])
+        _LOG.warning("%s: not looked at (%s)", name, error.strerror)
+
+    for folder, folders, files in os.walk(place, onerror=skipped):
+        if result.FINISHED in files:
+            folders.clear()
+            yield Path(folder)

@@ -4,24 +4,22 @@ import csv
 import io
 import json
 import logging
-import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from typing import Any
 
-from ptrun.errors import UserError, named, names, near, plain_json, shown
-from ptrun.files import created, safe
+from ptrun.errors import UserError, names, near, plain_json, shown
+from ptrun.files import drafted, safe
 from ptrun.task.dataset import Task
 from ptrun.task.source import Row
-from ptrun.task.table import FOUND, Given, table
 from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
@@ -44,37 +42,19 @@ class Question:
     data: Mapping[str, Any]
 
 
-def questions(
-    file: Path, task: Task, parts: Collection[str], form: Given = FOUND
-) -> Iterator[Question]:
-    """Yield each row of a file in order; only a few rows are in memory at once.
-
-    `parts` are the relations with their own prompt, or only "". `form` is what is known of a CSV.
-
-    Raises:
-        UserError: the file is missing, empty or without a required field, or a row has an empty
-            field or a relation that was not learned.
-    """
-    rows = table(file, form)
-    _check_fields(str(file), task, rows.columns)
-    return _asked(rows.rows(rows.columns), task, parts, cells=rows.kind in ("cells", "excel"))
-
-
 def given(
     data: Iterable[Mapping[str, Any]], task: Task, parts: Collection[str]
 ) -> Iterator[Question]:
-    """Yield each row of Python data in order; `parts` as in `questions`.
+    """Yield each row of Python data in order, as `question`.
 
     Raises:
-        UserError: a row is no mapping, or lacks a field, or has an empty one.
+        UserError: a row is no mapping, or not as the task reads it.
     """
     form = "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
     for number, fields in enumerate(data, start=1):
-        where = f"row {number}"
         if not isinstance(fields, Mapping):
-            raise UserError(f"{where}: {shown(fields)}; expected a dict such as {form}.")
-        _check_fields(where, task, fields)
-        yield _question(Row(where, fields), number, task, parts, cells=False)
+            raise UserError(f"row {number}: {shown(fields)}; expected a dict such as {form}.")
+        yield question(Row(f"row {number}", fields), number, task, parts)
 
 
 @contextmanager
@@ -97,30 +77,33 @@ def readable(file: Path) -> Iterator[Path]:
             raise UserError(str(error).replace(str(copy), "standard input")) from error
 
 
-def _asked(
-    table_rows: Iterable[Row], task: Task, parts: Collection[str], *, cells: bool
-) -> Iterator[Question]:
-    """Yield the rows of a file as questions; of those that are refused, say how many they are."""
-    rows = enumerate(table_rows, start=1)
-    for number, row in rows:
-        try:
-            question = _question(row, number, task, parts, cells=cells)
-        except UserError as error:
-            others = 0
-            for later, below in rows:
-                try:
-                    _question(below, later, task, parts, cells=cells)
-                except UserError:
-                    others += 1
-            more = f"\n{others:,} rows below it cannot be answered either." if others else ""
-            raise UserError(f"{error}{more}") from error
-        yield question
-
-
-def _question(
-    row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool
+def question(
+    row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool = False
 ) -> Question:
-    _check_filled(row, task, cells=cells)
+    """Return a row as a checked example.
+
+    Args:
+        row: its fields.
+        number: its number from 1, which names it unless it has an id.
+        task: the task of the run.
+        parts: the relations with their own prompt, or only "".
+        cells: whether the row is of a table of text, where an empty cell has no value.
+
+    Raises:
+        UserError: a field is missing or empty, or a relation was not learned.
+    """
+    for field in task.reads:
+        if field not in row.data:
+            raise UserError(
+                f"{row.where}: no field {shown(field)}{near(field, row.data)}\n"
+                f"The run reads: {names(task.reads)}. Found: {names(row.data)}"
+            )
+        value = row.data[field]
+        if value is None or (cells and not str(value).strip()):
+            raise UserError(
+                f"{row.where}: field {shown(field)} is {'empty' if cells else 'null'}; fill it in "
+                "or delete the row."
+            )
     example = task.unlabelled(str(number), row)
     if "" not in parts and example.group not in parts:
         raise UserError(
@@ -128,26 +111,6 @@ def _question(
             f"{names(sorted(parts))}."
         )
     return Question(_name(row, number, task), example, number, row.data)
-
-
-def _check_fields(where: str, task: Task, fields: Collection[str]) -> None:
-    for field in task.reads:
-        if field not in fields:
-            raise UserError(
-                f"{where}: no field {shown(field)}{near(field, fields)}\n"
-                f"The run reads: {names(task.reads)}. Found: {names(fields)}"
-            )
-
-
-def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
-    """Refuse a field without a value; in a table of text, an empty cell has none."""
-    for field in task.reads:
-        value = row.data.get(field, "null")
-        if value is None or (cells and not str(value).strip()):
-            raise UserError(
-                f"{row.where}: field {shown(field)} is {'empty' if cells else 'null'}; fill it in "
-                "or delete the row."
-            )
 
 
 def _name(row: Row, number: int, task: Task) -> int | str:
@@ -237,67 +200,27 @@ def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> JsonL
     return JsonLines() if separator is None else Delimited(separator, top, raw=raw)
 
 
-class Lines:
-    """A text output that flushes after each write."""
-
-    def __init__(self, opened: TextIO, name: str):
-        self._opened, self._name = opened, name
-
-    def write(self, lines: Iterable[str]) -> None:
-        """Write lines.
-
-        Raises:
-            UserError: the output cannot be written, as on a full disk.
-            BrokenPipeError: the reader has closed the pipe.
-        """
-        try:
-            self._opened.writelines(f"{line}\n" for line in lines)
-            self._opened.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _unwritable(self._name, error) from error
-
-
 @contextmanager
-def lines_to(file: Path | None) -> Iterator[Lines]:
-    """Yield an output for lines. A file gets its name after the last line.
+def lines_to(file: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Yield what writes lines. A file gets its name after the last line.
 
     Raises:
-        UserError: the file exists, its folder is missing, or it cannot be written.
+        UserError: the file exists, or its folder is missing.
     """
     if file is None:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
-        yield Lines(sys.stdout, "standard output")
+
+        def write(lines: Iterable[str]) -> None:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            sys.stdout.flush()
+
+        yield write
         return
     _check_new(file)
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        opened = TextIOWrapper(created(draft), encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(str(file), error) from error
-    try:
-        with named(file), opened:  # closing writes too
-            yield Lines(opened, str(file))
-            os.fsync(opened.fileno())
+    with drafted(file) as target:
+        yield lambda lines: target.writelines(f"{line}\n".encode() for line in lines)
         _check_new(file)
-        draft.replace(file)
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
-
-
-def make(folder: Path) -> None:
-    """Make a folder for output.
-
-    Raises:
-        UserError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(str(folder), error) from error
 
 
 def _check_new(file: Path) -> None:
@@ -305,10 +228,6 @@ def _check_new(file: Path) -> None:
         raise UserError(f"{file}: the file exists. Type another name, or remove it.")
     if not file.parent.is_dir():
         raise UserError(f"{file}: the folder {file.parent} is missing. Make it first.")
-
-
-def _unwritable(name: str, error: OSError) -> UserError:
-    return UserError(f"{name}: cannot be written ({error.strerror}).")
 
 
 # The files of predictions that the servers of GLUE and SuperGLUE take.
@@ -378,11 +297,7 @@ class Submission(JsonLines):
         self.unlabelled = 0
 
     def lines(self, answered: Answered) -> Iterator[str]:
-        """Yield a line for each answer; GLUE's header before the first; MultiRC's come last.
-
-        Raises:
-            UserError: an index is no number, or appears twice.
-        """
+        """Yield a line for each answer; GLUE's header before the first; MultiRC's come last."""
         if not self.seen and self.is_table:
             yield "index\tprediction"
         for question, answer in answered:

@@ -99,6 +99,10 @@ def made(
     async def refused(_: Request, error: Refused) -> Response:
         return _error(error)
 
+    @app.exception_handler(QueueFull)
+    async def full(_: Request, error: QueueFull) -> Response:
+        return _error(Refused(429, str(error)))
+
     @app.exception_handler(HTTPException)  # no such address, or method
     async def unknown(request: Request, error: HTTPException) -> Response:
         path = visible(request.url.path)
@@ -127,22 +131,10 @@ def made(
         except UnknownRun as error:
             raise Refused(404, str(error), code="model_not_found") from error
 
-    @app.post("/v1/classify")
-    async def classify(request: Request) -> dict[str, Any]:
-        return await asking.classify(request)
-
-    @app.post("/v1/predict")
-    async def predict(request: Request) -> dict[str, Any]:
-        return await asking.predict(request)
-
-    @app.post("/v1/completions")
-    async def completions(request: Request) -> Response:
-        return await asking.write(request, chat=False)
-
-    @app.post("/v1/chat/completions")
-    async def chat(request: Request) -> Response:
-        return await asking.write(request, chat=True)
-
+    app.post("/v1/classify")(asking.classify)
+    app.post("/v1/predict")(asking.predict)
+    app.post("/v1/completions")(asking.complete)
+    app.post("/v1/chat/completions")(asking.chat)
     return app
 
 
@@ -218,39 +210,39 @@ class _Asking:
         answers = await self._of_rows(request)
         if any(a.prediction.probabilities is None for a in answers):
             raise Refused(400, f"{answers[0].loaded.id} has no probabilities; use /v1/predict.")
-        detail = Detail(probabilities=True)
-        data = [answer_of(a.loaded.run, a.question, a.prediction, detail) for a in answers]
-        return {
-            "object": "list",
-            "model": answers[0].loaded.id,
-            "data": [
-                {
-                    "index": index,
-                    "label": line["prediction"],
-                    "probabilities": line["probabilities"],
-                    **_cut(answer),
-                }
-                for index, (line, answer) in enumerate(zip(data, answers, strict=True))
-            ],
-        }
+        lines = [_line(answer, probabilities=True) for answer in answers]
+        keys = ("probabilities", "shortened")
+        data = [
+            {"index": index, "label": line["prediction"], **{k: line[k] for k in keys if k in line}}
+            for index, line in enumerate(lines)
+        ]
+        return {"object": "list", "model": answers[0].loaded.id, "data": data}
 
     async def predict(self, request: Request) -> dict[str, Any]:
         """Return the lines of `ptrun predict`."""
         answers = await self._of_rows(request)
-        data = [
-            {**answer_of(a.loaded.run, a.question, a.prediction, Detail()), **_cut(a)}
-            for a in answers
-        ]
-        return {"object": "list", "model": answers[0].loaded.id, "data": data}
+        return {
+            "object": "list",
+            "model": answers[0].loaded.id,
+            "data": [_line(answer) for answer in answers],
+        }
 
-    async def write(self, request: Request, *, chat: bool) -> Response:
-        """Return a text as OpenAI's API does, or stream it."""
-        kind: type[ChatRequest | CompletionRequest] = ChatRequest if chat else CompletionRequest
+    async def complete(self, request: Request) -> Response:
+        """Return or stream the text after a prompt."""
+        return await self._write(request, CompletionRequest)
+
+    async def chat(self, request: Request) -> Response:
+        """Return or stream the next turn of a conversation."""
+        return await self._write(request, ChatRequest)
+
+    async def _write(
+        self, request: Request, kind: type[ChatRequest | CompletionRequest]
+    ) -> Response:
         asked = await self._asked(request, kind)
         rows, usage = asked.rows, asked.stream_options.include_usage
         if len(rows) > self.limits.rows:
             raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.", key="prompt")
-        form = _Form(chat=chat, model=asked.model, usage=usage)
+        form = _Form(chat=kind is ChatRequest, model=asked.model, usage=usage)
         waiting = [WaitingRow(asked.model, row, asked.wish, uncut=True) for row in rows]
         if asked.stream:
             if len(rows) > 1:
@@ -258,8 +250,7 @@ class _Asking:
             return await self._streamed(request, waiting[0], form)
         answers = await self._answers(request, waiting)
         for answer in answers:
-            if answer.loaded.run.task.answer != "text":
-                raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
+            _check_text(answer)
         return JSONResponse(form.whole(answers))
 
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
@@ -290,15 +281,9 @@ class _Asking:
             parts.append(part)
         return b"".join(parts)
 
-    def _add(self, jobs: Sequence[WaitingRow]) -> None:
-        try:
-            self.batches.add(jobs)
-        except QueueFull as error:
-            raise Refused(429, str(error)) from error
-
     async def _answers(self, request: Request, jobs: Sequence[WaitingRow]) -> list[RowAnswer]:
         """Wait for answers; a client that leaves, or waits too long, gets none."""
-        self._add(jobs)
+        self.batches.add(jobs)
         until = time.monotonic() + self.limits.seconds
         waits = [asyncio.wrap_future(job.done) for job in jobs]
         try:
@@ -328,16 +313,14 @@ class _Asking:
 
         job.told = told
         job.done.add_done_callback(lambda _: loop.call_soon_threadsafe(texts.put_nowait, None))
-        self._add([job])
+        self.batches.add([job])
         begun = await texts.get()
         form.model = job.loaded.id if job.ready else form.model
         if begun is None:  # it has failed, or is a label
             try:
-                answer = job.done.result(timeout=0)
+                _check_text(job.done.result(timeout=0))
             except Exception as error:
                 raise _refusal(error) from error
-            if answer.loaded.run.task.answer != "text":
-                raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
         return StreamingResponse(
             self._events(job, form, texts, begun), media_type="text/event-stream"
         )
@@ -362,7 +345,7 @@ class _Asking:
                 yield form.event(rest[len(sent) :], None)
             yield form.event("", "stop" if answer.ended else "length")
             if form.usage:
-                yield form.counts(answer)
+                yield form.piece([], usage=_usage([answer]))
             yield "data: [DONE]\n\n"
         except Exception as error:  # the status is sent: the stream says what is wrong
             yield f"data: {json.dumps({'error': {'message': _refusal(error).message}})}\n\n"
@@ -399,22 +382,28 @@ class _Form:
         if self.chat:
             delta = {"role": "assistant", "content": ""} if begins else {}
             piece = {"delta": {**delta, **({"content": text} if text else {})}}
-        choice = {"index": 0, **piece, "finish_reason": ended, "logprobs": None}
-        kind = "chat.completion.chunk" if self.chat else "text_completion"
-        return f"data: {json.dumps({**self._head(kind, self.model), 'choices': [choice]})}\n\n"
+        return self.piece([{"index": 0, **piece, "finish_reason": ended, "logprobs": None}])
 
-    def counts(self, answer: RowAnswer) -> str:
-        """Return the piece of a stream that has the counts of tokens."""
+    def piece(self, choices: Sequence[Any], **usage: Any) -> str:
+        """Return a piece of a stream with choices, or with the counts of tokens."""
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        piece = {**self._head(kind, self.model), "choices": [], "usage": _usage([answer])}
-        return f"data: {json.dumps(piece)}\n\n"
+        content = {**self._head(kind, self.model), "choices": choices, **usage}
+        return f"data: {json.dumps(content)}\n\n"
 
     def _head(self, kind: str, model: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.made, "model": model}
 
 
-def _cut(answer: RowAnswer) -> dict[str, bool]:
-    return {"shortened": True} if answer.shortened else {}
+def _line(answer: RowAnswer, *, probabilities: bool = False) -> dict[str, Any]:
+    """Return a line of `ptrun predict`, and whether the row was cut."""
+    run, detail = answer.loaded.run, Detail(probabilities=probabilities)
+    line = answer_of(run, answer.question, answer.prediction, detail)
+    return {**line, "shortened": True} if answer.shortened else line
+
+
+def _check_text(answer: RowAnswer) -> None:
+    if answer.loaded.run.task.answer != "text":
+        raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
 
 
 def _usage(answers: Sequence[RowAnswer]) -> dict[str, int]:

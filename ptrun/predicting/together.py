@@ -3,19 +3,33 @@
 ptrun predict RUN RUN --input rows.jsonl        the field `run` of a row names its run
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from ptrun.errors import UserError, shown
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.predicting.answering import Detail, answer_of, in_passes, lengthened, ready
-from ptrun.predicting.rows import Question, form_of, given, lines_to, readable
+from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
+from ptrun.predicting.rows import (
+    Question,
+    Submission,
+    form_of,
+    given,
+    lines_to,
+    question,
+    readable,
+)
 from ptrun.readout.base import Features
 from ptrun.runs.finished import Finished
+from ptrun.task.own import Own
 from ptrun.task.source import Row
 from ptrun.task.table import FOUND, Given, table
 from ptrun.types import Example, Prediction
@@ -42,19 +56,13 @@ class Loaded:
         tensors = (t for m in self.methods.values() for t in (*m.parameters(), *m.buffers()))
         return sum(t.nbytes for t in tensors)
 
-    def asked(self, rows: Sequence[Mapping[str, Any]]) -> list[Question]:
-        """Return rows as checked examples.
-
-        Raises:
-            UserError: a row does not suit the run's task.
-        """
+    def asked(self, rows: Iterable[Mapping[str, Any]]) -> list[Question]:
+        """Return rows as checked examples."""
         return list(given(rows, self.run.task, frozenset(self.methods)))
 
-    def encoded(self, example: Example) -> tuple[Method, Features]:
-        """Return an example as the method of its part reads it."""
-        method = self.methods["" if "" in self.methods else str(example.group)]
-        (features,) = method.encode([example])
-        return method, features
+    def method(self, example: Example) -> Method:
+        """Return the method of the part of an example."""
+        return self.methods["" if "" in self.methods else str(example.group)]
 
 
 class Together:
@@ -93,11 +101,23 @@ class Together:
 
     def predict(self, rows: Sequence[tuple[Loaded, Example]]) -> list[Prediction]:
         """Return the prediction for each row, in order; rows of all runs share passes."""
-        return self.answers([loaded.encoded(example) for loaded, example in rows])
+        methods = [loaded.method(example) for loaded, example in rows]
+        encoded: dict[int, tuple[Method, Features]] = {}
+        for method, places in _grouped(methods).items():
+            features = method.encode([rows[place][1] for place in places])
+            encoded |= {p: (method, row) for p, row in zip(places, features, strict=True)}
+        return self.answers([encoded[place] for place in range(len(rows))])
 
     def answers(self, rows: Sequence[tuple[Method, Features]]) -> list[Prediction]:
         """Return the prediction for each encoded row, in order."""
-        return in_passes(self.engine, rows)
+        groups = _grouped([method for method, _ in rows])
+        features = [[rows[place][1] for place in places] for places in groups.values()]
+        ordered: dict[int, Prediction] = {}
+        answers = self.engine.predict(list(groups), features)
+        for places, values in zip(groups.values(), answers, strict=True):
+            ordered.update(zip(places, values, strict=True))
+        self.backbone.kept.clear()  # cached features of these rows; the next rows differ
+        return [ordered[place] for place in range(len(rows))]
 
     def _check(self, run: Finished) -> None:
         """Refuse another backbone, and a run that cannot share it."""
@@ -121,6 +141,14 @@ class Together:
         return method.alone or type(method).shares(run.method, self.backbone) is None
 
 
+def _grouped(methods: Sequence[Method]) -> dict[Method, list[int]]:
+    """Return the places of each method."""
+    places: dict[Method, list[int]] = {}
+    for place, method in enumerate(methods):
+        places.setdefault(method, []).append(place)
+    return places
+
+
 _ALONE = "tunes or changes the backbone, so that it shares it with no other run. Ask it alone."
 
 
@@ -140,77 +168,112 @@ def together(runs: Sequence[Finished]) -> tuple[Together, dict[str, Loaded]]:
     return shared, by_id
 
 
-# Rows whose field `run` names their run.
+# The rows of a file; with several runs, the field `run` of a row names its run.
 
-_CHUNK = 256  # rows that are sorted by length and predicted together
-Asked = tuple[Loaded, Question]
+_CHUNK = 1024  # rows that are sorted by length and predicted together
+_TEXTS = 32  # texts are shown as they are written
 
 
-def predict_together(
-    given_runs: Sequence[str],
+def predict(
+    runs: Sequence[str],
     typed: Sequence[str],
     file: Path,
     output: Path | None,
     *,
     detail: Detail,
     form: Given = FOUND,
+    submission: Path | None = None,
 ) -> None:
     """Write an answer for each row of a file, in order; every row is checked first.
 
     Args:
-        given_runs: folders or ids.
+        runs: folders or ids; a row has the field `run` if there are several.
         typed: `KEY=VALUE` arguments, for all runs.
         file: the rows; `-` is standard input.
         output: a new file, whose suffix selects the form; None writes to standard output.
         detail: what an answer holds.
-        form: what is known of a CSV.
-
-    Raises:
-        UserError: a run cannot predict or not share the backbone, a row does not suit its run, or
-            `output` exists.
+        form: what is known of a CSV; its quoting is that of the first run's task if it is None.
+        submission: a folder; the file of a leaderboard is written there instead of `output`.
     """
-    shared, runs = together([lengthened(ready(name, typed), detail.most) for name in given_runs])
-    lines = form_of(output, detail.top, raw=detail.raw)
-    with readable(file) as rows_file, lines_to(output) as out:
+    finished = [lengthened(ready(name, typed), detail.most) for name in runs]
+    by_id = {run.done.run_id: run for run in finished}
+    task = finished[0].task
+    if isinstance(task, Own) and form.quoting is None:
+        form = replace(form, quoting=task.form.quoting)
+    shape = form_of(output, detail.top, raw=detail.raw)
+    if submission is not None:
+        shape = Submission(task.name, task.labels, file)
+        output = submission / shape.name
+    with readable(file) as rows_file:
         read = table(rows_file, form)
-        for _ in asked(runs, read.rows(read.columns)):
-            pass
-        for answered in chunks(shared, asked(runs, read.rows(read.columns)), detail):
-            out.write(lines.lines(answered))
-        out.write(lines.end())
+        cells = read.kind in ("cells", "excel")
+        total = sum(1 for _ in asked(by_id, read.rows(read.columns), cells=cells))
+        shared, loaded = together(finished)
+        if submission is not None:
+            submission.mkdir(parents=True, exist_ok=True)
+        quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
+        with lines_to(output) as write, _bar(total, quiet=quiet) as bar:
+            rows = asked(by_id, read.rows(read.columns), cells=cells)
+            for answered in chunks(shared, loaded, rows, detail):
+                write(shape.lines(answered))
+                bar.advance(bar.task_ids[0], len(answered))
+            write(shape.end())
 
 
-def asked(runs: Mapping[str, Loaded], rows: Iterable[Row]) -> Iterator[Asked]:
-    """Yield each row's run and question.
+@contextmanager
+def _bar(total: int, *, quiet: bool) -> Iterator[Progress]:
+    """Yield a progress bar on standard error; it does not redirect standard output."""
+    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet, redirect_stdout=False
+    ) as bar:
+        bar.add_task("predicting", total=total)
+        yield bar
+
+
+def asked(
+    runs: Mapping[str, Finished], rows: Iterable[Row], *, cells: bool = False
+) -> Iterator[tuple[str, Question]]:
+    """Yield the run and the question of each row; `cells` as in `question`.
 
     Raises:
         UserError: a row names no run or another one, or does not suit its task.
     """
+    parts = {run_id: frozenset(run.parts) for run_id, run in runs.items()}
     for number, row in enumerate(rows, start=1):
-        name = row.data.get(RUN)
-        fit = [run for run in runs if name and (run == name or run.endswith(f"-{name}"))]
-        if len(fit) != 1:
-            raise UserError(
-                f"row {number}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or the "
-                "last 8 digits of one."
-            )
-        try:
-            (question,) = runs[fit[0]].asked([row.data])
-        except UserError as error:
-            text = str(error).removeprefix("row 1")
-            raise UserError(f"row {number} ({fit[0]}){text}") from error
-        named = question.id if "id" in row.data else number
-        yield runs[fit[0]], replace(question, id=named, number=number)
+        run_id = next(iter(runs))
+        if len(runs) > 1:
+            name = row.data.get(RUN)
+            fit = [run for run in runs if name and (run == name or run.endswith(f"-{name}"))]
+            if len(fit) != 1:
+                raise UserError(
+                    f"{row.where}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or the "
+                    "last 8 digits of one."
+                )
+            run_id = fit[0]
+            row = Row(f"{row.where} ({run_id})", row.data)
+        yield run_id, question(row, number, runs[run_id].task, parts[run_id], cells=cells)
 
 
 def chunks(
-    shared: Together, rows: Iterable[Asked], detail: Detail
+    shared: Together,
+    loaded: Mapping[str, Loaded],
+    rows: Iterable[tuple[str, Question]],
+    detail: Detail,
 ) -> Iterator[list[tuple[Question, dict[str, Any]]]]:
-    """Yield questions with their answers, which have the run; rows of all runs share passes."""
+    """Yield questions with their answers, some rows at a time; rows of all runs share passes."""
     left = iter(rows)
-    while chunk := list(islice(left, _CHUNK)):
-        values = shared.predict([(loaded, question.example) for loaded, question in chunk])
+    writes = any(each.run.task.answer == "text" for each in loaded.values())
+    while chunk := list(islice(left, _TEXTS if writes else _CHUNK)):
+        values = shared.predict([(loaded[name], question.example) for name, question in chunk])
         yield [
-            (question, {RUN: loaded.id, **answer_of(loaded.run, question, value, detail)})
-            for (loaded, question), value in zip(chunk, values, strict=True)
+            (
+                question,
+                {
+                    **({RUN: name} if len(loaded) > 1 else {}),
+                    **answer_of(loaded[name].run, question, value, detail),
+                },
+            )
+            for (name, question), value in zip(chunk, values, strict=True)
         ]

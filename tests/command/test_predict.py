@@ -18,7 +18,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder.digest import unpacked
 from ptrun.pocket.tasks import rows
-from ptrun.predicting import answering
+from ptrun.predicting import answering, together
 from ptrun.runs.launch import launch
 from tests.tiers import tiered
 
@@ -190,7 +190,7 @@ def test_a_table_is_answered_after_its_training_files_are_gone(
     lines = asked(folder, file, capsys)
     assert [line["id"] for line in lines] == [f"r{i}" for i in range(SIZES["test"])]
     assert {line["prediction"] for line in lines} <= {"1", "5"}
-    monkeypatch.setattr(answering, "_CHUNK", 5)  # whatever rows are read together
+    monkeypatch.setattr(together, "_CHUNK", 5)  # whatever rows are read together
     out = tmp_path / "answers.jsonl"
     below = f"outputs={folder.parents[1]}"
     assert asked(folder.name[:-2], file, capsys, "--output", out, below) == []
@@ -219,7 +219,6 @@ def test_other_tables_are_read_alike(form, own, tmp_path, capsys):
 FILES = {
     "id,reviews\n1,fine\n": r"no field 'review'; did you mean 'reviews'\?\n.*: review. Found: id",
     "id,review\n1,fine\n2,\n": r"new.csv:3: field 'review' is empty; fill it in",
-    "id,review\n1,\n2,fine\n3,\n4,\n": r"csv:2: .* is empty.*\n2 rows below it cannot be",
     "id,review\n": "no rows below the header",
     "": "empty; expected a table",
 }
@@ -312,7 +311,7 @@ def test_a_prompt_without_the_labels_of_its_task_is_refused(own, tmp_path, capsy
 
 def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
     folder, file = own
-    calls, answered = [], answering.predictions
+    calls, answered = [], together.Together.predict
 
     def killed(*arguments):
         calls.append(1)
@@ -320,8 +319,8 @@ def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         return answered(*arguments)
 
-    monkeypatch.setattr(answering, "_CHUNK", 5)
-    monkeypatch.setattr(answering, "predictions", killed)
+    monkeypatch.setattr(together, "_CHUNK", 5)
+    monkeypatch.setattr(together.Together, "predict", killed)
     with pytest.raises(KeyboardInterrupt):
         asked(folder, file, capsys, "--output", tmp_path / "out.jsonl")
     assert len(calls) == 2 and list(tmp_path.iterdir()) == []
@@ -358,7 +357,7 @@ def test_standard_input_is_read_as_json_lines(trained, data, capsys, monkeypatch
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
     assert asked(folder, "-", capsys) == expected
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "x"}\n')))
-    with pytest.raises(UserError, match=r"^standard input: no field 'sentence'"):
+    with pytest.raises(UserError, match=r"^standard input:1: no field 'sentence'"):
         asked(folder, "-", capsys)
 
 

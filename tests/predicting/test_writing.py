@@ -75,7 +75,7 @@ def test_a_disk_that_fills_at_the_end_is_named_and_no_draft_is_left(tmp_path, mo
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("ptrun.predicting.rows.os.fsync", full)
-    with pytest.raises(OSError, match="No space") as raised, lines_to(tmp_path / "new") as lines:
-        lines.write(["a"])
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space") as raised, lines_to(tmp_path / "new") as write:
+        write(["a"])
     assert raised.value.filename == str(tmp_path / "new") and not list(tmp_path.iterdir())
