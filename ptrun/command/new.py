@@ -5,7 +5,7 @@ Options go to ./ptrun_conf/GROUP/NAME.yaml, code to ./ptrun_parts/NAME.py, data 
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
@@ -34,59 +34,42 @@ _KIND_NAMES += ["extraction", "multispan", "generation", "own"]
 _CAUSAL = "backbone=pocket_gpt2"
 _TRY = "task=pocket_sentiment"
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("new", __doc__, EXAMPLES)
-    parser.epilog = f"{_KINDS}\n\n{parser.epilog}"
-    parser.add_argument("what", choices=["task", "method", "backbone", "cluster"], help="its group")
-    parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
-    task = parser.add_argument_group("task")
-    task.add_argument(
-        "--kind", choices=_KIND_NAMES, metavar="KIND", help="see below; default classification"
-    )
-    task.add_argument("--data", type=Path, metavar="FILE", help="your rows instead of a sample")
-    task.add_argument("--columns", metavar="A,B", help="its columns, in the order of the fields")
-    return parser
+PARSER = Parser("new", __doc__, EXAMPLES)
+PARSER.epilog = f"{_KINDS}\n\n{PARSER.epilog}"
+PARSER.add_argument("what", choices=["task", "method", "backbone", "cluster"], help="its group")
+PARSER.add_argument("name", metavar="NAME", help="small letters, digits and _")
+_task = PARSER.add_argument_group("task")
+_task.add_argument(
+    "--kind", choices=_KIND_NAMES, metavar="KIND", help="see below; default classification"
+)
+_task.add_argument("--data", type=Path, metavar="FILE", help="your rows instead of a sample")
+_task.add_argument("--columns", metavar="A,B", help="its columns, in the order of the fields")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the files, and print their names and the next two commands.
-
-    Raises:
-        UserError: the name is taken, a file exists, or the data do not fit.
-    """
-    options = parser()
-    args = options.parse(arguments)
+    """Write the files, and print their names and the next two commands."""
+    args = PARSER.parse(arguments)
     for key in ("kind", "data", "columns"):
         if getattr(args, key) is not None and args.what != "task":
-            options.error(f"--{key} is for a task")
+            PARSER.error(f"--{key} is for a task")
     if args.columns is not None and args.data is None:
-        options.error("--columns names those of --data FILE")
+        PARSER.error("--columns names those of --data FILE")
     from ptrun.config.trust import is_without_options, tell_trust
     from ptrun.importing.data import write_new
-    from ptrun.scaffold.tasks import check_name
+    from ptrun.scaffold.tasks import check_name, part, task
 
     check_name(args.what, args.name)
-    files, new = _files(args), is_without_options()
+    columns = args.columns.split(",") if args.columns else None
+    if args.what == "task":
+        files = task(args.name, args.kind or "classification", args.data, columns)
+    else:
+        files = part(args.what, args.name)
+    new = is_without_options()
     write_new(files)
     for file in files:
         print(f"wrote {file}")
     tell_trust(new=new)
     print("next:", *_next(args), sep="\n  ")
-
-
-def _files(args: argparse.Namespace) -> Mapping[Path, str]:
-    """Return the files to write."""
-    from ptrun.scaffold import tasks
-
-    if args.what == "task":
-        from ptrun.scaffold.tasks import task
-
-        columns = args.columns.split(",") if args.columns else None
-        return task(args.name, args.kind or "classification", args.data, columns)
-    writers = {"method": tasks.method, "backbone": tasks.backbone, "cluster": tasks.cluster}
-    return writers[args.what](args.name)
 
 
 def _next(args: argparse.Namespace) -> tuple[str, str]:

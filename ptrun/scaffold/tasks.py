@@ -6,8 +6,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from string import Template
@@ -49,87 +48,53 @@ def check_name(group: str, name: str) -> None:
         raise UserError(f"{group}={name} exists: {file}. Choose another name.")
 
 
-def option(group: str, name: str, template: str, **facts: str) -> dict[Path, str]:
+def part(group: str, name: str) -> dict[Path, str]:
+    """Return the files of a new method, backbone or cluster, and their texts."""
+    files = _option(group, name, group)
+    return files | _code(name, group) if group == "method" else files
+
+
+def _option(group: str, name: str, template: str, **facts: str) -> dict[Path, str]:
     """Return the YAML file of an option and its text."""
     text = Template((HERE / f"{template}.yaml").read_text("utf-8"))
-    filled = text.substitute(name=name, **{"class": class_name(name), **facts})
+    filled = text.substitute(name=name, **{"class": _class_name(name), **facts})
     return {CONF / group / f"{name}.yaml": filled}
 
 
-def code(name: str, example: str) -> dict[Path, str]:
-    """Return the file of a class and its text: an example under another name.
-
-    Args:
-        name: the name of the option.
-        example: `method` or `task`.
-    """
+def _code(name: str, example: str) -> dict[Path, str]:
+    """Return the file of a class: the example of a method or a task under another name."""
     text = (HERE / f"example_{example}.py").read_text("utf-8")
-    text = text.replace(f"Example{example.capitalize()}", class_name(name))
+    text = text.replace(f"Example{example.capitalize()}", _class_name(name))
     return {CODE / f"{name}.py": text}
 
 
-def class_name(name: str) -> str:
-    """Return the name of the class of an option: `MyShift` for `my_shift`."""
-    return "".join(part.capitalize() for part in name.split("_"))
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
-def method(name: str) -> Mapping[Path, str]:
-    """Return the files of a new method."""
-    return {**option("method", name, "method"), **code(name, "method")}
-
-
-def backbone(name: str) -> Mapping[Path, str]:
-    """Return the file of a new backbone."""
-    return option("backbone", name, "backbone")
-
-
-def cluster(name: str) -> Mapping[Path, str]:
-    """Return the file of a new cluster."""
-    return option("cluster", name, "cluster")
-
-
-DATA = Path("data")
 _SAMPLE = {"train": 200, "validation": 50, "test": 50}
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 _MOST_LABELS = 20
 _WORDS = {"positive": "good", "negative": "bad"}
 _WORDS |= {"entailment": "yes", "neutral": "and", "contradiction": "no"}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of task.
-
-    Args:
-        pocket: the task of the pocket world that the sample is from.
-        taken: its fields.
-        fields: their names in the new task; the last one is the answer.
-    """
-
-    pocket: str
-    taken: Sequence[str]
-    fields: Sequence[str]
-
-
-_QA = ("question", "context", "answers")
-KINDS = {
-    "classification": Kind("sentiment", ("sentence", "label"), ("text", "label")),
-    "multilabel": Kind("two_topics", ("text", "topics"), ("text", "labels")),
-    "pair": Kind("pairs", ("premise", "hypothesis", "label"), ("first", "second", "label")),
-    "similarity": Kind(
-        "similarity", ("sentence1", "sentence2", "label"), ("first", "second", "label")
-    ),
-    "choice": Kind(
+_PAIR = {"first": "sentence1", "second": "sentence2", "label": "label"}
+_QA = {"question": "question", "context": "context", "answers": "answers"}
+KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "classification": ("sentiment", {"text": "sentence", "label": "label"}),
+    "multilabel": ("two_topics", {"text": "text", "labels": "topics"}),
+    "pair": ("pairs", {"first": "premise", "second": "hypothesis", "label": "label"}),
+    "similarity": ("similarity", _PAIR),
+    "choice": (
         "choice",
-        ("article", "question", "options", "answer"),
-        ("context", "question", "options", "answer"),
+        {"context": "article", "question": "question", "options": "options", "answer": "answer"},
     ),
-    "tagging": Kind("ner", ("tokens", "ner_tags"), ("tokens", "tags")),
-    "extraction": Kind("qa", _QA, _QA),
-    "generation": Kind("writing", ("facts", "sentences"), ("text", "answer")),
-    "multispan": Kind("multispan", _QA, _QA),
-    "own": Kind("sentiment", ("sentence", "label"), ("text", "stars")),
+    "tagging": ("ner", {"tokens": "tokens", "tags": "ner_tags"}),
+    "extraction": ("qa", _QA),
+    "generation": ("writing", {"text": "facts", "answer": "sentences"}),
+    "multispan": ("multispan", _QA),
+    "own": ("sentiment", {"text": "sentence", "stars": "label"}),
 }
+"""Of each kind the pocket task of its sample, and its fields with their names there."""
 
 
 def task(
@@ -142,87 +107,80 @@ def task(
         kind: one of `KINDS`; `own` has a class of its own.
         data: a table of the user's; None for a sample.
         columns: its columns, in the order of the kind's fields; None if they have those names.
-
-    Raises:
-        UserError: the table or a row of it does not fit the kind.
     """
     splits = _sample(kind) if data is None else {"train": _own(kind, data, columns)}
     placed = {part: split if split in splits else None for part, split in _SPLITS.items()}
     every = [row for rows in splits.values() for row in rows]
     facts = {"splits": json.dumps(placed), **_facts(kind, every)}
-    files = option("task", name, f"task_{kind}", **facts)
+    files = _option("task", name, f"task_{kind}", **facts)
     if kind == "own":
-        files |= code(name, "task")
-    else:
-        _check(next(iter(files.values())), every)
+        files |= _code(name, "task")
+    else:  # read every row as the new task will
+        new_task = build("task", yaml.safe_load(next(iter(files.values()))), None, None)
+        for row in every:
+            new_task.read(row.where, row)
     for split, rows in splits.items():
         lines = "".join(_json(row.data) + "\n" for row in rows)
-        files[DATA / name / f"{split}.jsonl"] = lines
+        files[Path("data", name, f"{split}.jsonl")] = lines
     return files
 
 
 def _sample(kind: str) -> dict[str, list[Row]]:
     """Return rows of the pocket world with the fields of the new task."""
-    form, splits = KINDS[kind], {}
-    for split, most in _SAMPLE.items():
-        pocket = islice(pocket_rows(f"pocket_{form.pocket}", split), most)
-        rows = [Row(f"{split} {number}", row) for number, row in enumerate(pocket)]
-        splits[split] = [_named(row, form.taken, form.fields, kind) for row in rows]
-    return splits
+    pocket, fields = KINDS[kind]
+    return {
+        split: [
+            _named(Row(f"{split} {number}", row), fields, kind)
+            for number, row in enumerate(islice(pocket_rows(f"pocket_{pocket}", split), most))
+        ]
+        for split, most in _SAMPLE.items()
+    }
 
 
 def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
     """Return the rows of the user's table with the fields of the new task."""
-    fields = KINDS[kind].fields
-    taken = columns or fields
+    fields = list(KINDS[kind][1])
+    columns = columns or fields
     if kind == "own":
         raise UserError("--data is not for --kind own. Put your rows into the sample's place.")
-    if len(taken) != len(fields) or len(set(taken)) != len(taken):
+    if len(columns) != len(fields) or len(set(columns)) != len(columns):
         raise UserError(
-            f"--columns {','.join(taken)}: expected {len(fields)} different columns, for "
+            f"--columns {','.join(columns)}: expected {len(fields)} different columns, for "
             f"{', '.join(fields)}."
         )
     try:
-        table(data).check(taken)
+        table(data).check(columns)
     except UserError as error:
         raise UserError(
             f"{error}\n--kind {kind} reads {', '.join(fields)}. Name yours in this order: "
             "--columns A,B,..."
         ) from error
-    return [_named(row, taken, fields, kind) for row in table(data).rows(taken)]
+    names_of = dict(zip(fields, columns, strict=True))
+    return [_named(row, names_of, kind) for row in table(data).rows(columns)]
 
 
-def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> Row:
+def _named(row: Row, fields: Mapping[str, str], kind: str) -> Row:
     """Return a row with the fields of the new task, and its id."""
-    values = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
+    values = {new: row.value(old) for new, old in fields.items()}
     if kind in ("classification", "pair"):
-        values["label"] = _label(row.with_fields(values))
+        values["label"] = label_text(row.with_fields(values), "label")
+        if not values["label"]:
+            raise UserError(f"{row.where}: the label is empty; expected text or a number.")
     elif kind == "multilabel":
         values["labels"] = labels_of(row.with_fields(values), "labels")
-    elif kind == "similarity":
-        values["label"] = _number(row, values["label"])
+    elif kind == "similarity":  # a CSV has numbers as text
+        try:
+            number = float(values["label"])
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            label = shown(values["label"])
+            raise UserError(f"{row.where}: the label is {label}; expected a number.")
+        values["label"] = number
     elif kind == "own":  # 1, 2, 4 and 5 stars
-        values["stars"] = 4 * (values["stars"] == "positive") + len(values["text"]) % 2 + 1
-        values["stars"] = min(values["stars"], 5)
+        stars = 4 * (values["stars"] == "positive") + len(values["text"]) % 2 + 1
+        values["stars"] = min(stars, 5)
     return Row(row.where, {"id": row.data["id"], **values} if "id" in row.data else values)
-
-
-def _label(row: Row) -> str:
-    """Return a label as text."""
-    if not (text := label_text(row, "label")):
-        raise UserError(f"{row.where}: the label is empty; expected text or a number.")
-    return text
-
-
-def _number(row: Row, label: Any) -> float:
-    """Return a number, which a CSV has as text."""
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{row.where}: the label is {shown(label)}; expected a number.")
-    return number
 
 
 def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
@@ -238,8 +196,15 @@ def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
         numbers = [row.data["label"] for row in every]
         return {"low": _json(math.floor(min(numbers))), "high": _json(math.ceil(max(numbers)))}
     if kind == "choice":
-        return {"answer_is": _answer_is(every[0].data["answer"])}
-    return {"entities": _json(sorted(set(_types(every))))} if kind == "tagging" else {}
+        answer = every[0].data["answer"]
+        is_letter = isinstance(answer, str) and len(answer) == 1
+        is_index = isinstance(answer, int)
+        return {"answer_is": "index" if is_index else "letter" if is_letter else "text"}
+    if kind == "tagging":  # what is no list of tags is refused when the row is read
+        lists = [row.data["tags"] for row in every if isinstance(row.data["tags"], list)]
+        tags = {tag for listed in lists for tag in listed if isinstance(tag, str)}
+        return {"entities": _json(sorted({t[2:] for t in tags if t[:2] in ("B-", "I-")}))}
+    return {}
 
 
 def _labels(every: Sequence[Row]) -> list[str]:
@@ -258,28 +223,5 @@ def _labels(every: Sequence[Row]) -> list[str]:
     return sorted(counts)
 
 
-def _answer_is(answer: Any) -> str:
-    """Return how an answer names its option."""
-    if isinstance(answer, int):
-        return "index"
-    return "letter" if isinstance(answer, str) and len(answer) == 1 else "text"
-
-
-def _types(every: Sequence[Row]) -> Iterator[str]:
-    """Yield the types of tags; what is no list of tags is refused when the row is read."""
-    for row in every:
-        tags = row.data["tags"]
-        for tag in tags if isinstance(tags, list) else ():
-            if isinstance(tag, str) and tag[:2] in ("B-", "I-"):
-                yield tag[2:]
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _check(text: str, every: Sequence[Row]) -> None:
-    """Read every row as the new task will."""
-    task = build("task", yaml.safe_load(text), None, None)
-    for row in every:
-        task.read(row.where, row)

@@ -26,7 +26,7 @@ def test_a_name_that_no_file_can_have_is_refused(name):
 def test_an_option_is_not_hidden_by_a_new_one():
     with pytest.raises(UserError, match=r"task=sst2 exists: .*conf/task/sst2.yaml. Choose"):
         tasks.check_name("task", "sst2")
-    write_new(tasks.backbone("mine"))
+    write_new(tasks.part("backbone", "mine"))
     with pytest.raises(UserError, match=r"backbone=mine exists: "):
         tasks.check_name("backbone", "mine")
     tasks.check_name("method", "mine")
@@ -34,14 +34,14 @@ def test_an_option_is_not_hidden_by_a_new_one():
 
 @pytest.mark.parametrize("example", ["method", "task"])
 def test_the_class_has_the_name_of_the_option(example):
-    ((file, text),) = tasks.code("my_own_2", example).items()
+    ((file, text),) = tasks._code("my_own_2", example).items()
     assert file == Path("ptrun_parts/my_own_2.py") and f"Example{example.title()}" not in text
     (found,) = [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
     assert found == "MyOwn2"
 
 
 def test_the_new_backbone_and_cluster_compose():
-    write_new({**tasks.backbone("mine"), **tasks.cluster("ours")})
+    write_new({**tasks.part("backbone", "mine"), **tasks.part("cluster", "ours")})
     composed = compose_run(["backbone=mine", "cluster=ours"])
     backbone = composed.components()["backbone"].build()
     assert backbone.name == "mine" and backbone.shape.hidden_size == 128

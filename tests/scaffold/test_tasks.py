@@ -42,7 +42,7 @@ def test_a_sample_of_every_kind_loads(kind):
     assert {part: len(made.load(part)) for part in COUNTS} == COUNTS
     assert made.name == "mine"
     row = json.loads(Path("data/mine/train.jsonl").read_text().splitlines()[0])
-    assert set(row) == {"id", *KINDS[kind].fields}
+    assert set(row) == {"id", *KINDS[kind][1]}
 
 
 def test_the_user_may_replace_the_sample_by_rows_of_another_form():
