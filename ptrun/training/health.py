@@ -13,7 +13,6 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.files import read_json
 from ptrun.method.base import Method
 from ptrun.pattern.spelling import Spelling
-from ptrun.pattern.verbalizer import Verbalizer
 from ptrun.readout.base import Features, Readout
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.head import row_limit
@@ -36,39 +35,30 @@ def doubts(
 
     `usual` holds the learning rates of the backbone's file by what is trained.
     """
+    readout, examples = method.readout, list(islice(train, _READ))
     warnings = [toy(method.backbone, method.task), unread_mean(method)]
-    if not method.readout.windows:
-        warnings.append(cut_texts(train, method.task, method.room()))
-    if isinstance(method.readout, SpanHead):
-        warnings.append(long_answers(method.readout, train))
-    if method.readout.writes:
-        warnings.append(cut_answers(train))
+    if not readout.windows:
+        warnings.append(cut_texts(examples, method.task, method.room()))
+    if isinstance(readout, SpanHead):
+        warnings.append(long_answers(readout, examples))
+    cut = sum(example.facts.get("cut", False) for example in examples) if readout.writes else 0
+    if cut:
+        warnings.append(
+            f"{cut} of {len(examples)} answers are cut and learned without their end; type "
+            "readout.max_new_tokens=N for longer ones"
+        )
     if method.learned():
         warnings.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in warnings if text]
 
 
-def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
+def long_answers(readout: SpanHead, examples: Sequence[Features]) -> str | None:
     """Return a warning if some right answers are longer than any that is predicted."""
-    examples = list(islice(train, _READ))
-    count = sum(map(readout.too_long, examples))
-    if not count:
+    if not (count := sum(map(readout.too_long, examples))):
         return None
     return (
         f"{count} of {len(examples)} answers have more than {readout.longest_answer} tokens, the "
         "most of a predicted one; type readout.longest_answer=N"
-    )
-
-
-def cut_answers(train: Sequence[Features]) -> str | None:
-    """Return a warning if some texts to be written are cut."""
-    examples = list(islice(train, _READ))
-    count = sum(example.facts.get("cut", False) for example in examples)
-    if not count:
-        return None
-    return (
-        f"{count} of {len(examples)} answers are cut and learned without their end; type "
-        "readout.max_new_tokens=N for longer ones"
     )
 
 
@@ -122,16 +112,9 @@ def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | N
     return f"train.lr={rate:g} is far {side} the usual rate of this backbone; try train.lr={near:g}"
 
 
-def cut_texts(features: Sequence[Features], task: Task, room: int) -> str | None:
-    """Return a warning if more than 10 % of the first 1,000 texts fill the limit.
-
-    Args:
-        features: encoded training examples.
-        task: its `max_tokens` is one limit.
-        room: the other limit, the positions that the prompt leaves.
-    """
+def cut_texts(examples: Sequence[Features], task: Task, room: int) -> str | None:
+    """Return a warning if more than 10 % of texts fill the limit: of the task, or `room`."""
     limit = row_limit(task, room)
-    examples = list(islice(features, _READ))
     full = sum(any(len(row.ids) >= limit for row in example.rows) for example in examples)
     if full <= _CUT * len(examples):
         return None
@@ -159,7 +142,13 @@ def words_in_pieces(readout: Readout, task: Task) -> str | None:
     verbalizer = readout.pvp.verbalizer() if readout.pvp.words else None
     if verbalizer is None or (isinstance(readout, LabelWords) and verbalizer.rule != "first"):
         return None
-    cut = _cut(verbalizer, Spelling(readout.backbone.tokenizer()))
+    spelling = Spelling(readout.backbone.tokenizer())
+    spelled = [
+        (label, word, spelling.answer(word.split()[0], glued=verbalizer.glued))
+        for label, words in verbalizer.words.items()
+        for word in words
+    ]
+    cut = [(label, word, spelling.tokens(ids)) for label, word, ids in spelled if len(ids) > 1]
     if not cut:
         return None
     label, *_ = cut[0]
@@ -172,16 +161,6 @@ def words_in_pieces(readout: Readout, task: Task) -> str | None:
         f"the vocabulary of backbone={readout.backbone.name} cuts label words into pieces, and "
         f"only the first piece is read: {shown}{more}. To use a whole word, {where}"
     )
-
-
-def _cut(verbalizer: Verbalizer, spelling: Spelling) -> list[tuple[str, str, Sequence[str]]]:
-    """Return label, word and pieces of each word in pieces."""
-    parts = [
-        (label, word, spelling.answer(word.split()[0], glued=verbalizer.glued))
-        for label, words in verbalizer.words.items()
-        for word in words
-    ]
-    return [(label, word, spelling.tokens(ids)) for label, word, ids in parts if len(ids) > 1]
 
 
 # Signs in training that a run does not learn, each with a remedy.

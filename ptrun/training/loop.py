@@ -46,6 +46,25 @@ class Item:
 
 
 @dataclass
+class Asked:
+    """What an evaluation asks of each method, and the answers so far.
+
+    Args:
+        methods: the methods.
+        losses: whether their losses are summed.
+        texts: which methods write, if their answer is a text.
+        all_labels: whose predictions keep the probabilities of all labels.
+    """
+
+    methods: Sequence[Method]
+    losses: bool
+    texts: Sequence[bool]
+    all_labels: Sequence[bool]
+    sums: list[float] = field(default_factory=list)
+    done: dict[tuple[int, int], Prediction] = field(default_factory=dict)
+
+
+@dataclass
 class Speed:
     """Totals of training steps: seconds without evaluation, real (not padded) tokens, and steps.
 
@@ -239,63 +258,42 @@ class Loop(ABC):
 
         `texts` says which methods write where their answer is a text; None: all. Without
         `probabilities` those of all labels are dropped, unless the read-out settles by them.
-
-        Raises:
-            MemoryRanOut: one example does not fit in memory.
         """
-        writes, started = texts or [True] * len(methods), time.monotonic()
+        started = time.monotonic()
         all_labels = [probabilities or method.readout.settles for method in methods]
-        answers = self._guard.passes(
-            lambda: self._answers(
-                methods, features, losses=losses, texts=writes, all_labels=all_labels
-            ),
-            "an evaluation",
-        )
+        asked = Asked(methods, losses, texts or [True] * len(methods), all_labels)
+        answers = self._guard.passes(lambda: self._answers(asked, features), "an evaluation")
         self.speed.evaluating += time.monotonic() - started
         return answers
 
     @torch.no_grad()
     def _answers(
-        self,
-        methods: Sequence[Method],
-        features: Sequence[Sequence[Features]],
-        *,
-        losses: bool,
-        texts: Sequence[bool],
-        all_labels: Sequence[bool],
+        self, asked: Asked, features: Sequence[Sequence[Features]]
     ) -> tuple[list[list[Prediction]], list[float]]:
-        predictions: list[list[Prediction]] = [[] for _ in methods]
-        sums, counts = [0.0 for _ in methods if losses], [0 for _ in methods]
+        predictions: list[list[Prediction]] = [[] for _ in asked.methods]
+        asked.sums, counts = [0.0] * len(asked.methods), [0] * len(asked.methods)
         for start in range(0, max(map(len, features), default=0), KEPT):
             blocks = [rows[start : start + KEPT] for rows in features]
-            for owner, block in enumerate(self._block(methods, blocks, sums, texts, all_labels)):
+            for owner, block in enumerate(self._block(asked, blocks)):
                 predictions[owner] += block
                 counts[owner] += sum(len(f.targets) for f in blocks[owner])
-        totals = self.world.total(sums) if losses else []
+        totals = self.world.total(asked.sums) if asked.losses else []
         return predictions, [total / max(1, n) for total, n in zip(totals, counts, strict=False)]
 
     def _block(
-        self,
-        methods: Sequence[Method],
-        features: Sequence[Sequence[Features]],
-        sums: list[float],
-        texts: Sequence[bool],
-        all_labels: Sequence[bool],
+        self, asked: Asked, features: Sequence[Sequence[Features]]
     ) -> list[list[Prediction]]:
         """Return predictions for examples that are in memory together; add their losses."""
-        share = self._own(items_of(features))
+        methods, share = asked.methods, self._own(items_of(features))
         writers = {o for o, method in enumerate(methods) if method.readout.writes}
         waiting = [i for i in share if i.owner not in writers or i.features.targets]
-        done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in share}
+        asked.done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in share}
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
-            parts = self._cut(waiting)
-            waiting = [
-                i for part in parts for i in self._read(methods, part, done, sums, all_labels)
-            ]
-        self._write(methods, [i for i in share if i.owner in writers and texts[i.owner]], done)
-        done = self.world.merged(done)
+            waiting = [i for part in self._cut(waiting) for i in self._read(asked, part)]
+        self._write(asked, [i for i in share if i.owner in writers and asked.texts[i.owner]])
+        done = self.world.merged(asked.done)
         return [[done[o, i] for i in range(len(share))] for o, share in enumerate(features)]
 
     def _own(self, items: list[Item]) -> list[Item]:
@@ -322,38 +320,27 @@ class Loop(ABC):
                     module.prepare(self._collate([item.features for item in part]))
             method.readout.keep(rows)
 
-    def _read(
-        self,
-        methods: Sequence[Method],
-        items: Sequence[Item],
-        done: dict[tuple[int, int], Prediction],
-        sums: list[float],
-        all_labels: Sequence[bool],
-    ) -> list[Item]:
-        """Add predictions to `done` and losses to `sums`; return items that need another pass."""
-        again = []
+    def _read(self, asked: Asked, items: Sequence[Item]) -> list[Item]:
+        """Add predictions and losses; return items that need another pass."""
+        again, methods = [], asked.methods
         groups = by_owner(items)
         batches = {o: self._collate([i.features for i in rows]) for o, rows in groups.items()}
         for owner, output in self._forward(methods, batches).items():
             decoded = methods[owner].decode(output, batches[owner])
-            if sums:
-                sums[owner] += float(methods[owner].loss(output, batches[owner]))
+            if asked.losses:
+                asked.sums[owner] += float(methods[owner].loss(output, batches[owner]))
             for item, result in zip(groups[owner], decoded, strict=True):
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))
                 else:
-                    if not all_labels[owner]:
+                    if not asked.all_labels[owner]:
                         result = replace(result, probabilities=None)
-                    done[owner, item.slot] = result
+                    asked.done[owner, item.slot] = result
         return again
 
-    def _write(
-        self,
-        methods: Sequence[Method],
-        items: Sequence[Item],
-        done: dict[tuple[int, int], Prediction],
-    ) -> None:
-        """Add to `done` the texts that the backbone writes after the rows of items."""
+    def _write(self, asked: Asked, items: Sequence[Item]) -> None:
+        """Add the texts that the backbone writes after the rows of items."""
+        methods, done = asked.methods, asked.done
         readouts: list[Any] = [method.readout for method in methods]
         alike: dict[tuple[Decoding, int | None], list[Item]] = {}  # what can share passes
         for item in items:

@@ -8,12 +8,15 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from ptrun.errors import MemoryRanOut
-from ptrun.training.member import Member, RankGroup, save
+from ptrun.training.member import Member, save
+
+if TYPE_CHECKING:
+    from ptrun.training.loop import Loop
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (
@@ -30,16 +33,6 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in _TEXTS)
 
 
-class Bounded(Protocol):
-    """What a guard knows of the passes that it calls; `ptrun.training.loop.Loop` is one."""
-
-    device: str
-    token_budget: int
-    largest: int
-    checkpointing: bool
-    world: RankGroup
-
-
 @dataclass
 class MemoryGuard:
     """Calls what may run out of memory; halves the token budget once a process.
@@ -47,7 +40,7 @@ class MemoryGuard:
     `members` are those in training, which an error saves.
     """
 
-    engine: Bounded
+    engine: "Loop"
     members: Sequence[Member] = ()
     halved: bool = field(default=False, init=False)
 
