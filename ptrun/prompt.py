@@ -181,7 +181,13 @@ class DeepPrefix(nn.Module):
         frozen: int = 0,
     ):
         super().__init__()
-        _check_frozen(frozen, length, computed=kind == "mlp" or project is not None)
+        if not 0 <= frozen <= length:
+            raise UserError(f"method.frozen_vectors is {frozen}; use 0 to method.length={length}.")
+        if frozen and (kind == "mlp" or project is not None):
+            raise UserError(
+                f"method.frozen_vectors={frozen}: vectors that are computed cannot be frozen. Type "
+                "method.reparameterization=embedding method.prefix_kind=kv."
+            )
         self.form = (length, 2 * layers, heads, head_size)
         self.project = project
         width = states if project else heads * head_size
@@ -225,16 +231,6 @@ class DeepPrefix(nn.Module):
     def fold(self, values: Tensor) -> None:
         """Use finished values instead of the table and MLP."""
         self.folded = values.view(self.form)
-
-
-def _check_frozen(frozen: int, length: int, *, computed: bool) -> None:
-    if not 0 <= frozen <= length:
-        raise UserError(f"method.frozen_vectors is {frozen}; use 0 to method.length={length}.")
-    if frozen and computed:
-        raise UserError(
-            f"method.frozen_vectors={frozen}: vectors that are computed cannot be frozen. Type "
-            "method.reparameterization=embedding method.prefix_kind=kv."
-        )
 
 
 # How linear maps of prompts and heads start.
@@ -287,7 +283,12 @@ class PHM(nn.Module):
         shared: nn.Parameter | None = None,
     ):
         super().__init__()
-        _check(inputs, outputs, order)
+        if order < 1 or inputs % order or outputs % order:
+            fits = [n for n in range(1, 65) if inputs % n == 0 and outputs % n == 0]
+            raise UserError(
+                f"method.order is {order}, but a map from {inputs} to {outputs} needs a divisor of "
+                f"both; use one of {', '.join(map(str, fits))}."
+            )
         self.mixing = mixing(order) if shared is None else shared
         pair = (inputs // order, outputs // order)
         sizes = [pair] if rank is None else [(pair[0], rank), (rank, pair[1])]
@@ -316,12 +317,3 @@ class PHM(nn.Module):
         """Return W `[in, out]`, for comparison."""
         pairs = zip(self.mixing, self.blocks(), strict=True)
         return torch.stack([torch.kron(a, b) for a, b in pairs]).sum(dim=0)
-
-
-def _check(inputs: int, outputs: int, order: int) -> None:
-    if order < 1 or inputs % order or outputs % order:
-        fits = [n for n in range(1, 65) if inputs % n == 0 and outputs % n == 0]
-        raise UserError(
-            f"method.order is {order}, but a map from {inputs} to {outputs} needs a divisor of "
-            f"both; use one of {', '.join(map(str, fits))}."
-        )

@@ -18,9 +18,9 @@ def commands() -> str:
 
 def _parsers() -> Iterator[Parser]:
     for name in names():
-        yield load(name).parser()
+        yield load(name).PARSER
         if name == "import":
-            yield load(name).data_parser()
+            yield load(name).DATA_PARSER
 
 
 def _section(parser: Parser) -> str:

@@ -39,22 +39,14 @@ _ptrun() {
 compdef _ptrun ptrun
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("completion", __doc__, EXAMPLES)
-    parser.add_argument(
-        "shell", nargs="?", choices=["bash", "zsh"], default="bash", help="the shell"
-    )
-    parser.add_argument(
-        "--line", metavar="TEXT", help="print the ends of this line, for the script"
-    )
-    return parser
+PARSER = Parser("completion", __doc__, EXAMPLES)
+PARSER.add_argument("shell", nargs="?", choices=["bash", "zsh"], default="bash", help="the shell")
+PARSER.add_argument("--line", metavar="TEXT", help="print the ends of this line, for the script")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the script, or the completions of a line."""
-    args = parser().parse(arguments)
+    args = PARSER.parse(arguments)
     if args.line is None:
         print(_BASH if args.shell == "bash" else _ZSH, end="")
         return
@@ -63,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     words = args.line.split(" ")[1:] or [""]
     options = []
     if words[0] in commands():
-        options = load(words[0]).parser().flags
+        options = load(words[0]).PARSER.flags
     for word in completed(words, commands(), options):
         print(word)
 

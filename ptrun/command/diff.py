@@ -15,31 +15,23 @@ EXAMPLES = """\
   ptrun diff ptuning_v2-pocket fine_tuning     two runs below outputs, by the start of their ids
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("diff", __doc__, EXAMPLES)
-    for name in ("A", "B"):
-        parser.add_argument(
-            name.lower(), metavar=name, help="a run folder, a run id or the start of an id"
-        )
-    parser.add_argument(
-        "--outputs",
-        type=Path,
-        default=Path("outputs"),
-        metavar="DIR",
-        help="where ids are looked up",
+PARSER = Parser("diff", __doc__, EXAMPLES)
+for name in ("A", "B"):
+    PARSER.add_argument(
+        name.lower(), metavar=name, help="a run folder, a run id or the start of an id"
     )
-    return parser
+PARSER.add_argument(
+    "--outputs",
+    type=Path,
+    default=Path("outputs"),
+    metavar="DIR",
+    help="where ids are looked up",
+)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the differences between two runs.
-
-    Raises:
-        UserError: a run does not exist, has not ended or is damaged, or both are the same.
-    """
-    args = parser().parse(arguments)
+    """Print the differences between two runs."""
+    args = PARSER.parse(arguments)
     from ptrun.folder.difference import difference
     from ptrun.folder.find import find
 

@@ -21,19 +21,13 @@ EXAMPLES = """\
 """
 _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("doctor", __doc__, EXAMPLES)
-    parser.overrides(
-        "a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME"
-    )
-    return parser
+PARSER = Parser("doctor", __doc__, EXAMPLES)
+PARSER.overrides("a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print one line for each check, with the remedy below those that found something."""
-    args = parser().parse(arguments)
+    args = PARSER.parse(arguments)
     from ptrun.planning.doctor import backbone_checks, checks
 
     lines = backbone_checks(args.overrides) if args.overrides else checks()

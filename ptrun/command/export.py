@@ -28,38 +28,29 @@ what PEFT can express:
 KEY=VALUE is as for ptrun predict: hardware.KEY, data_dir=DIR, outputs=DIR, backbone.path=DIR.
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("export", __doc__, EXAMPLES)
-    parser.epilog = f"{_MORE}\n{parser.epilog}"
-    parser.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
-    parser.overrides("see below")
-    parser.add_argument(
-        "--to",
-        nargs=2,
-        required=True,
-        metavar=("KIND", "WHERE"),
-        help="peft DIR, transformers DIR, vllm DIR, or hub REPO",
-    )
-    parser.add_argument("--push", action="store_true", help="upload to the hub")
-    return parser
+PARSER = Parser("export", __doc__, EXAMPLES)
+PARSER.epilog = f"{_MORE}\n{PARSER.epilog}"
+PARSER.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
+PARSER.overrides("see below")
+PARSER.add_argument(
+    "--to",
+    nargs=2,
+    required=True,
+    metavar=("KIND", "WHERE"),
+    help="peft DIR, transformers DIR, vllm DIR, or hub REPO",
+)
+PARSER.add_argument("--push", action="store_true", help="upload to the hub")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Export a run and print one line.
-
-    Raises:
-        UserError: an argument is wrong, or the run cannot be exported.
-    """
-    options = parser()
-    args = options.parse(arguments)
+    """Export a run and print one line."""
+    args = PARSER.parse(arguments)
     kind, where = args.to
     if kind not in ("peft", "transformers", "vllm", "hub"):
         kinds = "--to peft DIR, --to transformers DIR, --to vllm DIR or --to hub REPO"
-        options.error(f"--to {kind}: use {kinds}")
+        PARSER.error(f"--to {kind}: use {kinds}")
     if args.push and kind != "hub":
-        options.error("--push is for --to hub")
+        PARSER.error("--push is for --to hub")
     from ptrun.exporting.export import export, to_hub
     from ptrun.predicting.answering import ready
 

@@ -4,9 +4,9 @@ A run makes the same check. The reasons for a rejection are below the table. Wit
 valid combination whose data are local trains N steps on a few examples.
 """
 
-import sys
 from collections.abc import Sequence
 
+from ptrun.command.report import show
 from ptrun.config.arguments import Parser
 
 EXAMPLES = """\
@@ -14,26 +14,15 @@ EXAMPLES = """\
   ptrun grid --steps 2    also train two steps of each valid one (minutes)
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("grid", __doc__, EXAMPLES)
-    parser.add_argument("--steps", type=int, default=0, metavar="N", help="train N steps of each")
-    return parser
+PARSER = Parser("grid", __doc__, EXAMPLES)
+PARSER.add_argument("--steps", type=int, default=0, metavar="N", help="train N steps of each")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table of combinations.
-
-    Raises:
-        UserError: the number of steps is below 0.
-    """
-    options = parser()
-    steps = options.parse(arguments).steps
+    """Print the table of combinations."""
+    steps = PARSER.parse(arguments).steps
     if steps < 0:
-        options.error(f"--steps is {steps}: use 0 or more")
-    from rich.console import Console
-
+        PARSER.error(f"--steps is {steps}: use 0 or more")
     from ptrun.planning.grid import table
 
-    Console(width=None if sys.stdout.isatty() else 200).print(table(steps))
+    show(table(steps))

@@ -69,7 +69,7 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
              own JSON. Each document gets a folder, document.txt and questions.jsonl, for
              method=cartridge
 
-conll, spans, label_studio: a folder has files of names with train, dev, test. One file is divided
+_conll, spans, label_studio: a folder has files of names with train, dev, test. One file is divided
 into 8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
 _OPTIONS = {
     "unscale": ("cpm2",),
@@ -94,64 +94,32 @@ _DATA_OPTIONS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Import a checkpoint or data and print one line about the folder, or about each file.
-
-    Raises:
-        UserError: the arguments are wrong, or the source cannot be imported.
-    """
+    """Import a checkpoint or data and print one line about the folder, or about each file."""
     if list(arguments[:1]) == ["data"]:
         return _data(arguments[1:])
-    options = parser()
-    args = options.parse(arguments)
-    _check_options(options, args, _OPTIONS)
+    args = PARSER.parse(arguments)
+    _check_options(PARSER, args, _OPTIONS)
     module = import_module(f"ptrun.importing.{args.kind}")  # torch starts here, not with --help
-    taken = {
-        option: value
-        for option, kinds in _OPTIONS.items()
-        if args.kind in kinds and (value := getattr(args, option))
-    }
+    taken = {option: value for option in _OPTIONS if (value := getattr(args, option))}
     convert = getattr(module, f"import_{args.kind}")
     print(convert(args.source, args.out, dtype=args.dtype, **taken).line())
 
 
 def _check_options(
-    options: Parser, args: argparse.Namespace, kinds_of: Mapping[str, Sequence[str]]
+    parser: Parser, args: argparse.Namespace, kinds_of: Mapping[str, Sequence[str]]
 ) -> None:
     """Refuse an option that is not for the kind."""
     for option, kinds in kinds_of.items():
         if getattr(args, option) not in (None, False) and args.kind not in kinds:
-            options.error(f"--{option} is for {', '.join(kinds)} alone")
-
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("import", __doc__, EXAMPLES)
-    parser.epilog = f"{_KINDS}\n\n{parser.epilog}"
-    parser.add_argument("kind", choices=["cpm2", "glm", "hf", "megatron"], help="what SOURCE is")
-    parser.add_argument("source", type=Path, help="the checkpoint")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    parser.add_argument(
-        "--revision", metavar="NAME", help="hf: branch, tag or commit; default main"
-    )
-    parser.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
-    parser.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="FROM",
-        help="cpm2: its vocab.txt; glm: folder with GPT-2's tokenizer.json (or vocab.json and "
-        "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
-    )
-    return parser
+            parser.error(f"--{option} is for {', '.join(kinds)} alone")
 
 
 def _data(arguments: Sequence[str]) -> None:
     """Import a data set and print one line about each file."""
-    options = data_parser()
-    args = options.parse(arguments)
-    _check_options(options, args, _DATA_OPTIONS)
+    args = DATA_PARSER.parse(arguments)
+    _check_options(DATA_PARSER, args, _DATA_OPTIONS)
     if args.kind in _TAGGED and args.task is None:
-        options.error(f"{args.kind} needs --task NAME, such as --task conll03")
+        DATA_PARSER.error(f"{args.kind} needs --task NAME, such as --task conll03")
     expected, source = _SOURCES[args.kind], args.source
     kind_of_source = "file" if source.is_file() else "folder" if source.is_dir() else "nothing"
     if kind_of_source not in expected:
@@ -160,10 +128,7 @@ def _data(arguments: Sequence[str]) -> None:
     from ptrun.importing.data import write
 
     new = is_without_options()
-    if args.kind in _MARKED or _is_conll_of_a_new_task(args):
-        files, task_file, content = _marks(args)
-    else:
-        files, task_file, content = _files(args), None, ""
+    files, task_file, content = _files(args)
     for line in write(args.out, files, {task_file: content} if task_file else {}):
         print(line)
     if task_file:
@@ -171,66 +136,32 @@ def _data(arguments: Sequence[str]) -> None:
         tell_trust(new=new)
 
 
-def _is_conll_of_a_new_task(args: argparse.Namespace) -> bool:
-    from ptrun.config.paths import options
-
-    is_new = args.source.is_file() or args.task not in options("task")
-    return args.kind == "conll" and is_new
-
-
-def _marks(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
-    """Return the files to write for marked spans, and the file and text of a new task."""
-    from ptrun.importing.conll import Columns, one_file
-    from ptrun.importing.spans import json_spans, label_studio, marks, of_spans
-
-    marked = json_spans if args.kind == "spans" else label_studio
-    read = of_spans(partial(marked, text=args.text or "text"))
-    if args.kind == "conll":
-        read = one_file(Columns(args.words or 1, args.tags or -1, args.roles))
-    parts = {"train": args.train, "dev": args.dev, "test": args.test}
-    marked_files = marks(args.source, args.task, read, parts)
-    return marked_files.files, marked_files.file, marked_files.content
-
-
-def _files(args: argparse.Namespace) -> "list[MadeFile]":
-    """Return the files to write."""
-    if args.kind == "conll":
-        from ptrun.importing.conll import Columns, conll
+def _files(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
+    """Return the files to write, and of a new task the file and text of its options."""
+    if args.kind in _TAGGED:
+        from ptrun.config.paths import options
+        from ptrun.importing.conll import Columns, conll, one_file
 
         columns = Columns(args.words or 1, args.tags or -1, args.roles)
         parts = {"train": args.train, "dev": args.dev, "test": args.test}
-        return conll(args.source, args.task, columns, parts)
+        is_conll = args.kind == "conll"
+        if is_conll and args.source.is_dir() and args.task in options("task"):
+            return conll(args.source, args.task, columns, parts), None, ""
+        from ptrun.importing.spans import json_spans, label_studio, marks, of_spans
+
+        marked = partial(
+            json_spans if args.kind == "spans" else label_studio, text=args.text or "text"
+        )
+        read = one_file(columns) if is_conll else of_spans(marked)
+        marked_files = marks(args.source, args.task, read, parts)
+        return marked_files.files, marked_files.file, marked_files.content
     if _SOURCES[args.kind] == "file":
         from ptrun.importing.documents import documents
 
-        return documents(args.kind, args.source)
+        return documents(args.kind, args.source), None, ""
     from ptrun.importing import published
 
-    files: list[MadeFile] = getattr(published, args.kind)(args.source)
-    return files
-
-
-def data_parser() -> Parser:
-    """Return the parser of `ptrun import data`."""
-    parser = Parser("import data", _DATA, DATA_EXAMPLES)
-    parser.epilog = f"{_DATA_KINDS}\n\n{parser.epilog}"
-    parser.add_argument("kind", choices=list(_SOURCES), help="whose files they are")
-    parser.add_argument("source", type=Path, help="folder of the files, or a file")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")
-    tags = parser.add_argument_group("conll, spans and label_studio")
-    tags.add_argument("--task", metavar="NAME", help="the tagging task to write")
-    for part in ("train", "dev", "test"):
-        tags.add_argument(
-            f"--{part}", type=Path, metavar="FILE", help="its file; conll: or a folder of *conll"
-        )
-    tags.add_argument("--text", metavar="KEY", help="not conll: field of the text; default text")
-    conll = parser.add_argument_group("conll", "columns count from 1, or from -1 at the end")
-    conll.add_argument("--words", type=_column, metavar="N", help="column of words; default 1")
-    conll.add_argument("--tags", type=_column, metavar="N", help="column of tags; default -1")
-    conll.add_argument(
-        "--roles", type=_columns, metavar="N:N", help="first and last column of roles in brackets"
-    )
-    return parser
+    return getattr(published, args.kind)(args.source), None, ""
 
 
 def _column(text: str) -> int:
@@ -244,3 +175,41 @@ def _columns(text: str) -> tuple[int, int]:
     if not colon:
         raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:LAST, such as 12:-2")
     return _column(first), _column(last)
+
+
+PARSER = Parser("import", __doc__, EXAMPLES)
+PARSER.epilog = f"{_KINDS}\n\n{PARSER.epilog}"
+PARSER.add_argument("kind", choices=["cpm2", "glm", "hf", "megatron"], help="what SOURCE is")
+PARSER.add_argument("source", type=Path, help="the checkpoint")
+PARSER.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+PARSER.add_argument("--revision", metavar="NAME", help="hf: branch, tag or commit; default main")
+PARSER.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
+PARSER.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
+PARSER.add_argument(
+    "--tokenizer",
+    type=Path,
+    metavar="FROM",
+    help="cpm2: its vocab.txt; glm: folder with GPT-2's tokenizer.json (or vocab.json and "
+    "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
+)
+
+DATA_PARSER = Parser("import data", _DATA, DATA_EXAMPLES)
+DATA_PARSER.epilog = f"{_DATA_KINDS}\n\n{DATA_PARSER.epilog}"
+DATA_PARSER.add_argument("kind", choices=list(_SOURCES), help="whose files they are")
+DATA_PARSER.add_argument("source", type=Path, help="folder of the files, or a file")
+DATA_PARSER.add_argument(
+    "--out", type=Path, required=True, metavar="DIR", help="the data_dir to be"
+)
+_tags = DATA_PARSER.add_argument_group("conll, spans and label_studio")
+_tags.add_argument("--task", metavar="NAME", help="the tagging task to write")
+for part in ("train", "dev", "test"):
+    _tags.add_argument(
+        f"--{part}", type=Path, metavar="FILE", help="its file; conll: or a folder of *conll"
+    )
+_tags.add_argument("--text", metavar="KEY", help="not conll: field of the text; default text")
+_conll = DATA_PARSER.add_argument_group("conll", "columns count from 1, or from -1 at the end")
+_conll.add_argument("--words", type=_column, metavar="N", help="column of words; default 1")
+_conll.add_argument("--tags", type=_column, metavar="N", help="column of tags; default -1")
+_conll.add_argument(
+    "--roles", type=_columns, metavar="N:N", help="first and last column of roles in brackets"
+)

@@ -17,21 +17,13 @@ EXAMPLES = """\
   ptrun list task         the tasks alone
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("list", __doc__, EXAMPLES)
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(LISTED)}")
-    return parser
+PARSER = Parser("list", __doc__, EXAMPLES)
+PARSER.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(LISTED)}")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the options of the given groups or all groups, one a line.
-
-    Raises:
-        UserError: there is no such group.
-    """
-    groups = parser().parse(arguments).groups or list(LISTED)
+    """Print the options of the given groups or all groups, one a line."""
+    groups = PARSER.parse(arguments).groups or list(LISTED)
     for group in groups:
         if group not in LISTED:
             raise UserError(unknown(f"list {group}", group, LISTED))

@@ -4,10 +4,10 @@ Needs no weights, data or network. With --probe it takes a few steps on this mac
 the time of a run, which needs weights and data. With --tflops the time is computed from the data.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ptrun.command.report import show
 from ptrun.config.arguments import Parser
 
 if TYPE_CHECKING:
@@ -23,41 +23,29 @@ EXAMPLES = """\
 """
 _LEAST = {"length": 1, "probe": 2, "device_gib": 1, "tflops": 0.001}
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("plan", __doc__, EXAMPLES)
-    parser.overrides("overrides of the runs (KEY=A,B makes several), or experiment=PAPER/TABLE")
-    parser.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
-    parser.add_argument("--length", type=int, metavar="N", help="tokens of a text")
-    parser.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
-    parser.add_argument("--tflops", type=float, metavar="N", help="TFLOP/s that a device sustains")
-    parser.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
-    return parser
+PARSER = Parser("plan", __doc__, EXAMPLES)
+PARSER.overrides("overrides of the runs (KEY=A,B makes several), or experiment=PAPER/TABLE")
+PARSER.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
+PARSER.add_argument("--length", type=int, metavar="N", help="tokens of a text")
+PARSER.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
+PARSER.add_argument("--tflops", type=float, metavar="N", help="TFLOP/s that a device sustains")
+PARSER.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print runs and what they need.
-
-    Raises:
-        UserError: a key or value is wrong, or the only run is rejected.
-    """
-    options = parser()
-    args = options.parse(arguments)
+    """Print runs and what they need."""
+    args = PARSER.parse(arguments)
     for key, least in _LEAST.items():
         value = getattr(args, key)
         if value is not None and not value >= least:
-            options.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
-    from rich.console import Console
-
+            PARSER.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
     from ptrun.planning.overview import PlanOptions, overview
 
     asked = PlanOptions(args.length, args.probe, args.device_gib, args.tflops)
     if any(override.startswith("experiment=") for override in args.overrides):
-        shown = _table(args.overrides, asked)
+        show(_table(args.overrides, asked))
     else:
-        shown = overview(args.overrides, asked)
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+        show(overview(args.overrides, asked))
 
 
 def _table(overrides: Sequence[str], asked: "PlanOptions") -> "Group":

@@ -4,6 +4,7 @@
 method and task. `ptrun report --paper NAME` prints every number of a paper beside ours.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from ptrun.errors import UserError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_OF_FOLDER = ("folder", "over", "best", "labels", "vote", "csv", "markdown")
+_OF_PAPER = ("table", "outputs", "scale", "to")
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
   ptrun report outputs --over readout.pattern    over the values of a key, and the best on dev
@@ -23,55 +26,39 @@ EXAMPLES = """\
   ptrun report --paper dpt --to ledger          the paper beside ours: a page, CSV, LaTeX, figures
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    line = Parser("report", __doc__, EXAMPLES)
-    line.add_argument(
-        "folder", nargs="?", type=Path, metavar="DIR", help="folder of results (outputs)"
-    )
-    rows = line.add_mutually_exclusive_group()
-    rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
-    rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
-    rows.add_argument("--labels", action="store_true", help="a row for each label, with its scores")
-    rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
-    form = line.add_mutually_exclusive_group()
-    form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
-    line.add_argument(
-        "--raw", action="store_true", help="with --csv: formulas as they are, without an apostrophe"
-    )
-    form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    line.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
-    line.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
-    line.add_argument(
-        "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
-    )
-    line.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
-    line.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
-    )
-    return line
+PARSER = Parser("report", __doc__, EXAMPLES)
+PARSER.add_argument(
+    "folder", nargs="?", type=Path, metavar="DIR", help="folder of results (outputs)"
+)
+_rows = PARSER.add_mutually_exclusive_group()
+_rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
+_rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
+_rows.add_argument("--labels", action="store_true", help="a row for each label, with its scores")
+_rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
+_form = PARSER.add_mutually_exclusive_group()
+_form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
+PARSER.add_argument(
+    "--raw", action="store_true", help="with --csv: formulas as they are, without an apostrophe"
+)
+_form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+PARSER.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
+PARSER.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
+PARSER.add_argument(
+    "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
+)
+PARSER.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
+PARSER.add_argument(
+    "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
+)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table of a folder of results, or the ledger of a paper.
-
-    Raises:
-        UserError: a name or folder is wrong, or options exclude each other.
-    """
-    line = parser()
-    typed = line.parse(arguments)
-    of_folder = [typed.over, typed.best is not None, typed.vote, typed.labels]
-    of_folder += [typed.csv, typed.markdown]
-    of_paper = [typed.table, typed.outputs, typed.to, typed.scale]
-    if typed.paper and typed.folder:
-        line.error("give a folder of results or --paper NAME, not both")
-    if typed.paper and any(of_folder):
-        line.error(
-            "--over, --best, --labels, --vote, --csv, --markdown go with a folder of results"
-        )
-    if not typed.paper and any(of_paper):
-        line.error("--table, --scale, --outputs and --to go with --paper")
+    """Print the table of a folder of results, or the ledger of a paper."""
+    typed = PARSER.parse(arguments)
+    of_other = _OF_FOLDER if typed.paper else _OF_PAPER
+    if options := [name for name in of_other if getattr(typed, name) not in (None, False)]:
+        other = "a folder of results" if typed.paper else "--paper NAME"
+        PARSER.error(f"{', '.join(options)}: for {other} alone")
     if typed.paper:
         from ptrun.ledger.paper import report
 
@@ -90,13 +77,11 @@ def main(arguments: Sequence[str]) -> None:
         show(results)
 
 
-def show(shown: "RenderableType") -> None:
+def show(content: "RenderableType") -> None:
     """Print a table in the width of the terminal, or in 200 columns to a file or pipe."""
-    import sys
-
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+    Console(width=None if sys.stdout.isatty() else 200).print(content)
 
 
 def _write(file: Path, text: str) -> None:

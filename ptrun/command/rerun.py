@@ -21,23 +21,14 @@ EXAMPLES = """\
   ptrun rerun RUN hardware=gpu train.lr=1e-2           with other settings
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("rerun", __doc__, EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
-    parser.overrides("changes to the run; outputs=DIR is also where RUN is looked up")
-    return parser
+PARSER = Parser("rerun", __doc__, EXAMPLES)
+PARSER.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
+PARSER.overrides("changes to the run; outputs=DIR is also where RUN is looked up")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Repeat a run and print the differences.
-
-    Raises:
-        UserError: the run does not exist, has no recorded configuration, or is rejected.
-        RunFailed: training failed.
-    """
-    args = parser().parse(arguments)
+    """Repeat a run and print the differences."""
+    args = PARSER.parse(arguments)
     from ptrun.folder.find import find
     from ptrun.folder.result import summary
     from ptrun.runs.launch import launch

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ptrun.command.report import show
 from ptrun.config.arguments import Parser
 from ptrun.errors import MemoryRanOut, UserError, folded
 from ptrun.hardware.environment import is_main_rank
@@ -29,44 +30,29 @@ often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, trai
 
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("run", __doc__, EXAMPLES)
-    parser.epilog = OFTEN + str(parser.epilog)
-    parser.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
-    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
-    parser.add_argument(
-        "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
-    )
-    parser.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
-    parser.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
-    parser.add_argument("--info", metavar="WHAT", help="print how the configuration is composed")
-    parser.add_argument("--config-dir", metavar="DIR", help="another folder of configuration files")
-    return parser
+PARSER = Parser("run", __doc__, EXAMPLES)
+PARSER.epilog = OFTEN + str(PARSER.epilog)
+PARSER.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
+PARSER.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
+PARSER.add_argument(
+    "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
+)
+PARSER.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
+PARSER.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do the runs that a command line describes.
-
-    Raises:
-        UserError: the configuration is wrong, or some runs of a table failed.
-        RunFailed: training failed.
-    """
-    args = parser().parse(arguments)
-    if args.multirun and (args.cfg or args.info):
-        raise UserError("run: -m has no --cfg and no --info; leave out -m to see one run.")
-    if args.cfg and args.info:
-        raise UserError(f"run: --cfg {args.cfg} and --info {args.info} exclude each other.")
-    if args.config_dir:
-        os.environ["PTRUN_CONFIG_DIR"] = args.config_dir
+    """Do the runs that a command line describes."""
+    args = PARSER.parse(arguments)
+    if args.multirun and args.cfg:
+        raise UserError("run: -m has no --cfg; leave out -m to see one run.")
     if any(override.startswith("experiment=") for override in args.overrides):
         from ptrun.ledger.running import main as run_table
 
         if flags := [a for a in arguments if a.startswith("-")]:
             raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
         run_table(args.overrides)
-    elif args.cfg or args.info:
+    elif args.cfg:
         _print(arguments)
     else:
         _check_own(args.overrides)
@@ -122,14 +108,13 @@ def _show_table(jobs: Sequence["Job"]) -> None:
     folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
     ended = {folder: done for folder in folders if folder and (done := read(folder))}
     if ended:
-        from ptrun.command.report import show
         from ptrun.ledger.report import of_runs
 
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))
 
 
 def _print(arguments: Sequence[str]) -> None:
-    """Print the configuration, or how it is composed, by Hydra's `--cfg` and `--info`."""
+    """Print the configuration by Hydra's `--cfg`."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

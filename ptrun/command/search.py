@@ -16,35 +16,20 @@ EXAMPLES = """\
 """
 _SAMPLERS = ("tpe", "random", "grid")
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("search", __doc__, EXAMPLES)
-    parser.overrides(
-        "overrides of all trials; KEY=A,B, range(), interval() and tag(log,...) search"
-    )
-    parser.add_argument("--trials", type=int, default=24, metavar="N", help="trials (default 24)")
-    parser.add_argument(
-        "--together", type=int, default=8, metavar="N", help="of a round (default 8)"
-    )
-    parser.add_argument(
-        "--seeds", type=int, default=5, metavar="N", help="of the winner (default 5)"
-    )
-    parser.add_argument("--sampler", choices=_SAMPLERS, default="tpe", help="default tpe")
-    return parser
+PARSER = Parser("search", __doc__, EXAMPLES)
+PARSER.overrides("overrides of all trials; KEY=A,B, range(), interval() and tag(log,...) search")
+PARSER.add_argument("--trials", type=int, default=24, metavar="N", help="trials (default 24)")
+PARSER.add_argument("--together", type=int, default=8, metavar="N", help="of a round (default 8)")
+PARSER.add_argument("--seeds", type=int, default=5, metavar="N", help="of the winner (default 5)")
+PARSER.add_argument("--sampler", choices=_SAMPLERS, default="tpe", help="default tpe")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do a search and print its report.
-
-    Raises:
-        UserError: a key or value is wrong, Optuna is not installed, or runs are not finished.
-    """
-    options = parser()
-    args = options.parse(arguments)
+    """Do a search and print its report."""
+    args = PARSER.parse(arguments)
     for name in ("trials", "together", "seeds"):
         if getattr(args, name) < 1:
-            options.error(f"--{name} is {getattr(args, name)}: use 1 or more")
+            PARSER.error(f"--{name} is {getattr(args, name)}: use 1 or more")
     try:
         from ptrun.sweeps.search import SearchOptions, search
     except ImportError as error:

@@ -28,57 +28,47 @@ GET  /health, /metrics, /        is it alive, figures for Prometheus, a page to 
 """
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("serve", __doc__, EXAMPLES)
-    parser.epilog = f"{_MORE}\n{parser.epilog}"
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN",
-        help="run folders, or a folder with runs below it; and KEY=VALUE, as of ptrun predict",
-    )  # fmt: skip
-    parser.add_argument(
-        "--watch", action="store_true", help="offer new runs, and drop removed ones"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen at; default: this machine"
-    )
-    parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
-    parser.add_argument(
-        "--name", action="append", default=[], metavar="HOST",
-        help="another name by which clients call the server",
-    )  # fmt: skip
-    parser.add_argument(
-        "--key-file", type=Path, metavar="FILE", help="one bearer key a line; asked for everywhere"
-    )
-    parser.add_argument(
-        "--memory", type=int, default=1000, metavar="MB", help="of loaded prompts; default 1000"
-    )
-    parser.add_argument(
-        "--batch-tokens", type=int, default=4096, metavar="N", help="of a batch; default 4096"
-    )
-    parser.add_argument(
-        "--wait", type=float, default=5, metavar="MS", help="a row waits for others; default 5 ms"
-    )
-    parser.add_argument(
-        "--queue", type=int, default=1000, metavar="N", help="rows that may wait; default 1000"
-    )
-    parser.add_argument(
-        "--max-tokens", type=int, default=1024, metavar="N", help="of a text; default 1024"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=120, metavar="S", help="of a request; default 120 s"
-    )
-    return parser
+PARSER = Parser("serve", __doc__, EXAMPLES)
+PARSER.epilog = f"{_MORE}\n{PARSER.epilog}"
+PARSER.add_argument(
+    "runs", nargs="+", metavar="RUN",
+    help="run folders, or a folder with runs below it; and KEY=VALUE, as of ptrun predict",
+)  # fmt: skip
+PARSER.add_argument("--watch", action="store_true", help="offer new runs, and drop removed ones")
+PARSER.add_argument(
+    "--host", default="127.0.0.1", help="address to listen at; default: this machine"
+)
+PARSER.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
+PARSER.add_argument(
+    "--name", action="append", default=[], metavar="HOST",
+    help="another name by which clients call the server",
+)  # fmt: skip
+PARSER.add_argument(
+    "--key-file", type=Path, metavar="FILE", help="one bearer key a line; asked for everywhere"
+)
+PARSER.add_argument(
+    "--memory", type=int, default=1000, metavar="MB", help="of loaded prompts; default 1000"
+)
+PARSER.add_argument(
+    "--batch-tokens", type=int, default=4096, metavar="N", help="of a batch; default 4096"
+)
+PARSER.add_argument(
+    "--wait", type=float, default=5, metavar="MS", help="a row waits for others; default 5 ms"
+)
+PARSER.add_argument(
+    "--queue", type=int, default=1000, metavar="N", help="rows that may wait; default 1000"
+)
+PARSER.add_argument(
+    "--max-tokens", type=int, default=1024, metavar="N", help="of a text; default 1024"
+)
+PARSER.add_argument(
+    "--timeout", type=float, default=120, metavar="S", help="of a request; default 120 s"
+)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until a signal; requests that were accepted are answered first.
-
-    Raises:
-        UserError: a run, a key or an option is wrong, or the extra is not installed.
-    """
-    args = parser().parse(arguments)
+    """Serve until a signal; requests that were accepted are answered first."""
+    args = PARSER.parse(arguments)
     keys = _keys(args.key_file)
     if args.host not in _LOOPBACK and not keys:
         logging.getLogger(__name__).warning(

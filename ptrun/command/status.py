@@ -7,14 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 from ptrun.hardware.environment import imported
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = """\
   ptrun status                                  all runs below outputs
@@ -23,25 +19,17 @@ EXAMPLES = """\
 """
 _EVERY = 2.0  # seconds
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("status", __doc__, EXAMPLES)
-    parser.add_argument(
-        "args", nargs="*", metavar="DIR|KEY=VALUE", help="a folder of runs, or experiment=..."
-    )
-    parser.add_argument("--json", action="store_true", help="print a JSON list of runs")
-    parser.add_argument("--watch", action="store_true", help="print again every two seconds")
-    return parser
+PARSER = Parser("status", __doc__, EXAMPLES)
+PARSER.add_argument(
+    "args", nargs="*", metavar="DIR|KEY=VALUE", help="a folder of runs, or experiment=..."
+)
+PARSER.add_argument("--json", action="store_true", help="print a JSON list of runs")
+PARSER.add_argument("--watch", action="store_true", help="print again every two seconds")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print states.
-
-    Raises:
-        UserError: a folder or an experiment does not exist.
-    """
-    args = parser().parse(arguments)
+    """Print states."""
+    args = PARSER.parse(arguments)
     root, expected = _asked(args.args)
     from rich.console import Console
 
@@ -81,9 +69,8 @@ def _asked(args: Sequence[str]) -> tuple[Path, dict[str, int]]:
 
     options = parse(args)
     experiment = load(options.experiment)
-    counts = Counter(_name(job.overrides) for job in jobs(experiment, options))
-    return Path(values.get("outputs", "outputs")), counts
-
-
-def _name(overrides: Sequence[str]) -> str:
-    return next(o for o in reversed(overrides) if o.startswith("name=")).removeprefix("name=")
+    names = [
+        next(o for o in reversed(job.overrides) if o.startswith("name=")).removeprefix("name=")
+        for job in jobs(experiment, options)
+    ]
+    return Path(values.get("outputs", "outputs")), Counter(names)

@@ -16,27 +16,19 @@ EXAMPLES = """\
   ptrun trust --remove    not any more
 """
 
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    parser = Parser("trust", __doc__, EXAMPLES)
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="another folder")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="print the trusted folders")
-    what.add_argument("--remove", action="store_true", help="take the trust back")
-    return parser
+PARSER = Parser("trust", __doc__, EXAMPLES)
+PARSER.add_argument("folder", nargs="?", type=Path, default=Path(), help="another folder")
+_what = PARSER.add_mutually_exclusive_group()
+_what.add_argument("--list", action="store_true", help="print the trusted folders")
+_what.add_argument("--remove", action="store_true", help="take the trust back")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Trust a folder, or take that back.
-
-    Raises:
-        UserError: there is no such folder, or it was not trusted.
-    """
+    """Trust a folder, or take that back."""
     from ptrun.config import trust
     from ptrun.errors import UserError, visible
 
-    args = parser().parse(arguments)
+    args = PARSER.parse(arguments)
     if args.list:
         for folder in trust.folders():
             print(visible(str(folder)))

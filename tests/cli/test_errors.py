@@ -71,10 +71,6 @@ WRONG = {
         ["hydra.run.dir=elsewhere"],
         ["hydra.run.dir=elsewhere", "outputs=DIR and name=NAME"],
     ),
-    "two ways to print": (
-        ["--cfg", "job", "--info", "defaults"],
-        ["--cfg job and --info defaults"],
-    ),
     "name outside outputs": (["name=../x"], ["name=../x", "name=my_runs"]),
     "a key that is gone": (["allow_code=true"], ["type ptrun trust once"]),
     "a hardware key that is gone": (["hardware.compile=true"], ["hardware.compile is gone"]),

@@ -119,9 +119,7 @@ def test_mistakes_end_in_a_line(typed, arguments, said):
 
 
 def test_options_and_overrides_may_be_mixed():
-    given = plan.parser().parse(
-        ["seed=1", "--length", "9", "-m", "--device-gib", "40", "train.lr=1"]
-    )
+    given = plan.PARSER.parse(["seed=1", "--length", "9", "-m", "--device-gib", "40", "train.lr=1"])
     assert (given.length, given.probe, given.device_gib) == (9, None, 40.0)
     assert given.overrides == ["seed=1", "train.lr=1"]
 

@@ -52,11 +52,11 @@ def _ptrun(words):
     rest = words[1:] if first in commands() else words
     module = load(command)
     if command == "import" and rest[:1] == ["data"]:
-        module.data_parser().parse(rest[1:])
+        module.DATA_PARSER.parse(rest[1:])
     elif command == "new":  # later lines use the files that it writes
         module.main(rest)
     else:
-        given = module.parser().parse(rest)
+        given = module.PARSER.parse(rest)
         if command in ("run", "check", "plan", "search"):
             _overrides(given.overrides)
 
