@@ -1,22 +1,15 @@
 """`ptrun search` as a command: killed twice it has the same winner, and test decides nothing."""
 
 import json
-import shutil
 import signal
 import time
 
 import pytest
 
 pytestmark = pytest.mark.slow
-LINE = [
-    "search",
-    "task=csv",
-    "task.text=text",
-    "task.label=label",
-    "train.max_steps=10",
-    "train.eval_every=5",
-]
-LINE += ["train.batch_size=8", "train.lr=tag(log,interval(1e-4,1e-1))", "method.length=range(1,9)"]
+LINE = ["search", "task=csv", "task.text=text", "task.label=label", "train.max_steps=10"]
+LINE += ["train.eval_every=5", "train.batch_size=8"]
+LINE += ["train.lr=tag(log,interval(1e-4,1e-1))", "method.length=range(1,9)"]
 LINE += ["--trials", "12", "--seeds", "2"]
 
 ROWS = {"train": range(20), "dev": range(20, 30), "test": range(30, 40)}
@@ -66,15 +59,9 @@ def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptru
     again = ptrun(*line("rough"))
     assert again.returncode == 0, again.stderr
     found = report(ptrun, "rough")
-    same = (
-        "winner",
-        "candidates",
-        "abandoned",
-        "failed",
-        "dev_of_the_winner_in_the_search",
-        "test",
-    )
-    assert {key: found[key] for key in same} == {key: expected[key] for key in same}
+    for key in ("winner", "candidates", "abandoned", "failed", "test"):
+        assert found[key] == expected[key], key
+    assert found["dev_of_the_winner_in_the_search"] == expected["dev_of_the_winner_in_the_search"]
 
     table(ptrun.folder / "poison.csv", ROWS["test"], flipped=True)
     poisoned = ptrun(*line("poisoned", "poison.csv"))
@@ -86,4 +73,3 @@ def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptru
         if folder.is_dir() and not folder.name.startswith("."):
             assert json.loads((folder / "result.json").read_text())["metrics"]["test"] == {}
             assert not (folder / "predictions.jsonl").exists()
-    shutil.rmtree(ptrun.folder / "poisoned")

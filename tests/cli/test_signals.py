@@ -8,8 +8,6 @@ import time
 import pytest
 from safetensors.torch import load_file
 
-from ptrun.folder.scan import state_of
-
 
 def heeded():
     """Heed SIGINT, which a job in a shell's background ignores."""
@@ -34,27 +32,15 @@ def steps(folder):
     return [row for row in rows if row["event"] == "step"]
 
 
-def stopped(ptrun, name):
-    """Start a run, send it a signal, and return its folder and the step it reached."""
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_saves_at_the_next_step_and_the_run_goes_on_bit_for_bit(ptrun, name):
     running, folder = started(ptrun, "outputs=cut", lines=20)
     running.send_signal(getattr(signal, name))
     _, told = running.communicate(timeout=60)
     assert running.returncode == 128 + getattr(signal, name)
     reached = len(steps(folder))
     assert f"stopped by {name}, saved at step {reached}" in told
-    return folder, reached
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
-def test_a_signal_saves_at_the_next_step(ptrun, name):
-    folder, reached = stopped(ptrun, name)
-    assert str(state_of(folder)) == f"interrupted at step {reached}"
-
-
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_bit_for_bit(ptrun):
-    folder, reached = stopped(ptrun, "SIGTERM")
     assert ptrun("status", "cut").stdout.count(f"interrupted at step {reached}") == 1
     again = ptrun(*ptrun.small("train.max_steps=300", "train.eval_every=300"), "outputs=cut")
     assert again.returncode == 0 and f"resuming from step {reached} of 300" in again.stderr

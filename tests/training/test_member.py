@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.config.schema import Schedule, Ties, TrainConfig
-from ptrun.errors import UserError
+from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.readout.base import Features
 from ptrun.training.member import Member
 from tests.small_runs import Memory
@@ -83,19 +82,3 @@ def test_a_saved_member_comes_back_and_one_without_a_state_starts():
         own.learned["w"].grad = torch.tensor([1.0, -2.0])
         take(own, 0.3, 3)
     assert torch.equal(one.learned["w"], other.learned["w"])
-
-
-def test_all_compared_metrics_must_hold_for_a_tie_to_move_on():
-    one = member(ties=Ties.last_in_all, compared=["accuracy", "f1"])
-    one.judge([50.0, 40.0])
-    one.step = 1
-    one.judge([50.0, 39.0])
-    assert one.best_step == 0
-    one.step = 2
-    one.judge([50.0, 40.0])
-    assert one.best_step == 2
-    every = member(ties=Ties.last_in_all)
-    assert every._compared({"accuracy": 1.0, "f1": 2.0}) == ["accuracy", "f1"]
-    lost = member(ties=Ties.last_in_all, compared=["f1", "recall"])
-    with pytest.raises(UserError, match=r"train.compared has recall, .*use accuracy, f1"):
-        lost._compared({"accuracy": 1.0, "f1": 2.0})

@@ -35,12 +35,7 @@ DORA = {"peft_type": "LORA", "use_dora": True, "r": 3, "lora_dropout": 0.3}
 )
 @pytest.mark.parametrize("stop", tiered([1, 7, 12], lambda stop: stop == 7))
 def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):
-    whole = _run(tiny(), data_dir, make, Memory())
-    first = _run(tiny(), data_dir, make, Memory(), stop=stop)
-    first.save()
-    second = _run(tiny(), data_dir, make, Memory(first.journal.saved))
-    assert whole.journal.losses()[stop:] == second.journal.losses()
-    assert whole.history == second.history and whole.best_step == second.best_step
+    whole, first, second = _cut_and_resumed(tiny, data_dir, make, stop)
     assert 0 < first.seconds == second.earlier < second.seconds
     for (name, a), (other, b) in zip(
         sorted(whole.state()[0].items()), sorted(second.state()[0].items()), strict=True
@@ -61,17 +56,23 @@ def test_two_rates_resume_bit_equal_after_an_evaluation_before_the_first_step(
     make = partial(PTuning, tune_backbone=True)
     train = {"task": task, "optimizer": optimizer, "eval_first": True, "ties": Ties.last}
     train |= TWO_RATES
-    whole = _run(tiny(), tmp_path, make, Memory(), **train)
-    first = _run(tiny(), tmp_path, make, Memory(), stop=7, **train)
-    first.save()
-    second = _run(tiny(), tmp_path, make, Memory(first.journal.saved), **train)
-    assert whole.journal.losses()[7:] == second.journal.losses()
-    assert whole.history == second.history and whole.best_step == second.best_step
-    assert all(torch.equal(whole.learned[name], p) for name, p in second.learned.items())
+    _cut_and_resumed(tiny, tmp_path, make, 7, **train)
 
 
 class _Cut(Exception):
     pass
+
+
+def _cut_and_resumed(tiny, data_dir, make, stop, **train):
+    """Return a run, one that ended after `stop` steps, and the rest of that; the bits are equal."""
+    whole = _run(tiny(), data_dir, make, Memory(), **train)
+    first = _run(tiny(), data_dir, make, Memory(), stop=stop, **train)
+    first.save()
+    second = _run(tiny(), data_dir, make, Memory(first.journal.saved), **train)
+    assert whole.journal.losses()[stop:] == second.journal.losses()
+    assert whole.history == second.history and whole.best_step == second.best_step
+    assert all(torch.equal(whole.learned[name], p) for name, p in second.learned.items())
+    return whole, first, second
 
 
 def _run(backbone, data_dir, make, journal, stop=None, task=None, **train):
@@ -99,11 +100,6 @@ def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, d
     """MPT-2: Adam's bias correction counts a head's own updates, not the run's steps."""
     task = both(data_dir)
     make = partial(PTuningV2, length=3, reading=reading("head", pooler="none"))
-    whole = _run(tiny(), data_dir, make, Memory(), task=task)
-    first = _run(tiny(), data_dir, make, Memory(), stop=stop, task=task)
-    first.save()
-    second = _run(tiny(), data_dir, make, Memory(first.journal.saved), task=task)
+    whole, _, _ = _cut_and_resumed(tiny, data_dir, make, stop, task=task)
     counts = {float(state["step"]) for state in whole.optimizer.state.values()}
     assert len(counts) > 1  # else this would test nothing
-    assert whole.journal.losses()[stop:] == second.journal.losses()
-    assert all(torch.equal(whole.learned[name], p) for name, p in second.learned.items())
