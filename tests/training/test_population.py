@@ -93,29 +93,22 @@ def test_many_prompts_share_one_copy_of_a_t5_by_token_budget(tiny, data_dir, cou
     torch.testing.assert_close(*losses, atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.slow
-def test_members_may_differ_in_length_and_interval(tiny, data_dir):
-    backbone, data = tiny(), sst2(data_dir)
-    makes = [
-        partial(PTuningV2, length=2),
-        partial(PTuningV2, length=5, layers=[2, 3]),
-        partial(PTuningV2, length=4, shift_positions=False),
-    ]
-    together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
-    for index, make in enumerate(makes):
-        (solo,) = train([member(make, backbone, data, index)])
-        for name, tensor in solo.learned.items():
-            torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
+PREFIXES = [
+    partial(PTuningV2, length=2),
+    partial(PTuningV2, length=5, layers=[2, 3]),
+    partial(PTuningV2, length=4, shift_positions=False),
+]
+PROMPTS = [
+    partial(PromptTuning, length=2),
+    partial(PromptTuning, length=5, rescale=10.0),
+    partial(PromptTuning, length=4, double_embedding=True),
+]
 
 
 @pytest.mark.slow
-def test_soft_prompts_may_differ_in_length_scale_and_embedding(tiny, data_dir):
+@pytest.mark.parametrize("makes", [PREFIXES, PROMPTS], ids=["prefixes", "prompts"])
+def test_members_may_differ_in_length_and_form(tiny, data_dir, makes):
     backbone, data = tiny(), sst2(data_dir)
-    makes = [
-        partial(PromptTuning, length=2),
-        partial(PromptTuning, length=5, rescale=10.0),
-        partial(PromptTuning, length=4, double_embedding=True),
-    ]
     together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
     for index, make in enumerate(makes):
         (solo,) = train([member(make, backbone, data, index)])
