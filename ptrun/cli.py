@@ -112,6 +112,4 @@ def _no_command(word: str) -> str:
         return f"ptrun {word}: expected KEY=VALUE; type ptrun {word}=VALUE"
     if re.fullmatch(r"\w+/\w+", word):
         return f"ptrun {word}: expected KEY=VALUE; type ptrun experiment={word}"
-    if moved := {"adapt": "adapt", "pretrain": "random_model"}.get(word):
-        return f"ptrun {word} is in a checkout: type python -m workshop.{moved} --help"
     return unknown(f"ptrun {word}", word, commands())

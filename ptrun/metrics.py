@@ -428,31 +428,25 @@ def _exact(predicted: Spans, gold: Spans) -> float:
 
 
 def _f1(predicted: Spans, gold: Spans) -> float:
-    """Return a question's F1, 0-1: the F1 sum of its best pairs over the larger number of spans.
-
-    Rounded to 2 decimals as numpy rounds, since the scorer's mean is a numpy float: 100 times the
-    value to the nearest even integer. Python's `round(value, 2)` differs by 0.01 at some halves.
-    """
+    """Return a question's F1, 0-1: the F1 sum of its best pairs over the larger number of spans."""
     if not gold:
         raise ValueError(f"predicted spans {list(predicted)} have no gold span to compare with.")
     guesses, golds = [_bag(span) for span in predicted], [_bag(span) for span in gold]
     table = [[_bag_f1(guess, target) for guess in guesses] for target in golds]
     values = [table[row][column] for row, column in best_assignment(table)]
+    # as numpy rounds, whose float the scorer has; `round(value, 2)` differs at some halves
     return round(100 * (sum(values) / max(len(guesses), len(golds)))) / 100
 
 
 def _bag_f1(guess: Bag, gold: Bag) -> float:
-    """Return the F1 of two sets of words, 0-1; 0 if gold has numbers and none is shared.
-
-    The order of operations is the scorer's: 3 of 5 words right give 0.7499..., and half of it
-    rounds to 0.37; the exact 3/4 would give 0.38.
-    """
+    """Return the F1 of two sets of words, 0-1; 0 if gold has numbers and none is shared."""
     numbers = {word for word in gold if _is_number(word)}
     if numbers and not numbers & guess:
         return 0.0
     shared = len(gold & guess)
     precision = shared / len(guess) if guess else 1.0
     recall = shared / len(gold) if gold else 1.0
+    # the scorer's order: 3 of 5 words give 0.7499..., half of which rounds down, unlike that of 3/4
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -246,17 +245,13 @@ class Trial:
         backbone: PretrainedBackbone = components["backbone"].build()
         readout = grid.readout_of(self.composed, self.task)
         method = built(components["method"], readout, backbone, self.task)
-        self._loaded(method).place([method])
+        self._engine(method, load=True)
         return method
 
-    def _loaded(self, method: Method) -> TorchEngine:
-        hardware: Any = self.composed.components()["hardware"]
-        engine: TorchEngine = hardware.build(method.backbone)
-        engine.load(tuned=method.tunes_backbone)
-        return engine
-
-    def _engine(self, method: Method) -> TorchEngine:
+    def _engine(self, method: Method, *, load: bool = False) -> TorchEngine:
         engine: TorchEngine = self.composed.components()["hardware"].build(method.backbone)
+        if load:
+            engine.load(tuned=method.tunes_backbone)
         engine.place([method])
         return engine
 

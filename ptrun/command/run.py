@@ -4,7 +4,6 @@ This is the default command: `ptrun KEY=VALUE` is `ptrun run KEY=VALUE`. A finis
 and an interrupted one resumes. rerun=true repeats a run and keeps the old one.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -34,10 +33,7 @@ PARSER = Parser("run", __doc__, EXAMPLES)
 PARSER.epilog = OFTEN + str(PARSER.epilog)
 PARSER.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
 PARSER.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
-PARSER.add_argument(
-    "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
-)
-PARSER.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
+PARSER.add_argument("--cfg", choices=["job"], help="print the composed configuration")
 PARSER.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
 
 
@@ -53,7 +49,14 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
         run_table(args.overrides)
     elif args.cfg:
-        _print(arguments)
+        import yaml
+
+        from ptrun.config.compose import compose_run
+        from ptrun.config.overriding import at
+
+        config = compose_run(args.overrides).config
+        part = at(config, args.package) if args.package else config
+        print(yaml.safe_dump(part, sort_keys=False, allow_unicode=True), end="")
     else:
         _check_own(args.overrides)
         if args.multirun:
@@ -111,24 +114,3 @@ def _show_table(jobs: Sequence["Job"]) -> None:
         from ptrun.ledger.report import of_runs
 
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))
-
-
-def _print(arguments: Sequence[str]) -> None:
-    """Print the configuration by Hydra's `--cfg`."""
-    import hydra
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    from ptrun.config.compose import loosen
-    from ptrun.config.explain import explain
-    from ptrun.config.paths import conf_dir
-    from ptrun.config.trust import tell_untrusted
-
-    tell_untrusted()
-    sys.argv = [sys.argv[0], *map(loosen, arguments)]
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
-    print_it = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")
-    try:
-        print_it(lambda _: None)()  # Hydra prints and does not call it
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, arguments) from error

@@ -125,10 +125,6 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
 
 def _check_keys(keys: Mapping[str, str]) -> None:
     for override, key in keys.items():
-        if "=" not in override:
-            raise UserError(f"predict {override}: expected KEY=VALUE.")
-        if key in ("input", "output"):
-            raise UserError(f"predict {override}: type --{key} {override.partition('=')[2]}.")
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
             allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
             raise UserError(

@@ -1,11 +1,10 @@
 """Signs that a run does not learn what was meant, before and in training, with remedies."""
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from ptrun.backbone.files import SHIPPED
@@ -171,11 +170,10 @@ _LEAST_ANSWERS = 10
 _MOVED = 0.02  # of the loss at the start
 _SMALL = 0.05  # a loss at the start below this has little left to lose
 _ROSE = 2.0  # times the loss at the start
-_VANISHED = 1e-8
 
 
 class Health:
-    """Watches the losses, gradient norms and dev answers of one member.
+    """Watches the losses and dev answers of one member.
 
     It is not saved: a resumed member knows its own part alone, and says nothing about the loss.
     A relation of facts may have one right answer: `compares` is then false.
@@ -184,14 +182,13 @@ class Health:
     compares = True
 
     def __init__(self) -> None:
-        self.losses, self.norms = array("d"), array("d")
+        self.losses = array("d")
         self._alike = 0
         self._said = False
 
-    def step(self, loss: float, norm: float) -> None:
-        """Record a step that was taken."""
+    def step(self, loss: float) -> None:
+        """Record the loss of a step that was taken."""
         self.losses.append(loss)
-        self.norms.append(norm)
 
     def judge(self, predictions: Sequence[Prediction]) -> str | None:
         """Record the dev answers of an evaluation; return a warning at the third of one answer."""
@@ -206,7 +203,7 @@ class Health:
         warnings = [f"the last dev answers are all the same; {_REMEDY}"] if self._alike else []
         if steps != len(self.losses) or steps < _LEAST_STEPS:
             return warnings
-        return warnings + [text for text in (_loss(self.losses), _gradients(self.norms)) if text]
+        return warnings + [text for text in [_loss(self.losses)] if text]
 
 
 _REMEDY = "try another train.lr, more steps, or another seed, and look at ptrun check"
@@ -236,10 +233,3 @@ def _loss(losses: Sequence[float]) -> str | None:
         told = f"from {start:.4g} in the first tenth of the steps to {last:.4g} in the last"
         return f"the loss hardly moved, {told}; try a higher train.lr or more steps"
     return None
-
-
-def _gradients(norms: Sequence[float]) -> str | None:
-    middle = median(norms)
-    if math.isfinite(middle) and middle > _VANISHED:
-        return None
-    return f"the gradients vanish: their median norm is {middle:.3g}; try another start= or method"

@@ -152,10 +152,7 @@ class Loop(ABC):
                 bar.show(done, losses[0], leader.metric, best, sum(tokens))
 
     def _step(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
-        """Take one step of each member; return its mean loss and real tokens.
-
-        The host waits for the device once, for all losses and norms.
-        """
+        """Take a step of each member, and wait once for all; return mean losses, real tokens."""
         self._guard.members = members
         sums, tokens = self._guard.passes(lambda: self._accumulate(members))
         norms = [member.stepper.clip(member.train.clip) for member in members]
@@ -398,11 +395,7 @@ class Loop(ABC):
     def _forward(
         self, methods: Sequence[Method], batches: dict[int, Batch]
     ) -> dict[int, BackboneOutput]:
-        """Return each member's output.
-
-        Rows with and without dropout keys run in passes of their own, and so do those with and
-        without a decoder.
-        """
+        """Return each member's output; passes hold rows with keys and a decoder, or without."""
         passes: dict[tuple[bool, bool], dict[int, BackboneInput]] = {}
         for owner, batch in batches.items():
             inputs = methods[owner].inputs(batch)

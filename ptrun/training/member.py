@@ -272,7 +272,7 @@ class Member:
         event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
         if math.isfinite(loss) and math.isfinite(norm):
             self.stepper.step(rate)
-            self.health.step(loss, norm)
+            self.health.step(loss)
         elif (why := self.stepper.skip()) is None:
             event, figures = "skipped", {"loss_scale": self.stepper.scale}
         else:

@@ -73,16 +73,13 @@ class MemoryGuard:
             raise self._no_moments(member)
 
     def _attempt(self, run: Callable[[], T]) -> tuple[T] | None:
-        """Return the value in a tuple; None if memory ran out.
-
-        The exception must end here: it holds frames, and they hold the activations.
-        """
+        """Return the value in a tuple; None if memory ran out."""
         try:
             return (run(),)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-        return None
+        return None  # the error ended above: its frames hold the activations
 
     def _halve(self, doing: str) -> None:
         if self.halved or self.engine.world.size > 1:  # ranks must cut the same rows alike
@@ -100,10 +97,7 @@ class MemoryGuard:
         )
 
     def _refused(self, doing: str) -> MemoryRanOut:
-        """Return the error for passes that do not fit.
-
-        An evaluation belongs to the step before it, so only a step saves what was before.
-        """
+        """Return the error for passes that do not fit; an evaluation keeps the last save."""
         self._free()
         state = _RESUMES if doing else self._saved()
         largest = max(1, min(self.engine.token_budget, self.engine.largest))
@@ -130,10 +124,7 @@ class MemoryGuard:
         return f"in {doing}" if doing else f"at step {self.members[0].step + 1}"
 
     def _saved(self) -> str:
-        """Save the members as they were before the step, and say so.
-
-        Ranks save together, so one that is out of memory keeps its last save.
-        """
+        """Save the members as they were before the step, and say so; ranks save together."""
         if self.engine.world.size > 1:
             return _RESUMES
         save(self.members)

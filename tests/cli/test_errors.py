@@ -60,8 +60,6 @@ WRONG = {
     ),
     "import cpm2 /nowhere --out x": "/nowhere … mp_rank_00",
     "import cpm2 /nowhere": "--out",
-    "adapt a=b": "python -m workshop.adapt --help",
-    "pretrain --random": "python -m workshop.random_model --help",
     "start=label": "start=label … did you mean 'labels'?",
     "start=labels": "PTuningV2 … start=run: … method=prompt_tuning",
     "start=run:lost": "start=run:lost … prompt.safetensors … outputs",

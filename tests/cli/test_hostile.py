@@ -245,7 +245,7 @@ def test_a_request_with_a_python_tag_is_damaged(project):
 
 SMALL = ("setting=few_shot_32", "train.max_steps=1")
 COMPOSING = [("check",), SMALL, ("plan",), ("-m", *SMALL, "seed=1,2"), ("list",), ("grid",)]
-COMPOSING += [("--cfg", "all")]
+COMPOSING += [("--cfg", "job")]
 
 
 @pytest.mark.parametrize("commands", [COMPOSING[:2], pytest.param(COMPOSING[2:], marks=SLOW)])

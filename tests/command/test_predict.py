@@ -254,7 +254,6 @@ def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, cap
 OPTIONS = {
     "train.lr=1": "a finished run cannot change this",
     "task=csv": "Allowed: hardware",
-    "input=x": "type --input x",
     "more": "predict more: no such folder",
     "hardware.tokens=1": "hardware.tokens: unknown",
     "hardware=zero1": "several processes.* Type hardware=gpu or hardware=cpu",

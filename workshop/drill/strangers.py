@@ -233,7 +233,7 @@ _KEYS = (
     "pretraining: {seed: [1]}",
 )
 _WAYS = ("global", "defaults", "dots", "package", "linked file", "linked folder", "root")
-_LINES = (["check"], ["plan"], ["--cfg", "job", "--resolve"], ["--cfg", "hydra"], ["-m", "seed=1"])
+_LINES = (["check"], ["plan"], ["--cfg", "job"], ["-m", "seed=1"])
 
 
 def _configured(world: World, _: str, draw: random.Random) -> tuple[str, Called]:
