@@ -8,15 +8,12 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from ptrun.errors import MemoryRanOut
 from ptrun.training.member import Member, save
-
-if TYPE_CHECKING:
-    from ptrun.training.loop import Loop
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (
@@ -40,7 +37,7 @@ class MemoryGuard:
     `members` are those in training, which an error saves.
     """
 
-    engine: "Loop"
+    engine: Any  # a `Loop`, whose module imports this one
     members: Sequence[Member] = ()
     halved: bool = field(default=False, init=False)
 

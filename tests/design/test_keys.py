@@ -244,7 +244,7 @@ TRAIN = {
     "eval_first": (TRAINED, "true"),
     "select": (MEASURED, "last"),
     "ties": (MEASURED, "last"),
-    "compared": ([], "tests/training/test_member.py"),
+    "compared": ([], "tests/training/test_stopping.py"),
     "patience": (MEASURED, "1"),
 }
 SETTINGS = {
