@@ -22,8 +22,6 @@ class DPT(FineTuning):
     """Learns the backbone and its head, which detects the class words that fit the text.
 
     Args:
-        backbone: an ELECTRA discriminator.
-        task: has classes, or questions with several answers.
         reserved: write a reserved token of the vocabulary for each token of the class words, commas
             included. Its embedding starts as a copy of that token's, so the words have rows of
             their own to tune (code). False writes the words themselves (paper).

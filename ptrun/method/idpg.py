@@ -53,8 +53,6 @@ class GeneratorForm:
     Args:
         kind: `phm` or `dense` maps; `none` has biases only, so that all instances have the same
             prompt.
-        hidden: m, the width between the maps.
-        order: n of `phm`, a divisor of the widths of its maps.
         shared_mixing: whether both maps of `phm` share A, as in the paper's text and its count for
             S-IDPG-PHM; the released code has two.
         layer_norm: normalize the input's prompt vectors, by a norm that is learned.
@@ -122,8 +120,6 @@ class Generators(nn.Module):
         widths: of each site's vectors.
         inputs: width of an instance.
         length: t, in vectors, of each site.
-        sharing: S, M or L.
-        form: of every generator.
 
     Raises:
         UserError: there is a residual, and instances are not as wide as the input's vectors.

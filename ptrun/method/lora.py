@@ -31,7 +31,6 @@ class LoRA(Method):
     Layers that share weights (ALBERT) share their maps. The maps are not merged into the weights.
 
     Args:
-        backbone: frozen.
         rank: r.
         alpha: scale, times the rank.
         dropout: of A's input, in training.

@@ -25,9 +25,7 @@ class Tokenized(Sequence[Features]):
     """Encoded examples, made when they are read.
 
     Args:
-        method: encodes them.
-        examples: read by index.
-        places: which of them, in order; None is all.
+        places: which of the examples, in order; None is all.
 
     >>> from ptrun.testing import read
     >>> from ptrun.method.tokenized import Tokenized

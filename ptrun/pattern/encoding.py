@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ptrun.errors import UserError
 from ptrun.pattern.rendering import Piece
-from ptrun.pattern.spelling import Frame, Spelling, frame, mask_ids, placeholder_id
+from ptrun.pattern.spelling import Frame, Spelling, frame, mask_ids
 
 # Shortens a row that is too long.
 
@@ -66,10 +66,6 @@ def shorten_in_proportion(
 _MASKS = ("mask", "masks")
 
 
-class TooLong(UserError):
-    """A row is too long without its fields."""
-
-
 @dataclass(frozen=True)
 class Encoded:
     """One row.
@@ -104,7 +100,8 @@ class Encoder:
         self._tokenizer, self._left_to_right = tokenizer, left_to_right
         self.spelling = Spelling(tokenizer)
         self._frames = (frame(tokenizer, 1), frame(tokenizer, 2))
-        self._filler = placeholder_id(tokenizer)
+        fillers = (tokenizer.unk_token_id, tokenizer.pad_token_id)  # in the place of vectors
+        self._filler = next((i for i in fillers if i is not None), 0)
 
     @property
     def framed(self) -> bool:
@@ -128,7 +125,7 @@ class Encoder:
         sizes = [len(ids) for ids in spelled]
         left = _shortened(pieces, sizes, room - around.size, rule)
         if around.size + sum(left) > room:
-            raise TooLong(
+            raise UserError(
                 f"a pattern takes {around.size + sum(left)} tokens without any field, and a row "
                 f"has room for {room}; use fewer learned vectors, a pattern with fewer words, or a "
                 "larger task.max_tokens."

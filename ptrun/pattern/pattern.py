@@ -156,26 +156,18 @@ class PVP:
 
     def __post_init__(self) -> None:
         if self.shorten not in get_args(Shorten):
-            raise UserError(
-                f"pvp {self.name}: shorten is {self.shorten!r}; "
-                f"use one of {', '.join(get_args(Shorten))}."
-            )
+            allowed = ", ".join(get_args(Shorten))
+            raise UserError(f"shorten is {self.shorten!r}; use one of {allowed}.")
         listed = self.pattern.listing("words")
         if self.words is None:
             if listed:
-                raise UserError(
-                    f"pvp {self.name}: the pattern writes label words out, and there are none; "
-                    "add words: {label: [word]}."
-                )
+                raise UserError("the pattern writes label words out; add words: {label: [word]}.")
             return
         Verbalizer(self.words, self.rule)
         if listed and any(len(words) > 1 for words in self.words.values()):
-            raise UserError(
-                f"pvp {self.name}: the pattern writes out one word for each label; "
-                "give each label one."
-            )
+            raise UserError("the pattern writes one word for each label; give each label one.")
         if self.rule == "mean" and not self.pattern.many_masks:
-            raise UserError(f"pvp {self.name}: rule mean needs {{masks}} in the pattern.")
+            raise UserError("rule mean needs {masks} in the pattern.")
 
     def render(self, fields: Mapping[str, Any]) -> list[Piece]:
         """Return the pieces of an example."""
@@ -215,8 +207,7 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
         if words is not None and labels:
             Verbalizer(words, pvp.rule).check(labels)
     except UserError as error:
-        prefix = f"pvp {name}: "
-        raise UserError(prefix + str(error).removeprefix(prefix)) from error
+        raise UserError(f"pvp {name}: {error}") from error
     return pvp
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ptrun.errors import UserError
-from ptrun.pattern.slots import FACT_SUBJECT, FACTS, LISTS, Border, Field, Hole, LiteralText, Part
+from ptrun.pattern.slots import FACT_SUBJECT, LISTS, Border, Field, Hole, LiteralText, Part
 
 GAP = "@placeholder"
 LIMITS = "limits"
@@ -20,10 +20,6 @@ _MARKS = {"letters": (". ", "."), "numerals": ("、", "；")}  # noqa: RUF001
 """What comes after a sign, and after an item."""
 _BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "', "or_quotes": ' " or " '}
 _SPACES = " \t"
-_FACT_HINT = (
-    " Templates of relations may stand in templates.jsonl[.gz] beside the task's splits: add it "
-    "there to the row of the relation, {{predicate_id: P1, {}: ...}}."
-)
 
 
 @dataclass(frozen=True)
@@ -104,8 +100,7 @@ def render(
 
 
 def _write(line: _Line, slot: Field, fields: Mapping[str, Any], where: str) -> None:
-    hint = _FACT_HINT.format(slot.name) if slot.ending in FACTS else ""
-    raw = _text(slot.name, fields, where, hint)
+    raw = _text(slot.name, fields, where)
     text = slot.filtered(raw)
     if slot.ending is None:
         line.spaced |= text[:1].isspace() and not raw[:1].isspace()  # a space that a filter wrote
@@ -116,8 +111,8 @@ def _write(line: _Line, slot: Field, fields: Mapping[str, Any], where: str) -> N
         _write_fact(line, text, slot, _text(FACT_SUBJECT, fields, where))
 
 
-def _text(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> str:
-    text = _value(name, fields, where, hint)
+def _text(name: str, fields: Mapping[str, Any], where: str) -> str:
+    text = _value(name, fields, where)
     if not isinstance(text, str):
         raise UserError(
             f"{where}: field {name!r} is {type(text).__name__}, not one text; "
@@ -126,9 +121,9 @@ def _text(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> s
     return text
 
 
-def _value(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> Any:
+def _value(name: str, fields: Mapping[str, Any], where: str) -> Any:
     if name not in fields:
-        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.{hint}")
+        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.")
     return fields[name]
 
 

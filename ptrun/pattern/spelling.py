@@ -143,8 +143,3 @@ def answer_end(tokenizer: Any) -> int | None:
     start, end = tokenizer.convert_tokens_to_ids(list(_PIECE))
     has_marks = None not in (start, end) and start != end
     return int(end) if has_marks else None
-
-
-def placeholder_id(tokenizer: Any) -> int:
-    """Return the id to put in the place of learned vectors; padding only if there is no other."""
-    return next((i for i in (tokenizer.unk_token_id, tokenizer.pad_token_id) if i is not None), 0)

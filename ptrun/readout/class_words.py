@@ -20,7 +20,6 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.pattern.encoding import TooLong
 from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
@@ -36,12 +35,6 @@ _FIRST = 100  # where the released code's reserved tokens begin
 
 class ClassWords(nn.Module, Cloze):
     """The class whose word ELECTRA's head scores as the most original; all are written out.
-
-    Args:
-        backbone: an ELECTRA discriminator.
-        task: n classes.
-        pvp: a pattern that lists its label words, one for each class.
-        options: the keys of `readout`.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=dpt", "backbone=pocket_electra")
@@ -63,13 +56,7 @@ class ClassWords(nn.Module, Cloze):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row of one segment for each example, read where each class word starts."""
         assert self.tokens
-        try:
-            return super().encode(examples, row_limit(self.task, room))
-        except TooLong as error:
-            raise UserError(
-                f"{error}\nIt writes {len(self.labels)} class words out, too many for a row: type "
-                "readout=head."
-            ) from error
+        return super().encode(examples, row_limit(self.task, room))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over targets, one for each class, `[]`.

@@ -30,8 +30,6 @@ class Cloze(WordReader):
     """A pattern rendered for a backbone; it learns nothing.
 
     Args:
-        backbone: one whose head predicts words.
-        task: the task to predict.
         pvp: the pattern, with its verbalizer if it has one.
         options: the keys of `readout`, of which `sentinel` and `literal_sep` are read here: see
             `ptrun.readout.verbalizer.VerbalizerReading`.

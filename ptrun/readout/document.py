@@ -58,10 +58,6 @@ def recorded(value: str) -> str:
 class Document:
     """A document in view of a backbone.
 
-    Args:
-        backbone: a causal model.
-        text: of the document.
-
     >>> from ptrun.testing import read
     >>> from ptrun.readout.document import Document
     >>> method, batch, output = read("method=lora", "task=pocket_writing", "backbone=pocket_gpt2")

@@ -23,13 +23,7 @@ _SPREAD = 6364136223846793005  # keys of neighbouring rows are consecutive; read
 
 
 class Head(nn.Module, Readout):
-    """Dropout, then Linear(H, C), in fp32; the loss is cross-entropy summed over targets.
-
-    Args:
-        backbone: of any family.
-        task: the task to predict.
-        outputs: C.
-    """
+    """Dropout, then Linear(H, C), in fp32; the loss is cross-entropy summed over targets."""
 
     reads_decoder = False
     keys: ClassVar[Set[str]] = {"dropout"}
@@ -154,8 +148,6 @@ class PooledHead(Head):
     """Linear(H, C) on the vector that summarizes a row.
 
     Args:
-        backbone: of any family.
-        task: the task to predict.
         pooler: `frozen` is the backbone's dense + tanh, or GELU on DeBERTa (a checkpoint without
             one, like RoBERTa's, gets an untrained one, as P-tuning v2's code does); `trainable`
             learns its own; `classifier` too, with dropout before (RoBERTa's in transformers);

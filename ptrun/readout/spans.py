@@ -398,11 +398,6 @@ class TagHead(PassageReader, Head):
 class PassageWords(PassageReader, WordReader, nn.Module):
     """The words of the passage that ELECTRA's head selects by a threshold.
 
-    Args:
-        backbone: an ELECTRA discriminator.
-        task: questions with several answers.
-        options: the keys of `readout`.
-
     >>> from ptrun.testing import read
     >>> options = "method=dpt", "task=pocket_multispan", "backbone=pocket_electra"
     >>> method, batch, output = read(*options)

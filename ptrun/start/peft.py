@@ -42,13 +42,7 @@ _FREE |= {"save_projection", "exclude_modules", "layers_pattern"}
 
 @dataclass(frozen=True)
 class PeftAdapter:
-    """The adapter of a PEFT folder.
-
-    Args:
-        folder: where it is.
-        config: the content of `adapter_config.json`.
-        digest: 16 hexadecimal digits over both files.
-    """
+    """The adapter of a PEFT folder: its `adapter_config.json`, and 16 digits over both files."""
 
     folder: Path
     config: Mapping[str, Any]

@@ -106,15 +106,7 @@ _SENTINELS = 16  # more than the masks of any pattern
 
 @dataclass(frozen=True)
 class WordSource:
-    """The sources of words.
-
-    Args:
-        start: the kind of words.
-        method: method with the backbone and the read-out.
-        rows: returns the encoded train and dev examples.
-        draw: random number generator.
-        train: the training examples.
-    """
+    """The sources of words; `rows` returns the encoded train and dev examples."""
 
     start: Start
     method: Method
