@@ -234,8 +234,6 @@ def check_pair(
 
     Returns the option and node of the read-out, `auto` resolved: `ptrun.readout.choose.resolved`.
 
-    Raises:
-        UserError: it does not; the message names the supported values.
     """
     family = backbone.architecture
     missing = [need for key, need in method.needs.items() if not getattr(family, key)]
@@ -276,7 +274,7 @@ _PROMPT, _TABLE, _FROZEN = "prompt.", "prompt.table", "prompt.frozen"
 
 
 class Folded(Method):
-    """A method whose `prompt` folds into the tensor `finished`; errors name the method `paper`.
+    """A method whose `prompt` folds into the tensor `finished`.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=ptuning_v2")
@@ -285,7 +283,6 @@ class Folded(Method):
     """
 
     finished: ClassVar[str]
-    paper: ClassVar[str]
     prompt: DeepPrefix | PromptEncoder
 
     def exported(self) -> dict[str, Tensor]:
@@ -294,16 +291,9 @@ class Folded(Method):
         return {self.finished: self.prompt().detach(), **others}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Load a finished prompt and all other tensors.
-
-        Raises:
-            UserError: a tensor is missing.
-        """
+        """Load a finished prompt and all other tensors."""
         if self.finished not in tensors:
-            raise UserError(
-                f"the saved prompt has no tensor {self.finished}; it is not a prompt of "
-                f"{self.paper}."
-            )
+            raise UserError(f"the saved prompt has no tensor {self.finished}.")
         self.prompt.fold(tensors[self.finished].to(self.prompt.table.device))
         prompt = {k: v.detach() for k, v in self.learned().items() if k.startswith(_PROMPT)}
         super().load_exported(prompt | tensors)

@@ -354,7 +354,8 @@ class IDPG(Method):
         if self.length == 0:
             return text
         instance = self.instance(batch)
-        put = Insertion(self._place(batch), batch.ids.shape[1], self.prompt_positions)
+        at = place(self.position, batch.mask, batch.mask & (batch.ids == self._separator))
+        put = Insertion(at, batch.ids.shape[1], self.prompt_positions)
         types = batch.types
         if types is not None:  # a prompt has the segment of the token before it
             before = types.gather(1, put.at[:, None] - 1)
@@ -428,11 +429,6 @@ class IDPG(Method):
 
     def _dropped(self, batch: Batch, site: int, values: Tensor) -> Tensor:
         return drop(values, batch.keys, _SITE + site, self.dropout)
-
-    def _place(self, batch: Batch) -> Tensor:
-        if self.position == 0:
-            return torch.ones_like(batch.ids[:, 0])
-        return place(self.position, batch.mask, batch.mask & (batch.ids == self._separator))
 
     @property
     def _separator(self) -> int:

@@ -76,7 +76,7 @@ class PeftMethod(Method):
         need_peft("method=peft")
         super().__init__(backbone, task, reading)
         self.config = dict(config)
-        self.peft_type = str(_type_of(self.config).value)
+        self.peft_type = str(peft_config(self.config).peft_type.value)
         if backbone.architecture.shares_layers:
             raise UserError(
                 f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
@@ -158,32 +158,24 @@ class PeftMethod(Method):
 
 
 def peft_config(content: Mapping[str, Any]) -> Any:
-    """Return PEFT's configuration object of a checked `method.config`."""
+    """Return PEFT's configuration object of `method.config`, whose keys are checked."""
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
-    keys = {key: value for key, value in content.items() if key != "peft_type"}
-    try:
-        return PEFT_TYPE_TO_CONFIG_MAPPING[_type_of(content)](**keys)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"method.config: PEFT rejects it: {str(error).splitlines()[0]}") from error
-
-
-def _type_of(content: Mapping[str, Any]) -> Any:
-    """Return the `peft_type` of a configuration, whose keys are checked."""
-    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
-
-    types = {str(kind.value): kind for kind in PEFT_TYPE_TO_CONFIG_MAPPING}
-    usable = sorted(types.keys() - _REFUSED.keys())
+    types = {str(kind.value): made for kind, made in PEFT_TYPE_TO_CONFIG_MAPPING.items()}
     name = str(content.get("peft_type", "")).upper()
     if name in _REFUSED:
         raise UserError(f"method.config.peft_type={name}: not supported; {_REFUSED[name]}.")
-    if name not in usable:
+    if name not in types:
+        usable = sorted(types.keys() - _REFUSED.keys())
         raise UserError(unknown(f"method.config.peft_type={name or 'missing'}", name, usable))
-    allowed = {f.name for f in fields(PEFT_TYPE_TO_CONFIG_MAPPING[types[name]])} - ABOUT
-    for key in content.keys() - {"peft_type"}:
-        if key not in allowed:
-            raise UserError(unknown(f"method.config.{key}", key, allowed))
-    return types[name]
+    keys = {key: value for key, value in content.items() if key != "peft_type"}
+    allowed = {f.name for f in fields(types[name])} - ABOUT
+    for key in keys.keys() - allowed:
+        raise UserError(unknown(f"method.config.{key}", key, allowed))
+    try:
+        return types[name](**keys)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"method.config: PEFT rejects it: {str(error).splitlines()[0]}") from error
 
 
 def _key(name: str) -> str:

@@ -57,7 +57,7 @@ class PTuning(Folded):
     """
 
     soft = True
-    finished, paper = "prompt.vectors", "P-tuning"
+    finished = "prompt.vectors"
     readouts = ("verbalizer", "writing")
 
     def __init__(

@@ -72,8 +72,7 @@ class PTuningV2(Folded):
     torch.Size([5, 8, 4, 32])
     """
 
-    finished, paper = "prompt.prefix", "P-tuning v2"
-
+    finished = "prompt.prefix"
     may_differ = ("length", "dropout", "reparameterization", "hidden", "frozen_vectors")
 
     def __init__(
