@@ -37,12 +37,12 @@ also hardware.token_budget=512; `-`: does not fit. Not measured on a card.
 def planned(typed: str) -> tuple[Any, Any]:
     """Return the costs of a run, and its layout on a GPU."""
     from ptrun.config.compose import compose_run
-    from ptrun.planning.costs import Texts, costs, planned_on
+    from ptrun.planning.costs import Costs, Texts, planned_on
     from ptrun.planning.memory import layout_of
 
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
     layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)
-    return costs(planned_on(composed, layout), Texts(LENGTH, "", LENGTH, None)), layout
+    return Costs(planned_on(composed, layout), Texts(LENGTH, "", LENGTH)), layout
 
 
 def cell(own: Any, layout: Any, card: int) -> str:

@@ -153,13 +153,13 @@ print(json.dumps(found))
 """
 PREDICT = """
 import json, sys
-from ptrun.planning.costs import Texts, costs, planned_on
+from ptrun.planning.costs import Costs, Texts, planned_on
 from ptrun.config.compose import compose_run
-from ptrun.planning.memory import layout_of, per_member
+from ptrun.planning.memory import layout_of
 length, count, own = int(sys.argv[1]), int(sys.argv[2]), compose_run(sys.argv[3:])
 layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
-made = costs(planned_on(own, layout), Texts(length, "", length, None))
-found, more = made.memory(layout), (count - 1) * per_member(made.counts)
+made = Costs(planned_on(own, layout), Texts(length, "", length))
+found, more = made.memory(layout), (count - 1) * made.sizes.member
 print(json.dumps({**vars(found), "members": more, "peak": found.peak + more}))
 """
 

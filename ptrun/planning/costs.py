@@ -1,6 +1,6 @@
 """Parameters, memory and time of a run, from its configuration alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from statistics import mean
 
@@ -9,17 +9,7 @@ import torch
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.planning.memory import (
-    HardwareLayout,
-    Memory,
-    Parameters,
-    Sizes,
-    Work,
-    count,
-    memory,
-    sizes,
-    work,
-)
+from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, memory, sizes, work
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, plan, split_of
 from ptrun.training.optim import total_steps
@@ -34,11 +24,7 @@ class Elsewhere:
 
 
 def planned_on(composed: Composed, layout: HardwareLayout) -> Plan:
-    """Return the plan of a run without its engine.
-
-    Raises:
-        UserError: as `plan`.
-    """
+    """Return the plan of a run without its engine."""
     return plan(composed, engine=lambda _backbone: Elsewhere(layout))
 
 
@@ -75,7 +61,7 @@ class Texts:
     length: int
     origin: str
     mean: int
-    train: int | None
+    train: int | None = None
     dev: int | None = None
     test: int | None = None
     answer: int = 0
@@ -87,26 +73,25 @@ def texts(planned: Plan, length: int | None) -> Texts:
     Raises:
         UserError: the length is more than the backbone reads.
     """
-    method = method_of(planned)
+    method, split = method_of(planned), _split(planned)
     room, longest = method.room(), method.readout.longest * method.readout.writes
-    name = planned.backbone.name
-    if length is not None and length > room:
-        raise UserError(f"length is {length}; {name} reads at most {room} tokens here.")
-    split = _split(planned)
-    counts: tuple[int | None, int | None, int | None] = (None, None, None)
-    if split:
-        counts = len(split.train), len(split.dev), len(split.test)
+    parts = ("train", "dev", "test") if split else ()
+    counts = {part: len(getattr(split, part)) for part in parts}
     if length is not None:
-        return Texts(length, "as requested", length, *counts, longest)
+        if length > room:
+            name = planned.backbone.name
+            raise UserError(f"length is {length}; {name} reads at most {room} tokens here.")
+        return Texts(length, "as requested", length, answer=longest, **counts)
     if split and split.train and planned.backbone.folder is not None:
         some = split.train[:: max(1, len(split.train) // _SOME)][:_SOME]
         features = method.encode(some)
         tokens = [f.tokens for f in features]
         answer = min(longest, max(len(f.targets) for f in features))
         origin = f"the longest of {len(some)} training examples"
-        return Texts(max(tokens), origin, ceil(mean(tokens)), *counts, answer)
+        return Texts(max(tokens), origin, ceil(mean(tokens)), answer=answer, **counts)
     assumed = min(room, planned.task.max_tokens or LENGTH)
-    return Texts(assumed, "assumed; --length N plans for another", assumed, *counts, longest)
+    origin = "assumed; --length N plans for another"
+    return Texts(assumed, origin, assumed, answer=longest, **counts)
 
 
 def _split(planned: Plan) -> Split | None:
@@ -117,25 +102,25 @@ def _split(planned: Plan) -> Split | None:
     else:
         here = "pocket" in source.origin or source.exists("train")
         here = here and not planned.of_corpus
-    if not here:
-        return None
     try:
-        return usable(method_of(planned), split_of(planned)[0])
+        return usable(method_of(planned), split_of(planned)[0]) if here else None
     except UserError:
         return None  # the run reports the error; a plan needs no data
 
 
-# What a run needs.
-
-
-@dataclass(frozen=True)
+@dataclass
 class Costs:
-    """One run's parameters, and the sizes of its backbone, on texts of some length."""
+    """What a run needs for texts of some length."""
 
     planned: Plan
     texts: Texts
-    counts: Parameters
-    sizes: Sizes
+    method: Method = field(init=False)
+    sizes: Sizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count parameters."""
+        self.method = method_of(self.planned)
+        self.sizes = sizes(self.method, self.texts.answer)
 
     def work(self, layout: HardwareLayout) -> Work:
         """Return the micro-batches of a rank's step."""
@@ -147,7 +132,7 @@ class Costs:
         Raises:
             UserError: the heads or the feed-forward width cannot be divided.
         """
-        return memory(self.sizes, self.counts, layout, self.work(layout), self.texts.answer)
+        return memory(self.sizes, layout, self.work(layout), self.texts.answer)
 
     def steps(self) -> int | None:
         """Return the optimizer steps of a run; None if the number of examples is unknown."""
@@ -166,21 +151,8 @@ class Costs:
         steps, texts, train = self.steps(), self.texts, self.planned.train
         if steps is None or texts.dev is None or texts.test is None:
             return None
-        forward = operations(self.sizes, texts.mean)
-        passes = 1 + bool(self.counts.learned["total"]) + self.counts.tunes
+        passes = 1 + bool(self.sizes.learned["total"]) + self.sizes.tunes
         every = train.eval_every or ceil((texts.train or 1) / train.batch_size)
         answers = texts.dev * (steps // max(1, every)) + texts.test
-        return (steps * train.batch_size * passes + answers) * forward / (tflops * 1e12)
-
-
-def costs(planned: Plan, texts: Texts) -> Costs:
-    """Return the costs of a run on texts of some length."""
-    method = method_of(planned)
-    return Costs(planned, texts, count(method), sizes(method, texts.answer))
-
-
-def operations(sizes: Sizes, length: int) -> float:
-    """Return the floating-point operations of a forward pass over a text of `length` tokens."""
-    tokens = length + sizes.prompt
-    scores = 4 * tokens * (tokens + sizes.prefix) * sizes.queries * sizes.layers
-    return 2 * tokens * sizes.products + scores + 2 * sizes.hidden * sizes.vocabulary * sizes.reads
+        rows = steps * train.batch_size * passes + answers
+        return rows * self.sizes.operations(texts.mean) / (tflops * 1e12)

@@ -4,12 +4,12 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ptrun.errors import UserError
 from ptrun.folder import lease
@@ -41,10 +41,8 @@ class Check:
 
 def checks() -> list[Check]:
     """Return all checks, in the order of the report."""
-    made: tuple[Callable[[], Check], ...] = (
-        versions, extras, devices, compiler, memory, cache, hub, data, outputs
-    )  # fmt: skip
-    return [check() for check in made]
+    every = versions, extras, devices, compiler, memory, cache, hub, data, outputs
+    return [check() for check in every]
 
 
 def versions() -> Check:
@@ -55,11 +53,11 @@ def versions() -> Check:
 
 def extras() -> Check:
     """Return which optional packages are missing."""
-    absent = [name for name in _EXTRAS if not _is_there(name)]
+    absent = [extra for package, extra in _EXTRAS.items() if not _is_there(package)]
     if not absent:
         return Check("ok", "extras", "all optional packages are installed")
-    says = "; ".join(f"{_EXTRAS[name][0]}: {_EXTRAS[name][1]}" for name in absent)
-    names = ",".join(_EXTRAS[name][0] for name in absent)
+    says = "; ".join(f"{extra}: {use}" for extra, use in absent)
+    names = ",".join(extra for extra, _ in absent)
     return Check("note", "extras", f"not installed: {says}", f"pip install 'ptrun[{names}]'")
 
 
@@ -83,11 +81,11 @@ def devices() -> Check:
 
 def compiler() -> Check:
     """Return whether Triton can compile the attention kernel."""
-    found = next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
-    if found is None:
+    name = next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
+    if name is None:
         return Check("note", "compiler", "no C compiler: no kernel of ptrun's own", "install gcc")
     triton = "with triton" if find_spec("triton") else "without triton"
-    return Check("ok", "compiler", f"{found}, {triton}")
+    return Check("ok", "compiler", f"{name}, {triton}")
 
 
 def memory() -> Check:
@@ -101,13 +99,17 @@ def cache() -> Check:
 
     place = Path(constants.HF_HOME)
     there = next(folder for folder in (place, *place.parents) if folder.exists())
-    room = shutil.disk_usage(there).free
-    says = f"{place}, {room / 2**30:.0f} GiB free"
     if not os.access(there, os.W_OK):
-        return Check("note", "hub cache", f"{says}; not writable", "HF_HOME=FOLDER ptrun ...")
+        return Check("note", "hub cache", f"{place} not writable", "HF_HOME=FOLDER ptrun ...")
+    return _disk("hub cache", f"{place}", there, "HF_HOME=FOLDER")
+
+
+def _disk(name: str, says: str, place: Path, option: str) -> Check:
+    room = shutil.disk_usage(place).free
+    says = f"{says}, {room / 2**30:.0f} GiB free"
     if room < _LITTLE:
-        return Check("note", "hub cache", says, "HF_HOME=FOLDER on a larger disk")
-    return Check("ok", "hub cache", says)
+        return Check("note", name, says, f"{option} on a larger disk")
+    return Check("ok", name, says)
 
 
 def hub() -> Check:
@@ -142,10 +144,7 @@ def outputs() -> Check:
             pass
     except (OSError, UserError) as error:
         return Check("bad", "outputs", f"{place}: {error}", "cd to another folder, or outputs=DIR")
-    room = shutil.disk_usage(place).free
-    state: Literal["ok", "note"] = "note" if room < _LITTLE else "ok"
-    says = f"{place} can be written and locked, {room / 2**30:.0f} GiB free"
-    return Check(state, "outputs", says, "outputs=DIR on a larger disk" if state == "note" else "")
+    return _disk("outputs", f"{place} can be written and locked", place, "outputs=DIR")
 
 
 # The checks of `ptrun doctor backbone=NAME`: whether prompts work in a model, and which methods.
@@ -163,29 +162,25 @@ def backbone_checks(overrides: Sequence[str]) -> list[Check]:
 
     backbone = compose_run(overrides).components()["backbone"].build()
     backbone.read_weights()
-    own = backbone.architecture
-    how = "read from a traced pass" if own.probed else f"the {own.name} family of ptrun"
-    says = f"{own.library}, {backbone.shape.layers} layers, {how}"
-    lines = [Check("ok", "backbone", f"{backbone.name}: {says}"), *_proof(proof, backbone)]
+    family = backbone.architecture
+    how = "read from a traced pass" if family.probed else f"the {family.name} family of ptrun"
+    says = f"{family.library}, {backbone.shape.layers} layers, {how}"
+    lines = [Check("ok", "backbone", f"{backbone.name}: {says}")]
+    # 1. Whether prompts work in it
+    if family.relative or family.has_blank or family.attention:
+        says = "its family has an attention of its own, which ptrun's tests compare"
+        lines.append(Check("ok", "proof", says))
+    else:
+        for check in proof.prove(backbone):
+            where = f", first in {check.where}" if check.where else ""
+            says = f"{check.name} ({check.far:.0e}, at most {check.limit:.0e}{where})"
+            remedy = "" if check.passed else "choose another backbone: ptrun list backbone"
+            lines.append(Check("ok" if check.passed else "bad", "proof", says, remedy))
     if any(line.state == "bad" for line in lines):
         return lines
+    # 2. Which methods work with it
     reasons = grid.fitting(backbone, grid.task_of(["task=pocket_sentiment"]))
     good = [method for method, reason in reasons.items() if not reason]
     lines.append(Check("ok", "methods", ", ".join(good)))
     lines += [Check("note", name, "does not fit", why) for name, why in reasons.items() if why]
-    return lines
-
-
-def _proof(proof: Any, backbone: Any) -> list[Check]:
-    """Return a line for each check of the proof."""
-    own = backbone.architecture
-    if own.relative or own.has_blank or own.attention:
-        says = "its family has an attention of its own, which ptrun's tests compare"
-        return [Check("ok", "proof", says)]
-    lines = []
-    for check in proof.prove(backbone):
-        where = f", first in {check.where}" if check.where else ""
-        says = f"{check.name} ({check.far:.0e}, at most {check.limit:.0e}{where})"
-        remedy = "" if check.passed else "choose another backbone: ptrun list backbone"
-        lines.append(Check("ok" if check.passed else "bad", "proof", says, remedy))
     return lines

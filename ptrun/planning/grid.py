@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -56,10 +57,6 @@ class Combination:
     outcome: str
 
 
-class Unsuitable(UserError):
-    """A method cannot be built on a backbone."""
-
-
 def cells(
     steps: int = 0,
     backbones: Sequence[str] = BACKBONES,
@@ -76,7 +73,7 @@ def cells(
     """
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
     loaded = {kind: task_of([f"task={option}", *overrides]) for kind, option in tasks.items()}
-    examples = {kind: cache(partial(some_examples, task)) for kind, task in loaded.items()}
+    examples = cache(lambda kind: some_examples(loaded[kind]))
     composed = cache(lambda *typed: compose_run([*typed, *overrides]))
     for backbone in backbones:
         typed = [f"backbone={backbone}"]
@@ -88,43 +85,33 @@ def cells(
                 refused = refusal(method, readout_of(run, task), model, task)
                 outcome = "-" if refused else "yes"
                 if steps and not refused:
-                    try:
-                        outcome = _tried(run, task, examples[kind], steps)
-                    except Unsuitable as error:  # known once the method is built
-                        refused, outcome = str(error).splitlines()[0], "-"
+                    refused, outcome = _tried(run, task, partial(examples, kind), steps)
                 yield Combination(title, backbone, kind, refused, outcome)
 
 
 def methods() -> dict[str, Mapping[str, Any]]:
-    """Return the methods' configurations, presets aside, and those that cannot be read.
+    """Return the methods' configurations, presets aside.
 
     A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
     which decide what it can answer.
     """
-    nodes = {
-        option: {**run.components()["method"].node, _READOUT: run.readout}
-        for option, run in _composed(sources())[0].items()
-    }
+    nodes = _nodes(sources())
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
-
-    def is_preset(option: str) -> bool:
-        return any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
-
-    return {option: node for option, node in nodes.items() if not is_preset(option)}
+    return {
+        option: node
+        for option, node in nodes.items()
+        if not any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
+    }
 
 
 @lru_cache(maxsize=1)
-def _composed(_: Hashable) -> tuple[dict[str, Composed], dict[str, str]]:
-    """Return the methods that can be read, and why the others cannot: a class not allowed here."""
-    readable, unread = {}, {}
-    for option in options("method"):
-        run = compose_run([f"method={option}"])
-        try:
-            run.components()
-            readable[option] = run
-        except UserError as error:
-            unread[option] = str(error)
-    return readable, unread
+def _nodes(_: Hashable) -> dict[str, Mapping[str, Any]]:
+    """Return the configuration of each method; the argument stands for the files of options."""
+    runs = {option: compose_run([f"method={option}"]) for option in options("method")}
+    return {
+        option: {**run.components()["method"].node, _READOUT: run.readout}
+        for option, run in runs.items()
+    }
 
 
 def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
@@ -133,9 +120,8 @@ def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
     for method, node in methods().items():
         for _, row in _rows(method, node):
             composed = compose_run(row)
-            readout = readout_of(composed, task)
+            component, readout = composed.components()["method"], readout_of(composed, task)
             try:
-                component = composed.components()["method"]
                 check_pair(component.target, *readout, backbone, task)
                 built(component, readout, backbone, task)
                 reasons[method] = ""
@@ -144,17 +130,8 @@ def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
     return reasons
 
 
-def unread() -> dict[str, str]:
-    """Return why methods of your own are no rows of the table, by option."""
-    return _composed(sources())[1]
-
-
 def task_of(overrides: Sequence[str]) -> Task:
-    """Return the task of some overrides.
-
-    Raises:
-        UserError: a key or value of it is wrong.
-    """
+    """Return the task of some overrides."""
     composed = compose_run(overrides)
     task: Task = composed.components()["task"].build(composed.data_dir, None)
     return task
@@ -195,19 +172,21 @@ def readout_of(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
     return option, {**node, "pooler": "none"} if task.answer == "several" else node
 
 
-def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps: int) -> str:
-    """Train a few steps and answer; return the metric's value, or that there are no data."""
+def _tried(
+    composed: Composed, task: Task, examples: Callable[[], Split], steps: int
+) -> tuple[str | None, str]:
+    """Train a few steps and answer; return why not, and the metric's value."""
     try:
         split = examples()
     except UserError:
-        return "no data"
+        return None, "no data"
     torch.manual_seed(1)
     components = composed.components()
     backbone: PretrainedBackbone = components["backbone"].build()
     try:
         method = built(components["method"], readout_of(composed, task), backbone, task)
-    except UserError as error:
-        raise Unsuitable(str(error)) from error
+    except UserError as error:  # known once the method is built
+        return str(error).splitlines()[0], "-"
     engine: TorchEngine = components["hardware"].build(backbone)
     engine.load(tuned=method.tunes_backbone)
     engine.place([method])
@@ -216,9 +195,10 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     member = member_of(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
     engine.fit([member])
     if member.failed:
-        return f"failed: {member.failed}"
+        return None, f"failed: {member.failed}"
     last = member.history[-1]  # texts are not written here: their loss
-    return f"{last[task.metric]:.0f}" if task.metric in last else f"loss {last['loss']:.1f}"
+    score = last.get(task.metric)
+    return None, f"loss {last['loss']:.1f}" if score is None else f"{score:.0f}"
 
 
 def some_examples(task: Task) -> Split:
@@ -258,13 +238,10 @@ def table(steps: int) -> Group:
         title += f"{_FEW} others"
     shown = Table("method", "backbone", *TASKS, title=title, title_justify="left")
     combinations = list(cells(steps))
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    for cell in combinations:
-        rows.setdefault((cell.method, cell.backbone), {})[cell.kind] = cell.outcome
-    for names, outcomes in rows.items():
-        shown.add_row(*names, *(outcomes[kind] for kind in TASKS))
+    for (method, backbone), row in groupby(combinations, lambda cell: (cell.method, cell.backbone)):
+        outcomes = {cell.kind: cell.outcome for cell in row}
+        shown.add_row(method, backbone, *(outcomes[kind] for kind in TASKS))
     reasons = [cell.refused for cell in combinations if cell.refused]
     allowed = len(combinations) - len(reasons)
     count = f"{allowed} of {len(combinations)} combinations are valid. The others are rejected "
-    missing = [f"no row: method={option}: {why}" for option, why in unread().items()]
-    return Group(shown, f"{count}because:", *dict.fromkeys(reasons), *missing)
+    return Group(shown, f"{count}because:", *dict.fromkeys(reasons))

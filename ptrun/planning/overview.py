@@ -2,10 +2,9 @@
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -17,32 +16,18 @@ from ptrun.config.compose import Composed, compose_run
 from ptrun.config.overriding import expanded
 from ptrun.config.paths import options
 from ptrun.errors import RunFailed, UserError
-from ptrun.folder.scan import runs, state_of
-from ptrun.method.base import Method
+from ptrun.folder.scan import state_of
 from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
-from ptrun.planning.costs import alike, costs, planned_on, texts
-from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
-from ptrun.runs.parts import Part, divide, shape
+from ptrun.planning.costs import Costs, alike, planned_on, texts
+from ptrun.planning.memory import HardwareLayout, layout_of, visible
+from ptrun.runs.parts import divide
 from ptrun.runs.plan import Plan, split_of
 from ptrun.training.member import Member
-from ptrun.types import Example
 
 # `ptrun plan --probe N`: N real steps of a run on this machine, without files.
 
 _SOME = 64  # examples whose prediction is timed
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Seconds of a step of all members, of one prediction, and of a run without loading.
-
-    For runs that share passes, the last is a run's share.
-    """
-
-    step: float
-    answer: float
-    run: float
 
 
 class StepClock:
@@ -64,73 +49,58 @@ class StepClock:
         """Return nothing."""
 
 
-def probe(planned: Plan, layout: HardwareLayout, steps: int, runs: int = 1) -> Probe:
-    """Return the times here of `runs` such runs that share passes, from some of their steps.
+def probe(planned: Plan, layout: HardwareLayout, steps: int) -> tuple[float, float, float]:
+    """Return the seconds of a step, of a prediction, and of the run without loading, here.
 
-    The first step does not count. A population holds as many runs as fit.
+    The first step does not count. Relations that are learned apart share passes as in the run.
 
     Raises:
         UserError: the data, the weights or the device are missing.
         RunFailed: a step failed.
     """
     if layout.ranks > 1:
-        alone = "gpu" if layout.device == "cuda" else "cpu"
         raise UserError(
             f"--probe {steps} runs in one process, but hardware={layout.option} has "
-            f"{layout.ranks} ranks.\nLeave out --probe, or type hardware={alone}."
+            f"{layout.ranks} ranks.\nLeave out --probe, or type hardware=cpu or hardware=gpu."
         )
-    # as many members as share passes, each of one part of the data
-    engine = planned.engine_component.build(planned.backbone)
-    planned = replace(planned, engine=engine)
+    # 1. Members, each of one part of the data
+    engine, train = planned.engine_component.build(planned.backbone), planned.train
     parts = divide(planned.build_method(), split_of(planned)[0])
-    population = int(getattr(engine, "population", 1))
-    together = min(runs, max(1, population // len(parts)))
-    of_members = (parts * together)[:population]
-    methods = [planned.build_method() for _ in of_members]
+    methods = [planned.build_method() for _ in parts[: int(getattr(engine, "population", 1))]]
     engine.load(tuned=methods[0].tunes_backbone)
     engine.place(methods)
-    clock = StepClock()
+    few = replace(train, max_steps=steps + 1, eval_every=steps + 1, eval_first=False)
+    clock, metric = StepClock(), planned.task.metric
     members = [
-        _member(planned, method, part, steps + 1, clock if method is methods[0] else StepClock())
-        for method, part in zip(methods, of_members, strict=True)
+        Member(
+            method,
+            tokenized(method, part.split.train),
+            method.encode(part.split.dev[:1]),
+            lambda _: {metric: 0.0},
+            metric,
+            few,
+            planned.seed,
+            clock if part is parts[0] else StepClock(),
+        )
+        for method, part in zip(methods, parts, strict=False)
     ]
-    # the time of a step, and of an answer
-    step = 0.0
-    if methods[0].learned():
+    first, step = members[0], 0.0
+    # 2. The time of a step, and of an answer
+    if first.learned:
         engine.fit(members)
-        if members[0].failed:
-            raise RunFailed(f"the probe failed: {members[0].failed}")
-        step = median(b - a for a, b in zip(clock.steps, clock.steps[1:], strict=False))
-    answer = _answer(planned, methods[0], parts[0].split.test)
-    # all steps, evaluations on dev, and the evaluation on test
-    train, per_epoch = planned.train, members[0].per_epoch
-    total = (train.max_steps or train.epochs * per_epoch) if members[0].learned else 0
-    groups = -(-len(parts) // min(len(parts), len(members)))
-    dev = sum(len(part.split.dev) for part in parts)
-    answers = dev * (total // (train.eval_every or per_epoch) + 1)
-    answers += sum(len(part.split.test) for part in parts)
-    return Probe(step, answer, groups * total * step / together + answers * answer)
-
-
-def _member(planned: Plan, method: Method, part: Part, steps: int, clock: StepClock) -> Member:
-    """Return a member that takes `steps` steps and evaluates on one example."""
-    return Member(
-        method,
-        tokenized(method, part.split.train),
-        method.encode(part.split.dev[:1]),
-        lambda _: {method.task.metric: 0.0},
-        method.task.metric,
-        replace(planned.train, max_steps=steps, eval_every=steps, eval_first=False),
-        planned.seed,
-        clock,
-    )
-
-
-def _answer(planned: Plan, method: Method, examples: Sequence[Example]) -> float:
-    features = method.encode(examples[:_SOME])
+        if first.failed:
+            raise RunFailed(f"the probe failed: {first.failed}")
+        step = median(b - a for a, b in pairwise(clock.steps))
+    features = methods[0].encode(parts[0].split.test[:_SOME])
     started = time.monotonic()
-    planned.engine.predict([method], [features])
-    return (time.monotonic() - started) / len(features)
+    engine.predict(methods[:1], [features])
+    answer = (time.monotonic() - started) / len(features)
+    # 3. All steps, evaluations on dev, and the evaluation on test
+    total = (train.max_steps or train.epochs * first.per_epoch) if first.learned else 0
+    evaluations = total // (train.eval_every or first.per_epoch) + 1
+    dev, test = (sum(len(getattr(p.split, name)) for p in parts) for name in ("dev", "test"))
+    groups = -(-len(parts) // len(members))
+    return step, answer, groups * total * step + (dev * evaluations + test) * answer
 
 
 # The jobs of a sweep and the state of their run folders.
@@ -157,16 +127,19 @@ class PlannedJob:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What was typed as options of the command."""
+    """The options of the command.
+
+    Args:
+        length: tokens of a text.
+        probe: steps to take, to know the time.
+        device_gib: memory of a device that is not here.
+        tflops: TFLOP/s that a device sustains, to know the time on it.
+    """
 
     length: int | None = None
-    """Tokens of a text."""
     probe: int | None = None
-    """Steps to take, to know the time."""
     device_gib: float | None = None
-    """Memory of a device that is not here."""
     tflops: float | None = None
-    """TFLOP/s that a device sustains, to know the time on it."""
 
 
 def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
@@ -190,13 +163,18 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
         text, took = _group(of_group[0], asked)
         lines += text
         seconds |= {planned_job.title: took for planned_job in of_group}
-    head: list[RenderableType] = [_jobs_table(jobs, seconds)]
+    # the jobs with their state, and their time if it is known
+    timed = any(took is not None for took in seconds.values())
+    shown = Table("job", "state", "run", *(["time"] if timed else []))
+    for planned_job in jobs:
+        name = planned_job.planned.run_id if planned_job.planned else ""
+        row = [planned_job.title or "this run", planned_job.state, name]
+        time_ = [table.duration(seconds.get(planned_job.title))] if timed else []
+        shown.add_row(*map(escape, row), *time_)
     if asked.probe or asked.tflops:
-        left = sum(
-            seconds.get(planned_job.title) or 0 for planned_job in jobs if not planned_job.done
-        )
-        head.append(f"All that is left to do: {table.duration(left)}, one after another.")
-    return Group(*head, *lines)
+        left = sum(seconds.get(unfinished.title) or 0 for unfinished in jobs if not unfinished.done)
+        lines.insert(0, f"All that is left to do: {table.duration(left)}, one after another.")
+    return Group(shown, *lines)
 
 
 def job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
@@ -226,18 +204,6 @@ def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
             yield engine_layout(compose_run([*typed, f"hardware={option}"]), asked)
 
 
-def _jobs_table(jobs: Sequence[PlannedJob], seconds: Mapping[str, float | None]) -> Table:
-    """Return the jobs with their state, and their time if it is known."""
-    timed = any(took is not None for took in seconds.values())
-    shown = Table("job", "state", "run", *(["time"] if timed else []))
-    for planned_job in jobs:
-        name = planned_job.planned.run_id if planned_job.planned else ""
-        row = [planned_job.title or "this run", planned_job.state, name]
-        time_ = [table.duration(seconds.get(planned_job.title))] if timed else []
-        shown.add_row(*map(escape, row), *time_)
-    return shown
-
-
 def fitting(overrides: Sequence[str]) -> list[str]:
     """Return changes with which a run that ran out of memory fits this machine, as lines.
 
@@ -248,8 +214,8 @@ def fitting(overrides: Sequence[str]) -> list[str]:
     devices = [device for device in visible(None) if device.kind == layout.device]
     if failed.planned is None or not devices:
         return []
-    needs = costs(failed.planned, texts(failed.planned, None))
-    changes = table.advice(needs, layout, others, devices[0])
+    costs = Costs(failed.planned, texts(failed.planned, None))
+    changes = table.advice(costs, layout, others, devices[0])
     return ["By `ptrun plan` it fits with one of:", *(f"  {c}" for c in changes)] if changes else []
 
 
@@ -257,145 +223,33 @@ def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], f
     """Return the lines of jobs that need the same as this one, and the seconds of each."""
     planned = job.planned
     assert planned is not None
-    needs = costs(planned, texts(planned, asked.length))
+    costs = Costs(planned, texts(planned, asked.length))
     layouts, devices = list(_layouts(job, asked)), visible(asked.device_gib)
-    needs.memory(layouts[0])  # refused here if it cannot be
-    names, steps = job.composed.names, needs.steps()
+    costs.memory(layouts[0])  # refused here if it cannot be
+    names, steps = job.composed.names, costs.steps()
     lines: list[RenderableType] = [
         "",
         escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),
-        table.counts_table(needs),
-        table.memory_table(needs, layouts, devices),
+        table.counts_table(costs),
+        table.memory_table(costs, layouts, devices),
         table.ESTIMATE,
-        f"Text: {needs.texts.length} tokens, {needs.texts.origin}; the prompt's own come on top.",
-        *table.file_lines(needs),
-        *table.fit_lines(needs, layouts, devices),
-        *table.population_line(needs, layouts[0], devices),
+        f"Text: {costs.texts.length} tokens, {costs.texts.origin}; the prompt's own come on top.",
+        *table.file_lines(costs),
+        *table.fit_lines(costs, layouts, devices),
         "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
         if steps is None
         else f"Steps: {steps:,} of {planned.train.batch_size} examples; --probe 20 measures the "
         "time here, --tflops 100 computes it.",
     ]
     if asked.tflops:
-        took = needs.seconds(asked.tflops)
+        took = costs.seconds(asked.tflops)
         lines.append(f"At {asked.tflops:g} TFLOP/s: {table.duration(took)} a run, loading aside.")
         return lines, took
     if not asked.probe:
         return lines, None
-    times = probe(planned, layouts[0], asked.probe)
+    step, answer, took = probe(planned, layouts[0], asked.probe)
     lines.append(
-        f"Probed {asked.probe} steps: {times.step:.3f} s a step, {times.answer:.4f} s an answer; "
-        f"{table.duration(times.run)} a run, loading aside."
+        f"Probed {asked.probe} steps: {step:.3f} s a step, {answer:.4f} s an answer; "
+        f"{table.duration(took)} a run, loading aside."
     )
-    return lines, times.run
-
-
-# `ptrun plan experiment=PAPER/TABLE`: the runs of a table, cell by cell, before any of them.
-
-_GB = 1e9
-Overrides = Sequence[str]
-
-
-@dataclass
-class PlannedCell:
-    """The runs of a cell.
-
-    Args:
-        key: its name.
-        states: how many of its folders are in which state.
-        count: its runs.
-        groups: how many groups they form; runs of a group share passes.
-        bytes: what they keep, beside metrics and predictions.
-        seconds: what is left of them takes, if that was asked for and is known.
-        problem: why they cannot be planned or probed.
-    """
-
-    key: str
-    count: int
-    states: Mapping[str, int]
-    groups: int = 0
-    bytes: float = 0.0
-    seconds: float | None = None
-    problem: str = ""
-
-    @property
-    def left(self) -> int:
-        """The runs that are not finished."""
-        return max(0, self.count - self.states.get("finished", 0))
-
-
-def table_overview(
-    title: str, jobs: Mapping[str, Sequence[Overrides]], asked: PlanOptions
-) -> Group:
-    """Return what `ptrun plan experiment=...` prints; `jobs` has the runs of each cell."""
-    outputs = compose_run(next(iter(jobs.values()))[0]).outputs
-    states = _states(outputs)
-    cells = [_cell(key, of_cell, states, asked) for key, of_cell in jobs.items()]
-    on = f"at {asked.tflops:g} TFLOP/s" if asked.tflops else "on this device"
-    return Group(escape(title), _table(cells), *_totals(cells, on))
-
-
-def _states(outputs: Path) -> dict[Path, Counter[str]]:
-    """Return the states of run folders, by the folder above them."""
-    states: dict[Path, Counter[str]] = {}
-    for run in runs(outputs) if outputs.is_dir() else ():
-        states.setdefault(run.folder.parent, Counter())[run.state.kind] += 1
-    return states
-
-
-def _cell(
-    key: str, jobs: Sequence[Overrides], states: Mapping[Path, Counter[str]], asked: PlanOptions
-) -> PlannedCell:
-    try:
-        run = compose_run(jobs[0])
-        cell = PlannedCell(key, len(jobs), states.get(run.outputs / run.name, Counter()))
-        _measure(cell, run.in_sweep(), asked)
-    except (UserError, RunFailed) as error:
-        return PlannedCell(key, len(jobs), {}, problem=str(error).splitlines()[0])
-    return cell
-
-
-def _measure(cell: PlannedCell, run: Composed, asked: PlanOptions) -> None:
-    """Plan the first run of a cell; the others differ in seeds and searched values."""
-    layout = engine_layout(run, asked)
-    planned = planned_on(run, layout)
-    population = run.hardware.population if shape(planned) else 1
-    cell.groups = -(-cell.left // population)
-    needs = costs(planned, texts(planned, asked.length))
-    if planned.keep.has_weights or not needs.counts.tunes:
-        cell.bytes = cell.count * files(needs.counts)["prompt.safetensors"]
-    if asked.tflops:
-        took = needs.seconds(asked.tflops)
-        cell.seconds = None if took is None else took * cell.left
-    elif asked.probe and cell.left:
-        share = probe(planned, layout, asked.probe, min(population, cell.left))
-        cell.seconds = share.run * cell.left
-
-
-def _table(cells: Sequence[PlannedCell]) -> Table:
-    timed = any(cell.seconds is not None for cell in cells)
-    columns = ("cell", "runs", "finished", "left", "groups", "GB", *(["time"] if timed else []))
-    shown = Table(*columns)
-    for cell in cells:
-        row = [escape(cell.key), str(cell.count), str(cell.states.get("finished", 0))]
-        row += [str(cell.left), str(cell.groups or ""), f"{cell.bytes / _GB:.3f}"]
-        shown.add_row(*row, *([table.duration(cell.seconds)] if timed else []))
-    return shown
-
-
-def _totals(cells: Sequence[PlannedCell], on: str) -> list[RenderableType]:
-    """Return sums, and the cells that cannot be planned."""
-    left, groups = sum(cell.left for cell in cells), sum(cell.groups for cell in cells)
-    lines: list[RenderableType] = [
-        f"{sum(cell.count for cell in cells):,} runs, {left:,} left, in {groups:,} groups; prompts "
-        f"and models take {sum(cell.bytes for cell in cells) / _GB:.2f} GB."
-    ]
-    timed = [cell for cell in cells if cell.seconds is not None]
-    if timed:
-        total = sum(cell.seconds or 0 for cell in timed)
-        lines.append(
-            f"What is left of {len(timed)} of {len(cells)} cells takes {table.duration(total)} "
-            f"{on}, without loading; N devices take an N-th (sweep.devices)."
-        )
-    lines += [f"{escape(c.key)}: not planned: {escape(c.problem)}" for c in cells if c.problem]
-    return lines
+    return lines, took

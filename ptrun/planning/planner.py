@@ -7,46 +7,24 @@ run needs: memory, processes and time.
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware import processes
-from ptrun.planning.costs import alike, costs, planned_on, texts
-from ptrun.planning.memory import HardwareLayout, layout_of, per_member
+from ptrun.planning.costs import Costs, alike, planned_on, texts
+from ptrun.planning.memory import GIB, layout_of
 from ptrun.runs.parts import shape
-from ptrun.runs.plan import Plan, unkept
+from ptrun.runs.plan import unkept
 
-_GIB = 2**30
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What the job of a run needs.
-
-    Args:
-        device: `cpu` or `cuda`.
-        ranks: processes of a run.
-        gib: GiB of main memory of a process.
-        each: GiB that one more run of its group adds.
-        seconds: time of a run at the cluster's TFLOP/s; None if that is not known.
-    """
-
-    device: str
-    ranks: int
-    gib: float
-    each: float
-    seconds: float | None
 
 
 class Planner:
     """Plans runs; those that differ in seeds and rates alone are measured once."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Needs] = {}
+        self.needs: dict[str, dict[str, Any]] = {}
 
     def facts(self, index: int, composed: Composed) -> dict[str, Any]:
         """Return what the scheduler and a job need to know about a run, or why it is refused."""
@@ -56,42 +34,34 @@ class Planner:
             return {"index": index, "refused": str(error), "folder": "", "shape": None, "most": 1}
 
     def _facts(self, composed: Composed) -> dict[str, Any]:
-        hardware = composed.hardware
+        """Return the facts; `needs` has what the job of a run needs.
+
+        That is its device, its processes (`ranks`), the GiB of main memory of one (`gib`), the GiB
+        that one more run of its group adds (`each`), and `seconds` at the cluster's TFLOP/s.
+        """
+        hardware, tflops = composed.hardware, composed.cluster.tflops
         if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
             raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
         layout = layout_of(composed.names["hardware"], hardware, composed.dtype, elsewhere=True)
         planned = planned_on(composed, layout)
-        needs = self.known.get(key := alike(planned))
-        if needs is None:
-            needs = self.known[key] = _needs(planned, layout, composed.cluster.tflops)
+        if (key := alike(planned)) not in self.needs:
+            costs, on_device = Costs(planned, texts(planned, None)), layout.device == "cuda"
+            peak, weights = costs.memory(layout).peak, costs.sizes.held * layout.width
+            self.needs[key] = {
+                "device": layout.device,
+                "ranks": layout.ranks,
+                "gib": _LIBRARIES + (weights if on_device else peak) / GIB,
+                "each": 0.0 if on_device else costs.sizes.member / GIB,
+                "seconds": costs.seconds(tflops) if tflops else None,
+            }
         shared = shape(planned)
         return {
             "folder": str(planned.folder),
             "shape": shared,
             "most": hardware.population if shared else 1,
             "unkept": unkept(planned),
-            "needs": asdict(needs),
+            "needs": self.needs[key],
         }
-
-
-def _needs(planned: Plan, layout: HardwareLayout, tflops: float | None) -> Needs:
-    run = costs(planned, texts(planned, None))
-    peak, weights = run.memory(layout).peak, run.counts.held * layout.width
-    on_device = layout.device == "cuda"
-    return Needs(
-        device=layout.device,
-        ranks=layout.ranks,
-        gib=_LIBRARIES + (weights if on_device else peak) / _GIB,
-        each=0.0 if on_device else per_member(run.counts) / _GIB,
-        seconds=run.seconds(tflops) if tflops else None,
-    )
-
-
-def _answer(planner: Planner, configurations: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [
-        planner.facts(int(index), processes.read_text(text))
-        for index, text in configurations.items()
-    ]
 
 
 def main() -> None:
@@ -102,7 +72,11 @@ def main() -> None:
     os.dup2(2, 1)
     planner = Planner()
     for line in sys.stdin:
-        print(json.dumps(_answer(planner, json.loads(line)["plan"])), file=answers, flush=True)
+        facts = [
+            planner.facts(int(index), processes.read_text(text))
+            for index, text in json.loads(line)["plan"].items()
+        ]
+        print(json.dumps(facts), file=answers, flush=True)
 
 
 if __name__ == "__main__":

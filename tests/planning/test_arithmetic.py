@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.planning.costs import Texts, costs, operations
+from ptrun.planning.costs import Costs, Texts
 from ptrun.runs.plan import plan
 
 HIDDEN, INNER, LENGTH = 768, 3072, 100
@@ -15,7 +15,7 @@ def planned(tmp_path):
 
     def made(method, texts, *overrides):
         given = [f"method={method}", "backbone=bert_base_cased", "task=pocket_sentiment"]
-        return costs(plan(compose_run([*given, f"outputs={tmp_path}", *overrides])), texts)
+        return Costs(plan(compose_run([*given, f"outputs={tmp_path}", *overrides])), texts)
 
     return made
 
@@ -38,7 +38,7 @@ def test_operations_are_those_of_the_products(planned, method, tokens, keys, tim
     length = [] if method == "fine_tuning" else ["method.length=20"]
     texts = Texts(LENGTH, "as requested", LENGTH, train=100, dev=0, test=0)
     run = planned(method, texts, "train.max_steps=1", "train.batch_size=1", *length)
-    assert operations(run.sizes, LENGTH) == pytest.approx(layers(tokens, keys), rel=0.01)
+    assert run.sizes.operations(LENGTH) == pytest.approx(layers(tokens, keys), rel=0.01)
     assert run.seconds(1e-12) == pytest.approx(times * layers(tokens, keys), rel=0.01)
 
 
@@ -47,7 +47,7 @@ def test_the_time_counts_steps_and_answers(planned):
     typed = ["train.max_steps=40", "train.batch_size=8", "train.eval_every=10"]
     run = planned("ptuning_v2", texts, *typed)
     passes = 2 * 40 * 8 + 4 * 50 + 200
-    assert run.seconds(2.0) == pytest.approx(passes * operations(run.sizes, 30) / 2e12)
+    assert run.seconds(2.0) == pytest.approx(passes * run.sizes.operations(30) / 2e12)
 
 
 def test_the_time_is_not_known_without_data(planned):

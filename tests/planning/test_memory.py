@@ -18,11 +18,8 @@ from ptrun.planning.memory import (
     HardwareLayout,
     Work,
     activations,
-    count,
-    files,
     layout_of,
     memory,
-    per_member,
     sizes,
     work,
 )
@@ -31,8 +28,8 @@ from tests.readings import method_of
 from tests.small_runs import sst2
 
 GIB = 2**30
-ONE = Work(1, 1, 1, 8)
-GPU = HardwareLayout("gpu", "cuda", "bf16", 16384, checkpointing=False)
+ONE = Work(1, 1, 8)
+GPU = HardwareLayout("cuda", "bf16", 16384, checkpointing=False)
 ZERO = {"device": "auto", "precision": "auto", "token_budget": 4096, "checkpointing": False}
 ZERO |= {"model_parallel": 4, "ranks": None}
 
@@ -45,22 +42,16 @@ def on_meta(*overrides):
         return method_of(composed, backbone, task)
 
 
-def sized(*overrides):
-    """Return the sizes and the counts of a run."""
-    method = on_meta(*overrides)
-    return sizes(method), count(method)
-
-
 @pytest.fixture(scope="module")
 def xxl():
-    """Return sizes and counts of T5-XXL with a prompt of 100, and tuned in full."""
+    """Return sizes of T5-XXL with a prompt of 100, and tuned in full."""
     typed = ["backbone=t5_xxl_lm_adapt", "task=boolq"]
-    prompt = sized(*typed, "method=prompt_tuning", "method.length=100")
-    return prompt, sized(*typed, "method=fine_tuning")
+    prompt = sizes(on_meta(*typed, "method=prompt_tuning", "method.length=100"))
+    return prompt, sizes(on_meta(*typed, "method=fine_tuning"))
 
 
 def test_counts_of_t5_xxl_are_the_published(xxl):
-    (_, prompt), (_, full) = xxl
+    prompt, full = xxl
     assert prompt.learned["prompt"] == 409_600 and prompt.learned["backbone"] == 0
     assert prompt.total["backbone"] == prompt.held == 11_135_332_352
     assert full.learned["backbone"] == 11_135_332_352 - 32128 * 4096, "its output is not read"
@@ -68,34 +59,34 @@ def test_counts_of_t5_xxl_are_the_published(xxl):
 
 
 def test_counts_of_cpm_2():
-    found = count(on_meta("backbone=cpm2", "task=lcqmc", "method=ppt"))
+    found = sizes(on_meta("backbone=cpm2", "task=lcqmc", "method=ppt"))
     assert found.learned["total"] == 409_600
     assert found.total["backbone"] == 11_087_097_856
 
 
 def test_model_parallelism_divides_the_layers_matrices_and_an_output_of_its_own(xxl):
-    (_, prompt), _ = xxl
+    prompt, _ = xxl
     a_layer = 4 * 4096 * 4096 + 3 * 4096 * 10240
     layers = 24 * a_layer + 24 * (a_layer + 4 * 4096 * 4096)
     assert prompt.divided == layers + 32128 * 4096
 
 
 def test_a_frozen_backbone_is_held_once_and_a_prompt_costs_next_to_nothing(xxl):
-    (size, prompt), _ = xxl
-    found = memory(size, prompt, GPU, ONE)
+    prompt, _ = xxl
+    found = memory(prompt, GPU, ONE)
     beside = 4 * prompt.learned["total"]
     assert found.weights == 2 * 11_135_332_352 + beside
     assert (found.gradients, found.optimizer, found.best) == (beside, 2 * beside, beside)
-    ranks = replace(GPU, zero=True, model_parallel=4, ranks=4)
-    divided = memory(size, prompt, ranks, ONE)
+    ranks = replace(GPU, model_parallel=4, ranks=4)
+    divided = memory(prompt, ranks, ONE)
     whole = prompt.held - prompt.divided
     assert divided.weights == 2 * (whole + prompt.divided / 4) + beside
     assert divided.optimizer == 3 * beside, "a master copy too; one data-parallel rank"
 
 
 def test_full_tuning_in_plain_torch_is_fp32(xxl):
-    _, (size, full) = xxl
-    found = memory(size, full, GPU, ONE)
+    _, full = xxl
+    found = memory(full, GPU, ONE)
     learned = full.learned["total"]
     assert found.gradients == 4 * learned and found.optimizer == 8 * learned
     assert found.activations == 4 * learned, "torch updates all at once on CUDA"
@@ -103,11 +94,11 @@ def test_full_tuning_in_plain_torch_is_fp32(xxl):
 
 
 def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
-    _, (size, full) = xxl
-    one = replace(GPU, zero=True, model_parallel=4, ranks=4)
+    _, full = xxl
+    one = replace(GPU, model_parallel=4, ranks=4)
     two = replace(one, ranks=8)
     assert (one.data_parallel, two.data_parallel) == (1, 2)
-    alone, shared = (memory(size, full, layout, ONE) for layout in (one, two))
+    alone, shared = (memory(full, layout, ONE) for layout in (one, two))
     learned = full.learned["total"] - full.learned_divided * 3 / 4
     assert alone.optimizer == 12 * learned and shared.optimizer == 6 * learned
     assert alone.gradients == shared.gradients == 4 * learned  # added up in fp32
@@ -115,33 +106,33 @@ def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
 
 
 def test_the_peak_is_the_sum_and_gradients_stand_where_a_step_has_more_passes(xxl):
-    _, (size, full) = xxl
-    one, more = (memory(size, full, GPU, Work(8, 8, passes, 64)) for passes in (1, 2))
+    _, full = xxl
+    one, more = (memory(full, GPU, Work(8, passes, 64)) for passes in (1, 2))
     assert one.peak == one.standing + one.activations + one.spare
-    freed = activations(size, full, GPU, Work(8, 8, 2, 64)).peak
+    freed = activations(full, GPU, Work(8, 2, 64)).peak
     assert more.activations == max(freed, 4 * full.learned["total"]) >= one.activations
 
 
 def test_the_token_budget_bounds_the_rows_of_a_pass():
-    assert work(GPU, 32, 256) == Work(32, 32, 1, 256)
-    assert work(replace(GPU, token_budget=2048), 32, 256) == Work(32, 8, 4, 256)
-    assert work(replace(GPU, token_budget=100), 32, 256) == Work(32, 1, 32, 256)
-    assert work(replace(GPU, ranks=8, model_parallel=4), 32, 256) == Work(16, 16, 1, 256)
+    assert work(GPU, 32, 256) == Work(32, 1, 256)
+    assert work(replace(GPU, token_budget=2048), 32, 256) == Work(8, 4, 256)
+    assert work(replace(GPU, token_budget=100), 32, 256) == Work(1, 32, 256)
+    assert work(replace(GPU, ranks=8, model_parallel=4), 32, 256) == Work(16, 1, 256)
 
 
 def test_files_and_members_are_of_what_is_learned(xxl):
-    (_, prompt), _ = xxl
+    prompt, _ = xxl
     learned = prompt.learned["total"]
-    assert files(prompt) == {
+    assert prompt.files == {
         "prompt.safetensors": 4 * learned,
         "state.safetensors": 16 * learned,
     }
-    assert per_member(prompt) == 20 * learned
+    assert prompt.member == 20 * learned
 
 
 def test_a_layout_is_read_from_its_configuration():
     own = layout_of("zero1_mp4", hardware_config(ZERO), "bf16", elsewhere=True)
-    assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "bf16", 4, True)
+    assert (own.device, own.precision, own.ranks, own.divides) == ("cuda", "bf16", 4, True)
     assert (
         layout_of("z", hardware_config({**ZERO, "ranks": 8}), "bf16", elsewhere=True).data_parallel
         == 2
@@ -151,13 +142,13 @@ def test_a_layout_is_read_from_its_configuration():
         == 4
     )
     own = layout_of("gpu", compose_run(["hardware=gpu"]).hardware, "fp32", elsewhere=False)
-    assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "fp32", 1, False)
+    assert (own.device, own.precision, own.ranks, own.divides) == ("cuda", "fp32", 1, False)
 
 
 def test_heads_that_cannot_be_divided_are_refused(xxl):
-    (size, prompt), _ = xxl
+    prompt, _ = xxl
     with pytest.raises(UserError, match=r"model_parallel is 3.*number of heads is 64"):
-        memory(size, prompt, replace(GPU, model_parallel=3), ONE)
+        memory(prompt, replace(GPU, model_parallel=3), ONE)
 
 
 def autograd_keeps(method, rows, length):
@@ -191,22 +182,22 @@ def test_a_step_keeps_about_what_autograd_keeps(tiny, data_dir, kind, make):
     more = {} if make is FineTuning else {"length": 8}
     method = make(tiny(kind), sst2(data_dir), **more)
     cpu = replace(GPU, device="cpu", precision="fp32")
-    kept = activations(sizes(method), count(method), cpu, Work(16, 16, 1, 40)).saved
+    kept = activations(sizes(method), cpu, Work(16, 1, 40)).saved
     assert kept == pytest.approx(autograd_keeps(method, 16, 40), rel=0.2)
 
 
 def test_recomputing_keeps_less_and_half_precision_holds_less(xxl):
-    step = Work(8, 8, 1, 256)
-    for size, counts in xxl:
-        plain = activations(size, counts, GPU, step)
-        again = activations(size, counts, replace(GPU, checkpointing=True), step)
+    step = Work(8, 1, 256)
+    for size in xxl:
+        plain = activations(size, GPU, step)
+        again = activations(size, replace(GPU, checkpointing=True), step)
         assert again.saved < plain.saved and again.peak < plain.peak
-    (size, prompt), _ = xxl
-    whole = activations(size, prompt, replace(GPU, precision="fp32"), step)
-    assert activations(size, prompt, GPU, step).saved < 0.75 * whole.saved
-    cut = activations(size, prompt, replace(GPU, model_parallel=4), step)
-    assert cut.saved < 0.5 * activations(size, prompt, GPU, step).saved
-    assert activations(size, prompt, GPU, Work(16, 16, 1, 256)).saved > 1.9 * cut.saved
+    prompt, _ = xxl
+    whole = activations(prompt, replace(GPU, precision="fp32"), step)
+    assert activations(prompt, GPU, step).saved < 0.75 * whole.saved
+    cut = activations(prompt, replace(GPU, model_parallel=4), step)
+    assert cut.saved < 0.5 * activations(prompt, GPU, step).saved
+    assert activations(prompt, GPU, Work(16, 1, 256)).saved > 1.9 * cut.saved
 
 
 @pytest.mark.parametrize("name", ["pocket_gpt2", "pocket_t5"])
@@ -235,25 +226,25 @@ def test_the_cache_of_written_texts_is_that_of_the_library(name, monkeypatch):
         for layer in own.layers
         for tensor in (layer.keys, layer.values)
     )
-    layout = HardwareLayout("cpu", "cpu", "fp32", rows * (length + answer), checkpointing=False)
+    layout = HardwareLayout("cpu", "fp32", rows * (length + answer), checkpointing=False)
     logits = rows * 2 * backbone.config["vocab_size"] * 4
-    run = sized(f"backbone={name}", "task=pocket_writing", "method=prompt_tuning")
-    counted = memory(*run, layout, Work(rows, rows, 1, length), answer).writing - logits
+    run = sizes(on_meta(f"backbone={name}", "task=pocket_writing", "method=prompt_tuning"))
+    counted = memory(run, layout, Work(rows, 1, length), answer).writing - logits
     read = length + answer - 1 + decodes  # the last token is not read; a decoder reads its start
     assert found == counted * read / (length + answer)
 
 
 @pytest.mark.parametrize(("kind", "least", "most"), [("int8", 10.5, 11), ("nf4", 6, 6.3)])
 def test_quantized_weights_of_t5_xxl(xxl, kind, least, most):
-    held = memory(*xxl[0], replace(GPU, quantization=kind), ONE).weights / GIB
+    held = memory(xxl[0], replace(GPU, quantization=kind), ONE).weights / GIB
     assert least < held < most
-    assert memory(*xxl[0], GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
+    assert memory(xxl[0], GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
 
 
 def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
     for kind in ("bert", "albert", "gpt2", "t5"):
         typed = [f"backbone.path={tiny_folder(kind)}", "method=prompt_tuning", "method.length=3"]
-        size, counts = sized(*typed, "task=pocket_sentiment")
+        counts = sizes(on_meta(*typed, "task=pocket_sentiment"))
         backbone = build.build("backbone", compose_run(typed).config["backbone"])
         backbone.quantize("int8")
         backbone.load()
@@ -261,6 +252,6 @@ def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
         tensors = {id(t): t for n, t in named if not (t.is_meta or n.endswith((".scales", "_ids")))}
         held = sum(t.numel() * t.element_size() for t in tensors.values())
         cpu = replace(GPU, device="cpu", precision="fp32", quantization="int8")
-        weights = memory(size, counts, cpu, ONE).weights
+        weights = memory(counts, cpu, ONE).weights
         own = 4 * (counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside)
         assert weights - own == pytest.approx(held, rel=0.01), kind
