@@ -29,8 +29,8 @@ from ptrun.backbone.registry import family_of
 from ptrun.config import build
 from ptrun.config.paths import options
 from ptrun.errors import UserError, near, unknown
-from ptrun.hub.convert import Entry, write_config, write_model
-from ptrun.hub.staging import check_new, progress, staging
+from ptrun.hub.convert import write_config, write_model
+from ptrun.hub.staging import check_new
 from workshop import command
 
 EXAMPLES = """\
@@ -122,18 +122,16 @@ def write(out: Path, config: dict[str, Any], recipe: RandomModel) -> tuple[int, 
     library = _library_config(family, config, recipe.model)
     _check_fits(source, config["model_type"], library.vocab_size)
     model = empty_model(family, library)
-    every = [Entry(name, tuple(p.shape), dtype) for name, p in model.named_parameters()]
-    total = sum(entry.nbytes for entry in every)
-    with staging(out, total) as folder, progress(total, "writing") as advance:
+    layout = {name: p.detach().to(dtype) for name, p in model.named_parameters()}
 
-        def read(entry: Entry) -> Tensor:
-            advance(entry.nbytes)
-            return draw(entry, library, recipe.seed)
-
-        write_model(folder, every, read)
+    def finish(folder: Path) -> None:
         tokenizers.copy(source, folder)
         _write_config(folder, config, type(model).__name__, dtype, recipe.seed)
-    return sum(p.numel() for p in model.parameters()), total
+
+    def read(name: str) -> Tensor:
+        return draw(name, layout[name], library, recipe.seed)
+
+    return write_model(out, layout, read, finish, "writing")
 
 
 def _tokenizer(family: str, recipe: RandomModel) -> Path:
@@ -202,13 +200,13 @@ def empty_model(family: Family, config: Any) -> Any:
     return model
 
 
-def draw(entry: Entry, config: Any, seed: int) -> Tensor:
-    """Return the initial values of a tensor; vectors are biases or norms."""
-    if len(entry.shape) == 1:
-        return torch.full(entry.shape, float(not entry.name.endswith("bias")), dtype=entry.dtype)
-    tensor = torch.empty(entry.shape, dtype=entry.dtype)
-    scale = numpy.float32(deviation(entry.name, config) / sqrt(_VARIANCE))
-    bits = _stream(entry.name, seed)
+def draw(name: str, layout: Tensor, config: Any, seed: int) -> Tensor:
+    """Return the initial values of a tensor of this form; vectors are biases or norms."""
+    tensor = torch.empty_like(layout, device="cpu")
+    if layout.dim() == 1:
+        return tensor.fill_(float(not name.endswith("bias")))
+    scale = numpy.float32(deviation(name, config) / sqrt(_VARIANCE))
+    bits = _stream(name, seed)
     flat = tensor.view(-1)
     for start in range(0, len(flat), _CHUNK):
         part = flat[start : start + _CHUNK]

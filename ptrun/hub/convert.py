@@ -4,21 +4,18 @@ Files are memory-mapped if their format allows it, so memory stays far below the
 folder appears complete or not at all.
 """
 
-import errno
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ptrun.errors import UserError, system_error
+from ptrun.errors import UserError
 from ptrun.files import read_bytes
 from ptrun.hub.pickled import HubFiles
 from ptrun.hub.staging import progress, staging
@@ -68,10 +65,7 @@ class Target:
 
 
 class Files(Protocol):
-    """The files of a checkpoint.
-
-    `word` is the name of a part in messages.
-    """
+    """The files of a checkpoint; `word` is the name of a part in messages."""
 
     word: str
 
@@ -115,18 +109,30 @@ class Shards:
             UserError: tensors are missing, unknown or of another size, or differ between parts
                 that should hold the same values.
         """
-        aliases = aliases or {}
+        aliases, word = aliases or {}, self._files.word
         needed = {target.source for target in targets} | {*aliases, *aliases.values()}
-        self._check_names(needed, model, spare)
+        saved = self.shapes.keys() - {*spare}
+        for problem, names in {"missing": needed - saved, "unknown": saved - needed}.items():
+            if names:
+                shown = ", ".join(sorted(names)[:3])
+                raise UserError(
+                    f"the checkpoint does not fit {model}: {len(names)} {problem}, e.g. {shown}."
+                )
         for target in targets:
             self._check_size(target)
             if target.axis is None:
                 self.check_equal(target.source)
-        self._check_aliases(aliases)
+        for alias, name in aliases.items():
+            for i, part in enumerate(self.parts):
+                if not torch.equal(part[alias], part[name]):
+                    raise UserError(
+                        f"{alias} and {name} differ on {word} {i}; the model has one tensor for "
+                        "both."
+                    )
 
     def check_equal(self, name: str) -> None:
         """Raise a UserError if the parts hold different values of a tensor."""
-        parts = self.read(name)
+        parts = [part[name] for part in self.parts]
         if other := [i for i, part in enumerate(parts) if not torch.equal(part, parts[0])]:
             word = self._files.word
             raise UserError(
@@ -135,7 +141,7 @@ class Shards:
 
     def join(self, target: Target) -> Tensor:
         """Return a tensor of the model from all parts."""
-        parts = self.read(target.source)
+        parts = [part[target.source] for part in self.parts]
         if target.axis is None:
             joined = parts[0]
         else:
@@ -144,10 +150,6 @@ class Shards:
             chosen = [pieces[i] for i in places for pieces in cut]
             joined = chosen[0] if len(chosen) == 1 else torch.cat(chosen, dim=target.axis)
         return (joined.T if target.transposed else joined).detach()
-
-    def read(self, name: str) -> list[Tensor]:
-        """Return the tensor of each part."""
-        return [part[name] for part in self.parts]
 
     def _check_shapes(self) -> None:
         word = self._files.word
@@ -160,17 +162,11 @@ class Shards:
                 if other != expected:
                     raise UserError(f"{name}: {word} 0 holds {expected}, but {word} {i} {other}.")
 
-    def _check_names(self, needed: set[str], model: str, spare: Iterable[str]) -> None:
-        saved = self.shapes.keys() - {*spare}
-        for problem, names in {"missing": needed - saved, "unknown": saved - needed}.items():
-            if names:
-                shown = ", ".join(sorted(names)[:3])
-                raise UserError(
-                    f"the checkpoint does not fit {model}: {len(names)} {problem}, e.g. {shown}."
-                )
-
     def _check_size(self, target: Target) -> None:
-        word = self._files.word
+        word, saved = self._files.word, self.dtypes[target.source]
+        if not saved.is_floating_point:
+            allowed = "weights are float16, bfloat16, float32 or float64"
+            raise UserError(f"{target.source}: dtype is {saved}; {allowed}.")
         expected, shape = list(target.saved_shape), list(self.shapes[target.source])
         uneven = shape[0] % target.pieces if shape else 0
         if target.axis is not None and len(shape) == len(expected):
@@ -182,16 +178,6 @@ class Shards:
                 f"{target.source}: the rows of one {word} do not make {target.pieces} equal "
                 f"pieces; {self.count} {word}s cannot divide {expected}."
             )
-
-    def _check_aliases(self, aliases: Mapping[str, str]) -> None:
-        for alias, name in aliases.items():
-            pairs = zip(self.read(alias), self.read(name), strict=True)
-            for i, (tensor, other) in enumerate(pairs):
-                if not torch.equal(tensor, other):
-                    raise UserError(
-                        f"{alias} and {name} differ on {self._files.word} {i}; the model has one "
-                        "tensor for both."
-                    )
 
 
 def check_matrices(
@@ -211,72 +197,65 @@ def layer_count(names: Iterable[str], stack: str) -> int:
 # Writing of a model as safetensors files, with the tensors of one file in memory at a time.
 
 FILE_BYTES = 2_000_000_000
+Dtype = Literal["fp16", "bf16", "fp32"]
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _STORED = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
 )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A tensor to write."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Its size on disk."""
-        return prod(self.shape) * self.dtype.itemsize
-
-
 def write_model(
-    folder: Path,
-    entries: Sequence[Entry],
-    read: Callable[[Entry], Tensor],
+    out: Path,
+    layout: Mapping[str, Tensor],
+    read: Callable[[str], Tensor],
+    finish: Callable[[Path], None],
+    doing: str = "importing",
     file_bytes: int = FILE_BYTES,
-) -> list[Path]:
-    """Write all tensors, and the index of several files; return the files.
+) -> tuple[int, int]:
+    """Write the folder of a model; return its number of parameters and their bytes.
 
     Args:
-        folder: the folder of the files.
-        entries: the tensors, in order.
-        read: returns a tensor; called once for each, in order.
+        out: a new or empty folder; it appears complete or not at all.
+        layout: the tensors in order, on the meta device.
+        read: returns a tensor by its name; called once for each, in order.
+        finish: writes the other files into a folder.
+        doing: what a progress bar shows.
         file_bytes: most bytes of a file; a larger tensor gets its own file.
+
+    Raises:
+        UserError: the disk is too full.
     """
     from huggingface_hub import split_torch_state_dict_into_shards
 
-    by_name = {entry.name: entry for entry in entries}
-    sizes = {e.name: torch.empty(e.shape, dtype=e.dtype, device="meta") for e in entries}
-    split = split_torch_state_dict_into_shards(sizes, max_shard_size=file_bytes)
-    for name, tensors in split.filename_to_tensors.items():
-        write_file(folder / name, [by_name[tensor] for tensor in tensors], read)
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        text = json.dumps(index, indent=2) + "\n"
-        (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
-    return [folder / name for name in split.filename_to_tensors]
+    split = split_torch_state_dict_into_shards(dict(layout), max_shard_size=file_bytes)
+    total = sum(tensor.nbytes for tensor in layout.values())
+    with staging(out, total) as folder, progress(total, doing) as advance:
+        for file, names in split.filename_to_tensors.items():
+            tensors, storages = dict[str, Tensor](), set[int]()
+            for name in names:
+                tensor, planned = read(name).contiguous(), layout[name]
+                assert (tensor.dtype, tensor.shape) == (planned.dtype, planned.shape), name
+                storage = tensor.untyped_storage().data_ptr()
+                # the library refuses tensors that share memory
+                tensors[name] = tensor.clone() if storage in storages else tensor
+                storages.add(storage)
+                advance(tensor.nbytes)
+            save_file(tensors, folder / file, {"format": "pt"})
+        if split.is_sharded:
+            index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+            _write_json(folder / "model.safetensors.index.json", index)
+        finish(folder)
+    return sum(tensor.numel() for tensor in layout.values()), total
 
 
-def write_file(file: Path, entries: Iterable[Entry], read: Callable[[Entry], Tensor]) -> None:
-    """Write one safetensors file."""
-    tensors, storages = dict[str, Tensor](), set[int]()
-    for entry in entries:
-        tensor = read(entry).contiguous()
-        assert (tensor.dtype, tuple(tensor.shape)) == (entry.dtype, entry.shape), entry
-        storage = tensor.untyped_storage().data_ptr()
-        # the library refuses tensors that share memory
-        tensors[entry.name] = tensor.clone() if storage in storages else tensor
-        storages.add(storage)
-    try:
-        save_file(tensors, file, {"format": "pt"})
-    except SafetensorError as error:
-        raise system_error(error) or OSError(errno.EIO, str(error)) from error
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """Write config.json."""
+    _write_json(folder / "config.json", config)
 
 
-Dtype = Literal["fp16", "bf16", "fp32"]
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -310,63 +289,53 @@ def convert(
     dtype: Dtype | None = None,
     times: Callable[[str], float] = lambda name: 1.0,
     file_bytes: int = FILE_BYTES,
+    doing: str = "importing",
 ) -> tuple[int, int]:
     """Write the folder of a model; return its number of parameters and their bytes.
 
     Args:
         shards: the checkpoint, already checked.
         targets: the tensors of the model, in order.
-        out: a new or empty folder.
+        out: a new or empty folder; it appears complete or not at all.
         finish: writes the other files into a folder; its second argument is the dtype's name.
-        dtype: dtype of the tensors; defaults to the checkpoint's.
+        dtype: dtype of the numbers; defaults to that of each tensor. Integers keep theirs.
         times: the factor of a tensor, by its name.
         file_bytes: most bytes of a file.
+        doing: what a progress bar shows.
 
     Raises:
-        UserError: a value does not fit the dtype, or the disk is too full. Nothing is written then.
+        UserError: safetensors lacks a tensor's dtype, a value does not fit `dtype`, or the disk is
+            too full.
     """
-    entries = {target: _entry_of_target(shards, target, dtype) for target in targets}
-    by_name = {entry.name: target for target, entry in entries.items()}
-    total = sum(entry.nbytes for entry in entries.values())
-    with staging(out, total) as folder, progress(total) as advance:
+    layout, by_name = dict[str, Tensor](), {target.name: target for target in targets}
+    for target in targets:
+        saved = shards.dtypes[target.source]
+        if saved not in _STORED:
+            allowed = ", ".join(map(str, _STORED))
+            raise UserError(f"{target.source}: dtype is {saved}; safetensors holds {allowed}.")
+        cast = DTYPES[dtype] if dtype and saved.is_floating_point else saved
+        layout[target.name] = torch.empty(target.model_shape, dtype=cast, device="meta")
+    name = str(layout[targets[0].name].dtype).removeprefix("torch.")
 
-        def read(entry: Entry) -> Tensor:
-            tensor = converted(shards.join(by_name[entry.name]), entry, times(entry.name))
-            advance(entry.nbytes)
-            return tensor
+    def read(name: str) -> Tensor:
+        return converted(shards.join(by_name[name]), name, layout[name].dtype, times(name))
 
-        write_model(folder, list(entries.values()), read, file_bytes)
-        finish(folder, str(entries[targets[0]].dtype).removeprefix("torch."))
-    return sum(torch.Size(entry.shape).numel() for entry in entries.values()), total
+    return write_model(out, layout, read, lambda folder: finish(folder, name), doing, file_bytes)
 
 
-def converted(tensor: Tensor, entry: Entry, times: float) -> Tensor:
+def converted(tensor: Tensor, name: str, dtype: torch.dtype, times: float) -> Tensor:
     """Return a tensor scaled and cast; the same tensor if nothing changes.
 
     Raises:
         UserError: a value exceeds the range of fp16.
     """
-    if times == 1.0 and tensor.dtype == entry.dtype:
+    if times == 1.0 and tensor.dtype == dtype:
         return tensor
     exact = torch.promote_types(tensor.dtype, torch.float32)
-    cast = (tensor.to(exact) * times if times != 1.0 else tensor).to(entry.dtype)
-    if entry.dtype == torch.float16 and not bool(cast.isfinite().all()):
-        raise UserError(f"{entry.name}: a value exceeds the range of fp16; add --dtype bf16.")
+    cast = (tensor.to(exact) * times if times != 1.0 else tensor).to(dtype)
+    if dtype == torch.float16 and not bool(cast.isfinite().all()):
+        raise UserError(f"{name}: a value exceeds the range of fp16; add --dtype bf16.")
     return cast
-
-
-def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write config.json."""
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-
-
-def _entry_of_target(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
-    saved = shards.dtypes[target.source]
-    if saved not in _STORED or not saved.is_floating_point:
-        raise UserError(
-            f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
-        )
-    return Entry(target.name, target.model_shape, DTYPES[dtype] if dtype else saved)
 
 
 # Conversion of a model in pickled files as it is: the same names, tensor by tensor.
@@ -380,60 +349,27 @@ def convert_folder(
 ) -> tuple[int, int]:
     """Write a model as safetensors, with its other files; return its parameters and their bytes.
 
-    Args:
-        source: a folder as a repository of the hub has it; it keeps its files.
-        out: a new or empty folder; it appears complete or not at all.
-        dtype: dtype of the numbers; defaults to that of each tensor. Integers keep theirs.
-        file_bytes: most bytes of a file.
+    `source` is a folder as a repository of the hub has it; it keeps its files. Of several names for
+    the same numbers the first is kept. The other arguments are those of `convert`.
 
     Raises:
-        UserError: a file is damaged or missing, a tensor has a dtype that safetensors lacks, a
-            value does not fit `dtype`, or the disk is too full.
+        UserError: as `convert`, or a file is damaged or missing.
     """
     shards = Shards(HubFiles(source))
-    entries = [_entry_as_it_is(shards, name, dtype) for name in _without_copies(*shards.parts)]
-    total = sum(entry.nbytes for entry in entries)
-    with staging(out, total) as folder, progress(total, "converting") as advance:
-
-        def read(entry: Entry) -> Tensor:
-            advance(entry.nbytes)
-            return converted(shards.read(entry.name)[0], entry, 1.0)
-
-        write_model(folder, entries, read, file_bytes)
-        _copy_beside(source, folder)
-    return sum(entry.nbytes // entry.dtype.itemsize for entry in entries), total
-
-
-def _without_copies(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return the names of tensors; of several names for the same numbers the first one."""
     seen: dict[object, str] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in shards.parts[0].items():
         place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         seen.setdefault(place if tensor.numel() else name, name)
-    return list(seen.values())
+    targets = [Target(name, name, shards.shapes[name]) for name in seen.values()]
 
+    def finish(folder: Path, _: str) -> None:
+        """Copy configuration and tokenizer; an index of weights names files that are not there."""
+        for file in (path for pattern in _BESIDE for path in source.glob(pattern)):
+            if not file.name.endswith(".index.json") and file.is_file():
+                copy = folder / file.relative_to(source)
+                copy.parent.mkdir(exist_ok=True)
+                copy.write_bytes(read_bytes(file, _LARGEST, links=True))
 
-def _entry_as_it_is(shards: Shards, name: str, dtype: Dtype | None) -> Entry:
-    saved = shards.dtypes[name]
-    if saved not in _STORED:
-        allowed = ", ".join(map(str, _STORED))
-        raise UserError(f"{name}: dtype is {saved}; safetensors holds {allowed}.")
-    cast = DTYPES[dtype] if dtype and saved.is_floating_point else saved
-    return Entry(name, shards.shapes[name], cast)
-
-
-def _copy_beside(source: Path, folder: Path) -> None:
-    """Copy configuration and tokenizer; an index of weights names files that are not there."""
-    for file in (path for pattern in _BESIDE for path in source.glob(pattern)):
-        if not file.name.endswith(".index.json") and file.is_file():
-            copy = folder / file.relative_to(source)
-            copy.parent.mkdir(exist_ok=True)
-            copy.write_bytes(_content(file))
-
-
-def _content(file: Path) -> bytes:
-    """Return the content of a small file."""
-    try:
-        return read_bytes(file, _LARGEST, links=True)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be copied ({error.strerror}).") from error
+    return convert(
+        shards, targets, out, finish, dtype=dtype, file_bytes=file_bytes, doing="converting"
+    )

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
+
 from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
 from ptrun.hub.convert import (
     FILE_BYTES,
     Dtype,
-    Entry,
     Imported,
     Shards,
     Target,
@@ -20,7 +21,6 @@ from ptrun.hub.convert import (
     converted,
     layer_count,
     write_config,
-    write_file,
 )
 from ptrun.hub.staging import check_new
 from ptrun.importing.files import RankFiles
@@ -168,10 +168,10 @@ def import_cpm2(
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
-            prompt = shards.read(PROMPT)[0]
-            entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
+            prompt = shards.parts[0][PROMPT]
             scale = UNIT if unscale else 1.0  # a prompt is scaled like the embeddings
-            write_file(folder / PROMPT_FILE, [entry], lambda _: converted(prompt, entry, scale))
+            prompt = converted(prompt, PROMPT_NAME, prompt.dtype, scale).contiguous()
+            save_file({PROMPT_NAME: prompt}, folder / PROMPT_FILE, {"format": "pt"})
         if tokenizer is not None:
             write_tokenizer(tokenizer, folder)
         write_config(folder, model_config(sizes, special, kind))

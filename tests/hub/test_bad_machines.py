@@ -173,7 +173,7 @@ def test_a_full_disk(hub, monkeypatch, tmp_path, when):
         def full(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(convert, "write_model", full)
+        monkeypatch.setattr(convert, "save_file", full)
         return check(tmp_path, "No space left on", "HF_HOME=FOLDER", name=T5)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9, 10**9, free))
     check(tmp_path, "GB free; needed are", "to convert", "HF_HOME=FOLDER", name=T5)

@@ -209,6 +209,6 @@ def test_a_folder_that_cannot_be_written_is_named_and_left(state, words, tmp_pat
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match=r"file/hf: cannot be written \("):
         import_glm(source, tmp_path / "file" / "hf", tokenizer=words)
-    monkeypatch.setattr("ptrun.hub.convert.write_model", full)
+    monkeypatch.setattr("ptrun.hub.convert.save_file", full)
     told = "hf: cannot be written", "No space"
     refused(import_glm, source, tmp_path / "hf", *told, tokenizer=words)
