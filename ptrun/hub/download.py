@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from ptrun.errors import UserError, named
 from ptrun.files import opened_tensors
-from ptrun.hub.repository import NO_HUB, Repository, failure
+from ptrun.hub.repository import COMMIT, Repository, failure, hub_errors
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,6 @@ _SMALL = ("*.json", "*.txt", "*.model", "*.jinja")
 _MOST_NAMED = 5
 _FORMATS = (("model", "safetensors"), ("pytorch_model", "bin"))
 _LOCAL = "For a local copy type backbone.path=FOLDER."
-_SPARE_BYTES = 2**27  # what a run writes beside
 
 Check = Callable[[Path], None]
 
@@ -49,7 +48,7 @@ def fetch(
     repository.ask()
     if converted := find(repository, repository.wanted_commit):
         check(converted)
-        repository.found(converted.name.partition("-")[0])
+        repository.found(converted.name)
         return converted
     folder, weights = snapshot(repository, check)
     is_pickled = weights[0].suffix == ".bin"
@@ -59,35 +58,41 @@ def fetch(
 
 
 def snapshot(
-    repository: Repository,
-    check: Check = lambda _: None,
-    out: Path | None = None,
-    share: float = 1.0,
+    repository: Repository, check: Check = lambda _: None, *, asks: bool = True
 ) -> tuple[Path, list[Path]]:
     """Download a hub model as it is; return the folder, whose name is the commit, and its weights.
 
-    Args:
-        repository: the model.
-        check: as for `fetch`.
-        out: where pickled weights will be converted by the user's own command; null asks for
-            permission, and converts them beside the cache.
-        share: size of the converted weights over that of the pickled ones.
+    If it `asks`, pickled weights need the user's permission; `check` is that of `fetch`.
 
     Raises:
         UserError: as for `fetch`.
     """
-    sizes = repository.listing()
+    sizes, folder = repository.listing(), repository.snapshot
     if isinstance(sizes, Exception):
-        return _cached(repository, sizes, check, asks=out is None)
-    names, folder = _weights(repository, sizes, asks=out is None), repository.snapshot
-    todo = {name: sizes[name] or 0 for name in names if not _is_there(folder / name, sizes[name])}
-    beside = sum(sizes[name] or 0 for name in names) * share if names[0].endswith(".bin") else 0
-    _check_disk(repository, sum(todo.values()), out or place(repository), beside)
-    check(_download(repository, [n for n in sizes if any(fnmatch(n, p) for p in _SMALL)]))
-    _download(repository, names)
-    for name in names:
-        if not _is_there(folder / name, sizes[name]):
-            raise UserError(failure(repository, OSError(f"{name} is cut")))
+        names = _cached(repository, folder, sizes)
+        check(folder)
+    elif not (names := chosen(sizes)) or _missing(names):
+        other = sorted(n for n in sizes if re.search(r"\.(h5|msgpack|gguf|onnx|bin|pt|ot)$", n))
+        there = f"weights there: {', '.join(other[:3]) or 'none'}"
+        problem = f"no model.safetensors and no pytorch_model.bin; {there}"
+        if names:
+            problem = f"its repository lacks {', '.join(_missing(names))}"
+        raise UserError(
+            f"{repository.name}: {problem} (revision {repository.revision}).\n"
+            f"Type backbone.revision=REVISION with another one. {_LOCAL}"
+        )
+    asks = asks and names[0].endswith(".bin") and repository.name not in presets()
+    if asks and os.environ.get(ALLOW) != "true":
+        raise UserError(
+            f"{repository.name}: only pickled weights (.bin) at revision {repository.revision}, "
+            "and no preset of ptrun. ptrun reads tensors from them and runs no code.\n"
+            "Type allow_bin=true to convert them once."
+        )
+    if not isinstance(sizes, Exception):
+        for name in names:
+            _remove_cut(folder / name, sizes[name])
+        check(_download(repository, [n for n in sizes if any(fnmatch(n, p) for p in _SMALL)]))
+        _download(repository, names)
     return folder, [folder / name for name in names]
 
 
@@ -101,37 +106,15 @@ def chosen(names: Collection[str]) -> list[str]:
     return sorted(name for name in names if re.fullmatch(r"[^/]+\.safetensors", name))
 
 
-def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> list[str]:
-    """Return the names of the weights; refuse those that the user has not allowed."""
-    weights = chosen(names)
-    if not weights:
-        other = sorted(n for n in names if re.search(r"\.(h5|msgpack|gguf|onnx|bin|pt|ot)$", n))
-        raise UserError(
-            f"{repository.name}: no model.safetensors and no pytorch_model.bin at revision "
-            f"{repository.revision}; weights there: {', '.join(other[:3]) or 'none'}.\n"
-            f"Type backbone.revision=REVISION with another one. {_LOCAL}"
-        )
-    if absent := _missing(weights):
-        raise UserError(
-            f"{repository.name}: its repository lacks {', '.join(absent)} at revision "
-            f"{repository.revision}.\nType backbone.revision=REVISION with another one. {_LOCAL}"
-        )
-    if weights[0].endswith(".bin") and asks:
-        check_allowed(repository)
-    return weights
-
-
 def config_folder(repository: Repository) -> Path:
     """Return a folder with the config.json of a hub model, downloaded unless it is cached.
 
     Raises:
         UserError: the download fails, or the repository has no such file.
     """
-    repository.ask()
     sizes = repository.listing()
-    there = (repository.snapshot / "config.json").is_file()
     if isinstance(sizes, Exception):
-        if not there:
+        if not (repository.snapshot / "config.json").is_file():
             raise UserError(f"backbone {failure(repository, sizes, 'config.json')} {_LOCAL}")
         return repository.snapshot
     if "config.json" not in sizes:
@@ -142,83 +125,50 @@ def config_folder(repository: Repository) -> Path:
     return _download(repository, ["config.json"])
 
 
-def _cached(
-    repository: Repository, trouble: Exception, check: Check, *, asks: bool
-) -> tuple[Path, list[Path]]:
-    """Return a snapshot and its weights from the cache."""
-    folder = repository.snapshot
+def _cached(repository: Repository, folder: Path, trouble: Exception) -> list[str]:
+    """Return the names of the weights in the cache; refuse a copy that lacks a file."""
     there = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    lacks = [] if there else ["it"]
-    lacks += [] if "config.json" in there or lacks else ["config.json"]
     weights = chosen(there)
-    lacks += [] if weights or "it" in lacks else ["the weights"]
-    lacks += [name for name in _missing(weights)]
-    cut = [n for n in weights if n.endswith(".safetensors") and not is_whole(folder / n)]
-    lacks += [f"a whole {(folder / name).resolve()}" for name in cut]
+    lacks = sorted({"config.json"} - there)
+    lacks += _missing(weights) if weights else ["the weights"]
     if lacks:
-        raise UserError(f"backbone {failure(repository, trouble, ', '.join(lacks))} {_LOCAL}")
-    check(folder)
-    if weights[0].endswith(".bin") and asks:
-        check_allowed(repository)
-    return folder, [folder / name for name in weights]
+        lack = ", ".join(lacks) if there else "it"
+        raise UserError(f"backbone {failure(repository, trouble, lack)} {_LOCAL}")
+    return weights
 
 
 def _missing(shards: Sequence[str]) -> list[str]:
-    """Return the names of absent shards: each name has the number of all."""
+    """Return the names of the first absent shards: each name has the number of all."""
     if not shards or not (parts := re.fullmatch(r"(.+)-\d+-of-(\d+)(\..+)", shards[0])):
         return []
     stem, count, ending = parts.groups()
     every = (f"{stem}-{i:05d}-of-{count}{ending}" for i in range(1, int(count) + 1))
-    absent = (name for name in every if name not in shards)
-    return [*islice(absent, _MOST_NAMED)]
+    return [*islice((name for name in every if name not in shards), _MOST_NAMED)]
 
 
 def _download(repository: Repository, names: Sequence[str]) -> Path:
     """Download files, unless they are cached, and return their folder."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HTTPError
 
     options = {"revision": repository.wanted, "allow_patterns": [escape(name) for name in names]}
     try:
         return Path(snapshot_download(repository.name, **options))
-    except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:  # RuntimeError: xet's
+    except hub_errors() as error:
         raise UserError(f"backbone {failure(repository, error)} {_LOCAL}") from error
 
 
-def _is_there(file: Path, size: int | None) -> bool:
-    """Return whether a file is cached; one that was cut is removed, so that it is downloaded."""
-    if not file.is_file():
-        return False
-    nbytes = file.stat().st_size
-    if size is None or nbytes == size:
-        return True
-    _LOG.warning("%s: cut, %s of %s bytes; it is downloaded again.", file.resolve(), nbytes, size)
-    file.resolve().unlink()
-    file.unlink(missing_ok=True)
-    return False
-
-
-def _check_disk(repository: Repository, download: int, out: Path, beside: float) -> None:
-    """Raise a UserError if the disks have no room for a download and its conversion."""
-    from huggingface_hub import constants
-
-    needed: dict[int, float] = {}
-    for place, nbytes in ((Path(constants.HF_HUB_CACHE), download), (out, beside)):
-        there = next(folder for folder in (place, *place.parents) if folder.exists())
-        disk = there.stat().st_dev
-        needed[disk] = needed.get(disk, 0) + nbytes
-        free = shutil.disk_usage(there).free
-        if nbytes and free < needed[disk] + _SPARE_BYTES:
-            parts = f"{download / 1e9:.1f} GB to download, {beside / 1e9:.1f} GB to convert"
-            raise UserError(
-                f"{repository.name}: {place} has {free / 1e9:.1f} GB free; needed are {parts}.\n"
-                f"{ROOM}"
-            )
+def _remove_cut(file: Path, size: int | None) -> None:
+    """Remove a file that was cut on the disk, so that it is downloaded again."""
+    if file.is_file() and size not in (None, nbytes := file.stat().st_size):
+        blob = file.resolve()
+        _LOG.warning("%s: cut, %s of %s bytes; it is downloaded again.", blob, nbytes, size)
+        blob.unlink()
+        file.unlink(missing_ok=True)
 
 
 # Models whose repository has only pickled weights: converted once, and kept beside the cache.
 #
-#     <HF_HOME>/ptrun/converted/<id>/<commit>-<hash of the source>/
+#     <HF_HOME>/ptrun/converted/<id>/<commit>/
 #
 # The folder holds safetensors, configuration and tokenizer; the pickles may be deleted. Presets of
 # ptrun are converted without a question; for another id the user types `allow_bin=true`.
@@ -227,24 +177,12 @@ ALLOW = "PTRUN_ALLOW_BIN"  # set by `allow_bin=true`; the ranks of a run inherit
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CONF = (_PACKAGE / "conf", _PACKAGE.parent / "conf")  # installed, and in a checkout
-ROOM = "Type HF_HOME=FOLDER before the command, with a folder on a larger disk."
-_OTHER = "Type backbone.revision=REVISION with another one, or backbone.path=FOLDER."
+_OTHER = (
+    "Type HF_HOME=FOLDER before the command, with a larger disk, or backbone.revision=REVISION "
+    "with another one, or backbone.path=FOLDER."
+)
 _ID = re.compile(r"(?![.-])[\w.-]+(/(?![.-])[\w.-]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def check_allowed(repository: Repository) -> None:
-    """Refuse the pickled weights of a model that is no preset, unless the user allows them.
-
-    Raises:
-        UserError: they are not allowed.
-    """
-    if repository.name not in presets() and os.environ.get(ALLOW) != "true":
-        raise UserError(
-            f"{repository.name}: only pickled weights (.bin) at revision {repository.revision}, "
-            "and no preset of ptrun. ptrun reads tensors from them and runs no code.\n"
-            "Type allow_bin=true to convert them once."
-        )
 
 
 @cache
@@ -264,14 +202,19 @@ def place(repository: Repository) -> Path:
 
 def find(repository: Repository, commit: str | None) -> Path | None:
     """Return the conversion of a commit, if there is one; a damaged one is removed."""
-    if commit is None or not _ID.fullmatch(repository.name):  # a name may lead out of the folder
-        return None
-    for folder in sorted(place(repository).glob(f"{commit}-*")):
-        files = list(folder.glob("*.safetensors"))
-        if files and all(map(is_whole, files)):
-            return folder
+    if not COMMIT.fullmatch(commit or "") or not _ID.fullmatch(repository.name):
+        return None  # a name may lead out of the folder
+    folder = place(repository) / str(commit)
+    files = list(folder.glob("*.safetensors"))
+    try:
+        for file in files:
+            with opened_tensors(file, links=True):
+                pass
+    except (ValueError, OSError):
+        files = []
+    if not files:
         shutil.rmtree(folder, ignore_errors=True)
-    return None
+    return folder if files else None
 
 
 def convert_once(
@@ -290,43 +233,25 @@ def convert_once(
     out = place(repository)
     with named(out):
         out.mkdir(parents=True, exist_ok=True)
+    new = out / snapshot.name
     with FileLock(out / ".lock"):
-        if (converted := find(repository, snapshot.name)) is not None:
-            return converted
-        source = hashlib.sha256("".join(map(_checked, weights)).encode()).hexdigest()[:16]
-        new = out / f"{snapshot.name}-{source}"
-        size = sum(file.stat().st_size for file in weights) / 1e9
-        _LOG.info(
-            "%s: its pickled weights (%.1f GB) are converted once, into %s",
-            *(repository.name, size, new),
-        )
+        if find(repository, snapshot.name) is not None:
+            return new
+        for file in weights:  # the cache names a large file by the hub's hash of it
+            blob = file.resolve()
+            with blob.open("rb") as opened:
+                hashed = hashlib.file_digest(opened, "sha256").hexdigest()
+            if _SHA256.fullmatch(blob.name) and blob.name != hashed:
+                blob.unlink()
+                raise UserError(
+                    f"{file}: its bytes are not those of the hub (SHA-256 {hashed[:16]}...). It "
+                    "was removed.\nType the same command again with a network: it downloads this "
+                    "file again."
+                )
+        _LOG.info("%s: its pickled weights are converted once, into %s", repository.name, new)
         try:
             write(snapshot, new)
         except UserError as error:
-            remedy = ROOM if isinstance(error.__cause__, OSError) else _OTHER
             reason = str(error).partition("\n")[0]
-            raise UserError(f"{repository.name}: {reason}\n{remedy}") from error
+            raise UserError(f"{repository.name}: {reason}\n{_OTHER}") from error
     return new
-
-
-def is_whole(file: Path) -> bool:
-    """Return whether a safetensors file has the bytes that its header names."""
-    try:
-        with opened_tensors(file, links=True):
-            return True
-    except (ValueError, OSError):
-        return False
-
-
-def _checked(file: Path) -> str:
-    """Return the hash of a file; the cache names a large file by the hub's hash of it."""
-    blob = file.resolve()
-    with blob.open("rb") as opened:
-        hashed = hashlib.file_digest(opened, "sha256").hexdigest()
-    if _SHA256.fullmatch(blob.name) and blob.name != hashed:
-        blob.unlink()
-        raise UserError(
-            f"{file}: its bytes are not those of the hub (SHA-256 {hashed[:16]}...). It was "
-            "removed.\nType the same command again with a network: it downloads this file again."
-        )
-    return hashed

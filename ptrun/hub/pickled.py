@@ -74,8 +74,10 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
         tensors = {name: tensor.detach() for name, tensor in state.items()}
     except _DAMAGED as error:
         if name := re.search(r"GLOBAL (\S+)", str(error)):  # torch's sentence on a refused name
-            reason = f"holds {name[1]}; only tensors are loaded."
-            raise UserError(f"{file}: {reason}\n{_advice(file, keys)}") from error
+            raise UserError(
+                f"{file}: holds {name[1]}; only tensors are loaded, because other objects may run "
+                "code.\nIf you trust the file, save its tensors alone with torch.save."
+            ) from error
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
     return {**content, keys[-1]: tensors} if keys else tensors
 
@@ -118,16 +120,6 @@ def _are_tensors(state: object) -> bool:
         and tensor.is_cpu
         and not (tensor.is_nested or tensor.is_quantized)
         for name, tensor in state.items()
-    )
-
-
-def _advice(file: Path, keys: Sequence[str]) -> str:
-    """Return how to keep only the tensors."""
-    items = ", ".join(f"{key!r}: state[{key!r}]" for key in keys)
-    return (
-        "Such objects may run code. If you trust the file, keep only its tensors:\n"
-        f"state = torch.load('{file.name}', weights_only=False, map_location='cpu'); "
-        f"torch.save({f'{{{items}}}' if keys else 'dict(state)'}, '{file.name}')"
     )
 
 
@@ -178,20 +170,17 @@ def is_snapshot(source: Path) -> bool:
 def _find(source: Path) -> list[Path]:
     if (pattern := next((shape for shape in _PATTERNS if any(source.glob(shape))), None)) is None:
         raise UserError(f"{source}: no weights; expected {' or '.join(_PATTERNS)}.")
-    files = sorted(source.glob(pattern))
+    files, named = sorted(source.glob(pattern)), set[str]()
     if single := [file for file in files if file.name in _WHOLE]:
         return single  # other files beside it are variants of it
-    named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
+    for index in source.glob(f"{pattern}.index.json"):
+        try:
+            named |= set(read_json(index, links=True)["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{index}: not an index of weights; download it again.") from error
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")
     return [file for file in files if file.name in named] if named else files
-
-
-def _named(index: Path) -> set[str]:
-    try:
-        return set(read_json(index, links=True)["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{index}: not an index of weights; download it again.") from error
 
 
 def _read(file: Path) -> dict[str, Tensor]:

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,9 +23,6 @@ from urllib.request import getproxies
 _LOG = logging.getLogger(__name__)
 
 
-_PAUSES = (1.0, 2.0)  # seconds before the second and the third request
-NO_HUB = (AttributeError, LookupError, TypeError)
-"""Errors of the hub library where an answer is no hub's. `RuntimeError` is deep nesting, too."""
 CONVERTED = "refs/convert/parquet"  # the hub's conversions of data sets
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -69,55 +65,39 @@ class Repository:
         """The revision to load: all parts of a run come from one commit."""
         return self.commit or self.recorded or self.current or self.revision
 
-    @property
-    def noun(self) -> str:
-        """What it is, in words."""
-        return "model" if self.kind == "model" else "data set"
-
     def ask(self) -> Exception | None:
         """Ask the hub, once, for the current commit; return the error if there is no answer."""
         if self.current is None and self._trouble is None:
             go_offline_if_unreachable()
             limit_waiting()
-            self._trouble = self._ask()
+            try:
+                self.current, self._sizes = self._answer(self.revision)
+            except hub_errors() as error:
+                self._trouble = error
         return self._trouble
 
-    def _ask(self) -> Exception | None:
+    def _answer(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
+        """Return the commit of a revision and its files, for a model with their bytes."""
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import HTTPError
 
-        for pause in (*_PAUSES, None):
-            try:
-                info = self._info(HfApi(), self.revision)
-                if not COMMIT.fullmatch(info.sha or ""):
-                    return ValueError("the answer names no commit")
-                self.current, self._sizes = info.sha, _sizes(info)
-                break
-            except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:
-                # an error of the hub or a closed connection may pass; a silent hub takes too long
-                status, is_closed = answered_status(error), "RemoteProtocol" in type(error).__name__
-                if pause is None or not (status >= 500 if status else is_closed):
-                    return error
-                time.sleep(pause)
-        return None
-
-    def _info(self, api: Any, revision: str | None) -> Any:
-        """Return what the hub says about a revision; for a model with the sizes of its files."""
-        options = {"repo_type": self.kind, "files_metadata": self.kind == "model"}
-        return api.repo_info(self.name, revision=revision, **options)
+        options: Any = {"repo_type": self.kind, "files_metadata": self.kind == "model"}
+        info = HfApi().repo_info(self.name, revision=revision, **options)
+        sizes = {file.rfilename: file.size for file in info.siblings or ()}
+        if not COMMIT.fullmatch(info.sha or ""):
+            raise ValueError("the answer names no commit")
+        if not all(size is None or (type(size) is int and size >= 0) for size in sizes.values()):
+            raise ValueError("the answer has a size that is no number")
+        return str(info.sha), sizes
 
     def listing(self) -> dict[str, int | None] | Exception:
         """Return the files of the wanted commit and their bytes, or why the hub does not say."""
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import HTTPError
-
         if (trouble := self.ask()) is not None:
             return trouble
         if self._sizes is not None and self.wanted == self.current:
             return self._sizes
         try:
-            return _sizes(self._info(HfApi(), self.wanted))
-        except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:
+            return self._answer(self.wanted)[1]
+        except hub_errors() as error:
             return error
 
     @property
@@ -166,17 +146,11 @@ class Repository:
         return Path(constants.HF_HUB_CACHE, f"{self.kind}s--{self.name.replace('/', '--')}")
 
 
-def model(name: str, revision: str | None) -> Repository:
-    """Return the repository of a model."""
-    return Repository("model", name, revision)
+def hub_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of the hub's library, also on an answer that is no hub's; xet's is one."""
+    from huggingface_hub.errors import HTTPError
 
-
-def _sizes(info: Any) -> dict[str, int | None]:
-    """Return the files that an answer lists, and their bytes."""
-    files = {file.rfilename: file.size for file in info.siblings or ()}
-    if not all(size is None or (type(size) is int and size >= 0) for size in files.values()):
-        raise ValueError("the answer has a size that is no number")
-    return files
+    return HTTPError, OSError, ValueError, RuntimeError, AttributeError, LookupError, TypeError
 
 
 def agree(
@@ -297,7 +271,6 @@ def _limit(request: Any) -> None:
 # What happened when the hub failed, and what the user can type: two lines.
 
 _LOGIN = "`hf auth login`, or set HF_TOKEN"
-_AGAIN = "Type the command again later; complete files are kept."
 _MOST = 300  # characters of a library's own message; it is cut between words
 _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
@@ -322,64 +295,61 @@ def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str
     from huggingface_hub import constants
     from huggingface_hub import errors as hub
 
-    kind, group, status = repository.noun, repository.group, answered_status(error)
-    cache, kinds = constants.HF_HUB_CACHE, [base.__name__ for base in type(error).__mro__]
-    text = shorten(str(error) or kinds[0], _MOST, placeholder=" ...").rstrip(".")
+    group, status, revision = repository.group, answered_status(error), repository.revision
+    kind = "model" if repository.kind == "model" else "data set"
+    cache, name = constants.HF_HUB_CACHE, type(error).__name__
+    text = shorten(str(error) or name, _MOST, placeholder=" ...").rstrip(".")
     mirror = f" HF_ENDPOINT is {constants.ENDPOINT}." if "HF_ENDPOINT" in os.environ else ""
-    # 1. What the hub's library says by its class.
-    if isinstance(error, hub.OfflineModeIsEnabled):
-        return (
+    again = "Type the command again later; complete files are kept."
+    if is_xet := bool(re.search(r"xet|CAS Client", str(error))):  # it raises RuntimeError
+        again += " HF_HUB_DISABLE_XET=1 downloads without xet."
+    is_absent = isinstance(error, hub.RepositoryNotFoundError)
+    in_vain = status == 404 or name == "UnsupportedProtocol"
+    in_vain |= not isinstance(error, hub.HTTPError) and type(error) is not OSError
+    through_proxy = any(scheme != "no" for scheme in getproxies()) and "Connect" in name
+    rules = (
+        (
+            isinstance(error, hub.OfflineModeIsEnabled),
             f"the cache {cache} does not hold {lacks}, and the hub is off (HF_HUB_OFFLINE=1) or "
             "does not respond.",
             "Type the command once with a network and HF_HUB_OFFLINE=0 to download it.",
-        )
-    if isinstance(error, hub.GatedRepoError):
-        return (
-            f"this {kind} is gated: its owner grants access ({status}).",
+        ),
+        (
+            isinstance(error, hub.GatedRepoError) or (status in (401, 403) and not is_absent),
+            f"the hub refuses access ({status}); the owner of a gated {kind} grants it.",
             f"Ask for access on its page, then type {_LOGIN}.",
-        )
-    if isinstance(error, hub.RepositoryNotFoundError):
-        return (
+        ),
+        (
+            is_absent,
             f"the hub has no such {kind}, or it is private ({status}).",
             f"Check {group}.hub; for a private {kind} type {_LOGIN}.",
-        )
-    if isinstance(error, hub.RevisionNotFoundError):
-        revision = repository.recorded or repository.revision
-        return (
-            f"the hub has no revision {revision} of this {kind} ({status}).",
+        ),
+        (
+            isinstance(error, hub.RevisionNotFoundError),
+            f"the hub has no revision {repository.recorded or revision} of this {kind} ({status}).",
             f"Type {group}.revision=main, or another branch, tag or commit.",
-        )
-    # 2. Rights, the disk and the proxy.
-    if status in (401, 403):
-        return (
-            f"the hub refuses access ({status}).",
-            f"Type {_LOGIN}, with a token that may read this {kind}.",
-        )
-    if isinstance(error, OSError) and error.errno in _OF_DISK:
-        return (
+        ),
+        (
+            isinstance(error, OSError) and error.errno in _OF_DISK,
             f"the cache {cache} cannot be used ({text}).",
             "Type HF_HOME=FOLDER before the command, with a folder that can be written.",
-        )
-    url = next((url for scheme, url in getproxies().items() if scheme != "no"), None)
-    if status == 407 or (url and "Connect" in kinds[0]):
-        happened = "asks for a name and a password (407)" if status else "does not respond"
-        address = (url or "").rpartition("@")[2].rpartition("/")[2]  # without a password
-        remedy = "Check HTTPS_PROXY, or type NO_PROXY=HOST."
-        return f"the proxy {(url or '').partition('://')[0]}://{address} {happened}.", remedy
-    # 3. The connection, which may work later, and an address that never will.
-    is_xet = re.search(r"xet|CAS Client", str(error))  # that package raises RuntimeError
-    is_lost = status == 404 or kinds[0] == "UnsupportedProtocol"
-    may_pass = isinstance(error, hub.HTTPError) or type(error) is OSError
-    if not is_xet and (is_lost or not may_pass):
-        return f"it cannot be read ({text}).", f"Check {group}.hub and {group}.revision.{mirror}"
-    happened = f"the download failed ({text})."
-    if status == 429:
-        happened = "the hub has had too many requests from here (429)."
-    elif status is not None and status >= 500:
-        happened = f"the hub has an error of its own ({status})."
-    elif any("Timeout" in name for name in kinds):
-        seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
-        happened = f"the hub sent nothing for {seconds} s, the limit of HF_HUB_DOWNLOAD_TIMEOUT."
-    if is_xet:
-        return happened, f"{_AGAIN} HF_HUB_DISABLE_XET=1 downloads without xet."
-    return happened, f"{_AGAIN}{mirror if status is None else ''}"
+        ),
+        (
+            status == 407 or through_proxy,
+            f"the proxy does not answer or refuses access ({text}).",
+            "Check HTTPS_PROXY, or type NO_PROXY=HOST.",
+        ),
+        (
+            in_vain and not is_xet,
+            f"it cannot be read ({text}).",
+            f"Check {group}.hub and {group}.revision.{mirror}",
+        ),
+        (
+            "Timeout" in name,
+            f"the hub sent nothing for {constants.HF_HUB_DOWNLOAD_TIMEOUT} s, the limit of "
+            "HF_HUB_DOWNLOAD_TIMEOUT.",
+            again + mirror,
+        ),
+    )
+    failed = f"the download failed ({text}).", again + ("" if status or is_xet else mirror)
+    return next(((says, remedy) for holds, says, remedy in rules if holds), failed)

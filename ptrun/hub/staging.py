@@ -26,7 +26,7 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
     """Yield a folder beside `out` that is renamed to `out` at the end, or removed after an error.
 
     Raises:
-        UserError: the disk has less than `nbytes` free, or `out` cannot be written or was removed.
+        UserError: the disk has less than `nbytes` free, or `out` cannot be written.
     """
     out = out.absolute()
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
@@ -38,26 +38,13 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
                 f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
             )
         folder.mkdir()
-        with named(out), _there(folder, out):
+        with named(out):
             yield folder
         folder.replace(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror or error}).") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _there(folder: Path, out: Path) -> Iterator[None]:
-    """Explain an error of a library that misses the files of a folder that somebody removed."""
-    try:
-        yield
-    except Exception as error:
-        if folder.is_dir():
-            raise
-        raise UserError(
-            f"{out}: the folder was removed while it was written. Type the same command again."
-        ) from error
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from typing import Any
 
 from ptrun.backbone.files import read_config
 from ptrun.errors import UserError
-from ptrun.hub import download, repository
+from ptrun.hub import download
 from ptrun.hub.convert import FILE_BYTES, Dtype, Imported, convert_folder
+from ptrun.hub.repository import Repository
 from ptrun.hub.staging import check_new
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer")
-_HALF = {"fp16": 0.5, "bf16": 0.5}  # of pickles in fp32
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ def import_hf(
     check_new(out)
     folder = Path(source)
     if not folder.is_dir():
-        name, share = str(source), _HALF.get(dtype or "", 1.0)
+        name = str(source)
         if name.count("/") != 1 or name.startswith((".", "/", "~")):
             raise UserError(f"{name}: no such folder, and no hub id such as google/t5-v1_1-base.")
-        folder, _ = download.snapshot(repository.model(name, revision), out=out, share=share)
+        folder, _ = download.snapshot(Repository("model", name, revision), asks=False)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
     config = read_config(folder)

@@ -68,7 +68,9 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     return Group(title, *map(escape, read), counts, *map(escape, doubts), *body)
 
 
-def _measured(method: Method, examples: Sequence[Example]) -> tuple[array[int], array[int], int]:
+def _measured(
+    method: Method, examples: Sequence[Example]
+) -> tuple[Sequence[int], Sequence[int], int]:
     """Return the lengths of all rows and learned texts, and how many examples are cut."""
     lengths, answers, cut = array("i"), array("i"), 0
     free = unlimited(method.readout)

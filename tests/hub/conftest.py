@@ -1,6 +1,7 @@
 """A hub on this machine that the hub libraries of this process talk to, with an empty cache."""
 
 import io
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,17 +14,32 @@ from huggingface_hub import HfFileSystem, close_session, constants
 from huggingface_hub.utils import _http
 
 from ptrun.backbone.files import SHIPPED
-from ptrun.hub import download, repository
+from ptrun.errors import UserError
+from ptrun.hub import download
 from ptrun.hub.convert import convert_folder
+from ptrun.hub.repository import Repository
 from tests.hub.server import Hub
 
 MODEL, DATA = "someone/pocket", "someone/reviews"
 SPLITS = ("train", "validation", "test")
 
 
+def model(name=MODEL, revision="main", **given):
+    return Repository("model", name, revision, **given)
+
+
 def fetch(repository, **options):
     """Download a model as a backbone does."""
     return download.fetch(repository, convert_folder, **options)
+
+
+def refused(repository, **options):
+    """Return the error of a download, which comes within ten seconds."""
+    started = time.monotonic()
+    with pytest.raises(UserError) as caught:
+        fetch(repository, **options)
+    assert time.monotonic() - started < 10
+    return str(caught.value)
 
 
 def model_files(**changed: bytes) -> dict[str, bytes]:
@@ -79,7 +95,6 @@ def _connect(patch: pytest.MonkeyPatch, endpoint: str, cache: Path) -> None:
     patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache / "datasets"))
     for config in (constants, datasets.config):
         patch.setattr(config, "HF_HUB_OFFLINE", False)
-    patch.setattr(repository, "_PAUSES", (0.0, 0.0))
     patch.setattr(_http, "time", SimpleNamespace(sleep=lambda _: None))  # before it asks again
     HfFileSystem.clear_instance_cache()
     close_session()

@@ -5,14 +5,8 @@ import re
 from tests.hub.server import Fault, Hub
 
 FAULTS = {
-    "500": (Fault(".", status=500), "error of its own (500)", "again later"),
-    "503": (Fault(".", status=503), "error of its own (503)", "again later"),
-    "429": (Fault(".", status=429), "too many requests from here (429)", "again later"),
-    "401": (
-        Fault(".", status=401, code="GatedRepo"),
-        "is gated",
-        "`hf auth login`, or set HF_TOKEN",
-    ),
+    "500": (Fault(".", status=500), "the download failed (", "again later"),
+    "401": (Fault(".", status=401, code="GatedRepo"), "(401); the owner of a gated", "HF_TOKEN"),
     "403": (Fault(".", status=403), "refuses access (403)", "`hf auth login`, or set HF_TOKEN"),
     "closed": (Fault(".", action="close"), "disconnected without sending", "again later"),
     "silent": (Fault(".", action="stall"), "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT"),

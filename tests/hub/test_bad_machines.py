@@ -12,8 +12,7 @@ from huggingface_hub import close_session, constants
 from ptrun.backbone import tokenizers
 from ptrun.errors import UserError, explained
 from ptrun.hub import convert, download
-from ptrun.hub.repository import model
-from tests.hub.conftest import MODEL, fetch, model_files
+from tests.hub.conftest import MODEL, fetch, model, model_files
 from tests.hub.server import Fault
 from tests.hub.shapes import PICKLE, TENSORS, bert, t5
 
@@ -33,7 +32,7 @@ def check(folder: Path, *parts, name=MODEL):
     """Fetch a model: one error of a few lines says these parts, and nothing new is left."""
     before = set(folder.iterdir())
     with pytest.raises((UserError, OSError)) as caught:
-        fetch(model(name, "main"), check=needed)
+        fetch(model(name), check=needed)
     told = explained(caught.value) or caught.value
     assert isinstance(told, UserError)
     text = str(told)
@@ -65,15 +64,14 @@ CACHED = {  # what the cache lacks: what happened to its folder
     "the weights": lambda folder: (folder / TENSORS).unlink(),
     "config.json": lambda folder: (folder / "config.json").unlink(),
     SHARDS[1]: lambda folder: (folder / SHARDS[1]).unlink(),
-    "a whole ": lambda folder: cut(folder / TENSORS),
 }
 
 
 @pytest.mark.parametrize("lacks", CACHED)
 def test_what_the_cache_lacks_is_named_where_the_hub_is_off(hub, offline, tmp_path, lacks):
     hub.push("models", MODEL, shards() if lacks in SHARDS else model_files())
-    fetch(model(MODEL, "main"))
-    CACHED[lacks](model(MODEL, "main").snapshot)
+    fetch(model(MODEL))
+    CACHED[lacks](model(MODEL).snapshot)
     offline()
     check(tmp_path, f"does not hold {lacks}", ONLINE)
 
@@ -81,9 +79,9 @@ def test_what_the_cache_lacks_is_named_where_the_hub_is_off(hub, offline, tmp_pa
 @pytest.mark.parametrize("network", [True, False])
 def test_a_pickle_that_is_not_the_hub_s_is_named(hub, offline, tmp_path, network):
     hub.push("models", T5, t5(with_json=False))
-    fetch(model(T5, "main"))
-    shutil.rmtree(download.place(model(T5, "main")))
-    cut(model(T5, "main").snapshot / PICKLE, b"another" if network else b"")
+    fetch(model(T5))
+    shutil.rmtree(download.place(model(T5)))
+    cut(model(T5).snapshot / PICKLE, b"another" if network else b"")
     if not network:
         offline()
     check(tmp_path, PICKLE, "SHA-256", "downloads this file again", name=T5)
@@ -110,10 +108,6 @@ def test_what_is_wrong_with_a_repository_is_named(hub, tmp_path, kind):
 
 
 ANSWERS = {  # an answer of the hub, and what the line says
-    "gated files of an open list": (
-        {"match": "/resolve/", "status": 401, "code": "GatedRepo"},
-        ["is gated", "(401)", "hf auth login"],
-    ),
     "a proxy that refuses access": ({"match": ".", "status": 407}, ["407", "HTTPS_PROXY"]),
     "a download that is cut": (
         {"match": f"GET /store.*{TENSORS}", "action": "cut", "bytes": 10},
@@ -121,7 +115,7 @@ ANSWERS = {  # an answer of the hub, and what the line says
     ),
     "xet that fails": (
         {"match": "xet-read-token", "status": 500},
-        ["error of its own (500)", "HF_HUB_DISABLE_XET=1"],
+        ["the download failed (", "HF_HUB_DISABLE_XET=1"],
     ),
 }
 SLOW = ("a download that is cut", "xet that fails")
@@ -139,10 +133,10 @@ def test_an_answer_of_the_hub_is_explained(hub, monkeypatch, tmp_path, kind):
 
 
 def test_half_a_cache_and_a_hub_with_an_error(hub, tmp_path):
-    fetch(model(MODEL, "main"))
-    CACHED["the weights"](model(MODEL, "main").snapshot)
+    fetch(model(MODEL))
+    CACHED["the weights"](model(MODEL).snapshot)
     hub.faults = [Fault(".", status=500)]
-    check(tmp_path, "does not hold the weights", "error of its own (500)", "again later")
+    check(tmp_path, "does not hold the weights", "the download failed (", "again later")
 
 
 def test_a_proxy_or_mirror_that_is_off_or_a_portal(hub, monkeypatch, tmp_path):
@@ -156,27 +150,21 @@ def test_a_proxy_or_mirror_that_is_off_or_a_portal(hub, monkeypatch, tmp_path):
     for key in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(key, raising=False)
     close_session()
-    check(tmp_path, f"proxy {dead} does not respond", "HTTPS_PROXY")
+    check(tmp_path, "the proxy does not answer", "HTTPS_PROXY")
 
 
-@pytest.mark.parametrize("when", ["download", "both", "conversion", "writing"])
+@pytest.mark.parametrize("when", ["conversion", "writing"])
 def test_a_full_disk(hub, monkeypatch, tmp_path, when):
     hub.push("models", T5, t5(with_json=False))
-    free = 1000
-    if when == "both":  # room for the download alone
-        free = int(len(t5(with_json=False)[PICKLE]) * 1.5) + 2**27
-    if when == "conversion":
-        fetch(model(T5, "main"))
-        shutil.rmtree(download.place(model(T5, "main")))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     if when == "writing":
-
-        def full(*_):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
         monkeypatch.setattr(convert, "save_file", full)
         return check(tmp_path, "No space left on", "HF_HOME=FOLDER", name=T5)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9, 10**9, free))
-    check(tmp_path, "GB free; needed are", "to convert", "HF_HOME=FOLDER", name=T5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9, 10**9, 1000))
+    check(tmp_path, "GB are needed there", "HF_HOME=FOLDER", name=T5)
 
 
 def test_a_file_as_cache(hub, monkeypatch, tmp_path):

@@ -1,30 +1,15 @@
 """A model of the hub is downloaded and loaded, or one sentence says why not."""
 
-import time
-
 import pytest
 from huggingface_hub import constants
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.hub.repository import Repository
-from tests.hub.conftest import MODEL, fetch, model_files
+from tests.hub.conftest import MODEL, fetch, model, model_files, refused
 from tests.hub.faults import FAULTS, break_, check
 from tests.hub.server import Fault
 
 TENSORS = "model.safetensors"
-
-
-def model(revision="main", name=MODEL, **given):
-    return Repository("model", name, revision, **given)
-
-
-def refused(repository):
-    started = time.monotonic()
-    with pytest.raises(UserError) as caught:
-        fetch(repository)
-    assert time.monotonic() - started < 10
-    return str(caught.value)
 
 
 def test_a_model_is_loaded_by_its_id(hub):
@@ -47,7 +32,7 @@ def test_a_pinned_revision_is_the_one_that_is_downloaded(hub, named):
     old = hub.repos["models", MODEL].refs["main"]
     hub.repos["models", MODEL].refs |= {"branch": old, "tag": old, "refs/pr/1": old}
     hub.push("models", MODEL, model_files(**{"config.json": b"{}"}))
-    pinned = model(old if named == "commit" else named)
+    pinned = model(revision=old if named == "commit" else named)
     assert fetch(pinned).name == old and pinned.commit == old
 
 
@@ -73,7 +58,7 @@ def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
 def test_a_second_download_takes_only_the_files_that_are_missing(hub):
     """huggingface_hub 2.4 keeps complete files; the bytes of a file that was cut are lost."""
     hub.faults = [Fault(f"GET .*{TENSORS}", status=500)]
-    check(refused(model()), MODEL, "error of its own (500)", "complete files are kept")
+    check(refused(model()), MODEL, "the download failed (", "complete files are kept")
     hub.faults.clear()
     hub.requests.clear()
     folder = fetch(model())
@@ -87,7 +72,7 @@ def test_a_failing_hub_is_one_sentence(hub, name):
     check(refused(model()), MODEL, happened, remedy, "backbone.path=FOLDER")
 
 
-@pytest.mark.parametrize("answer", ["[]", "{}", '"text"', '{"id": "a/b", "sha": null}', "404"])
+@pytest.mark.parametrize("answer", ["[]", '{"id": "a/b", "sha": null}', "404"])
 def test_an_answer_that_is_no_hub_s_names_the_address(hub, monkeypatch, answer):
     monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
     fault = Fault(".", status=404) if answer == "404" else Fault(".", action="answer", code=answer)
@@ -95,13 +80,7 @@ def test_an_answer_that_is_no_hub_s_names_the_address(hub, monkeypatch, answer):
     check(refused(model()), MODEL, "cannot be read", f"HF_ENDPOINT is {hub.endpoint}.")
 
 
-def test_an_address_without_a_protocol_is_named(hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "mirror.example")
-    monkeypatch.setattr(constants, "ENDPOINT", "mirror.example")
-    check(refused(model()), MODEL, "cannot be read", "HF_ENDPOINT is mirror.example.")
-
-
-@pytest.mark.parametrize("name", ["500", "closed", "silent", "403"])
+@pytest.mark.parametrize("name", ["500", "silent", "403"])
 def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
     commit = fetch(model()).name
     break_(hub, name)
@@ -110,28 +89,18 @@ def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
     assert f"the copy in the cache, commit {commit}, is used" in caplog.text
 
 
-@pytest.mark.parametrize("fault", [Fault("", status=500), Fault("", action="close")])
-def test_a_fault_that_passes_is_not_seen(hub, fault):
-    hub.faults = [Fault("GET /api/models", fault.status, action=fault.action, times=2)]
-    assert fetch(model()).name == hub.repos["models", MODEL].refs["main"]
-    assert not hub.faults[0].times
-
-
 def test_a_wrong_id_and_a_wrong_revision_are_named(hub):
-    check(refused(model(name="someone/lost")), "someone/lost", "no such model", "backbone.hub")
-    check(refused(model("lost")), MODEL, "no revision lost", "Type backbone.revision=main")
-    check(refused(model("f" * 40)), MODEL, f"no revision {'f' * 40}")
-
-
-def test_a_name_that_is_no_id_is_named(hub):
-    check(refused(model(name="a/b/c")), "a/b/c")
+    check(refused(model("someone/lost")), "someone/lost", "no such model", "backbone.hub")
+    check(refused(model(revision="lost")), MODEL, "no revision lost", "Type backbone.revision=main")
+    check(refused(model(revision="f" * 40)), MODEL, f"no revision {'f' * 40}")
+    check(refused(model("a/b/c")), "a/b/c")
 
 
 def test_a_gated_model_needs_the_right_token(hub, monkeypatch):
     hub.gated[MODEL] = "right"
-    check(refused(model()), "is gated: its owner grants access (401)", "`hf auth login`")
+    check(refused(model()), "(401); the owner of a gated model grants it", "`hf auth login`")
     monkeypatch.setenv("HF_TOKEN", "wrong")
-    check(refused(model()), "is gated: its owner grants access (403)", "Ask for access")
+    check(refused(model()), "(403); the owner of a gated model", "Ask for access")
     monkeypatch.setenv("HF_TOKEN", "right")
     assert fetch(model()).is_dir()
 
@@ -153,7 +122,7 @@ def test_offline_without_a_copy_the_cache_is_named(hub, offline):
 def test_a_model_without_weights_is_refused(hub):
     hub.push("models", MODEL, {"config.json": b"{}", "tf_model.h5": b"1", "bpe_encoder.bin": b"2"})
     text = refused(model())
-    check(text, "no model.safetensors and no pytorch_model.bin at revision main", "tf_model.h5")
+    check(text, "no model.safetensors and no pytorch_model.bin", "revision main", "tf_model.h5")
     assert not any(one.sent for one in hub.requests)
 
 
@@ -177,3 +146,14 @@ def test_a_file_that_was_cut_on_the_disk_is_named_and_downloaded_again(hub, capl
     assert (fetch(model()) / TENSORS).read_bytes() == whole
     assert f"{blob}: cut, {cut} of {len(whole)} bytes; it is downloaded again" in caplog.text
     assert {one.line.rsplit("/")[-1] for one in hub.requests if one.sent} == {TENSORS}
+
+
+def test_a_token_does_not_follow_the_redirect_to_another_host(hub, monkeypatch):
+    hub.gated[MODEL] = "secret"
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    fetch(model())
+    asked = [one for one in hub.requests if not one.sent]
+    stored = [one for one in asked if "/store/" in one.line]
+    assert stored and not any(one.token for one in stored)
+    # Not all requests: the libraries may send telemetry from a thread, without a token.
+    assert {one.token for one in asked if MODEL in one.line} == {"secret"}

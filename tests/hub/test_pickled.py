@@ -3,7 +3,6 @@
 import json
 import logging
 import shutil
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,13 +17,11 @@ from ptrun.config.components import without_permission
 from ptrun.errors import UserError
 from ptrun.hub import convert as plain
 from ptrun.hub import download
-from ptrun.hub.repository import model
-from tests.hub.conftest import fetch
+from tests.hub.conftest import fetch, model, refused
 from tests.hub.shapes import PICKLE, pickled, t5, tiny, words
 from tests.hub.test_presets import NODES, serve
 
 T5 = "google/t5-v1_1-small"
-Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +38,6 @@ def table(folder):
         with safe_open(file, "pt") as opened:
             dtypes |= {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
     return dtypes
-
-
-def refused(repository, **options):
-    with pytest.raises(UserError) as caught:
-        fetch(repository, **options)
-    return str(caught.value)
 
 
 def foreign(hub, name="someone/bert", **files):
@@ -70,9 +61,9 @@ def test_a_preset_trains_and_a_second_run_converts_nothing(hub, tmp_path, monkey
     (tmp_path / "ptrun_conf" / "backbone" / "mine.yaml").write_text(yaml.safe_dump(node))
     run.main([*TYPED, "seed=1"])
     assert said.text.count("converted once, into") == 1
-    (folder,) = download.place(model(T5, "main")).glob("*-*")
+    (folder,) = download.place(model(T5)).glob("*/")
     commit = hub.repos["models", T5].refs["main"]
-    assert folder.name.startswith(commit) and constants.HF_HOME in str(folder)
+    assert folder.name == commit and constants.HF_HOME in str(folder)
     said.clear()
     hub.requests.clear()
     run.main([*TYPED, "seed=2"])
@@ -83,14 +74,14 @@ def test_a_preset_trains_and_a_second_run_converts_nothing(hub, tmp_path, monkey
 
 def test_copies_are_dropped_and_the_first_name_is_kept(hub):
     serve(hub, "t5_v1_1_small")
-    names = table(fetch(model(T5, "main"))).keys()
+    names = table(fetch(model(T5))).keys()
     assert {"shared.weight", "lm_head.weight"} <= names
     assert not {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} & names
 
 
 def test_the_dtype_of_each_tensor_is_kept(hub):
     serve(hub, "deberta_xlarge")
-    folder = fetch(model(NODES["deberta_xlarge"]["hub"], "main"))
+    folder = fetch(model(NODES["deberta_xlarge"]["hub"]))
     assert {*table(folder).values()} == {"F16"}
     beside = {file.name for file in folder.iterdir()}
     assert {"vocab.json", "merges.txt", "config.json"} <= beside and PICKLE not in beside
@@ -98,10 +89,10 @@ def test_the_dtype_of_each_tensor_is_kept(hub):
 
 def test_shards_are_read_by_their_index(hub):
     hub.push("models", T5, t5(with_json=True, shards=3))
-    folder = fetch(model(T5, "main"))
+    folder = fetch(model(T5))
     whole = t5(with_json=True)
     hub.push("models", T5, whole)
-    assert table(folder).keys() >= table(fetch(model(T5, "main"))).keys()
+    assert table(folder).keys() >= table(fetch(model(T5))).keys()
 
 
 def test_large_models_are_written_in_several_files(tmp_path):
@@ -117,7 +108,7 @@ def test_large_models_are_written_in_several_files(tmp_path):
 
 def test_an_id_that_is_no_preset_is_refused_with_the_line_to_type(hub):
     foreign(hub)
-    text = refused(model("someone/bert", "main"))
+    text = refused(model("someone/bert"))
     assert "only pickled weights (.bin) at revision main" in text
     assert text.splitlines()[1] == "Type allow_bin=true to convert them once."
     assert "refs/pr" not in text and not hub.files_sent(PICKLE)
@@ -126,11 +117,11 @@ def test_an_id_that_is_no_preset_is_refused_with_the_line_to_type(hub):
 def test_the_user_allows_pickled_weights_of_another_id(hub):
     state = foreign(hub)
     assert without_permission(["seed=1", "allow_bin=true"]) == ["seed=1"]
-    folder = fetch(model("someone/bert", "main"))
+    folder = fetch(model("someone/bert"))
     with safe_open(next(folder.glob("*.safetensors")), "pt") as opened:
         assert all(opened.get_tensor(name).equal(tensor) for name, tensor in state.items())
     without_permission(["allow_bin=false"])
-    assert fetch(model("someone/bert", "main")) == folder  # converted before
+    assert fetch(model("someone/bert")) == folder  # converted before
     with pytest.raises(UserError, match="allow_bin=yes: expected true or false"):
         without_permission(["allow_bin=yes"])
 
@@ -141,12 +132,12 @@ def test_presets_are_those_of_the_package_alone(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(download.presets()) == 56 and T5 in download.presets()
     foreign(hub)
-    assert "allow_bin=true" in refused(model("someone/bert", "main"))
+    assert "allow_bin=true" in refused(model("someone/bert"))
 
 
 def test_two_processes_convert_once(hub):
     serve(hub, "t5_v1_1_small")
-    folder, weights = download.snapshot(model(T5, "main"))
+    folder, weights = download.snapshot(model(T5))
     calls, convert = [], plain.convert_folder
 
     def write(*places):
@@ -154,59 +145,59 @@ def test_two_processes_convert_once(hub):
         convert(*places)
 
     with ThreadPoolExecutor(2) as pool:
-        given = (model(T5, "main"), folder, weights, write)
+        given = (model(T5), folder, weights, write)
         done = [pool.submit(download.convert_once, *given) for _ in range(2)]
     assert len(calls) == 1 and done[0].result() == done[1].result()
 
 
 def test_a_damaged_conversion_is_made_again(hub):
     serve(hub, "t5_v1_1_small")
-    folder = fetch(model(T5, "main"))
+    folder = fetch(model(T5))
     file = next(folder.glob("*.safetensors"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-5])
-    assert fetch(model(T5, "main")) == folder and file.read_bytes() == whole
+    assert fetch(model(T5)) == folder and file.read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["../kept", "a/../../kept", ".."])
 def test_a_name_that_leads_out_of_the_folder_finds_and_removes_nothing(hub, name):
     commit = "f" * 40
-    kept = download.place(model(name, "main")) / f"{commit}-mine"
+    kept = download.place(model(name)) / commit
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "model.safetensors").write_bytes(b"cut")
-    assert download.find(model(name, "main"), commit) is None and kept.is_dir()
+    assert download.find(model(name), commit) is None and kept.is_dir()
     shutil.rmtree(kept)
 
 
 def test_the_pickles_may_be_deleted_after_the_conversion(hub, offline):
     serve(hub, "t5_v1_1_small")
-    folder = fetch(model(T5, "main"))
+    folder = fetch(model(T5))
     shutil.rmtree(constants.HF_HUB_CACHE)
     hub.requests.clear()
-    assert fetch(model(T5, "main")) == folder and not any(o.sent for o in hub.requests)
+    assert fetch(model(T5)) == folder and not any(o.sent for o in hub.requests)
     again = model(T5, hub.repos["models", T5].refs["main"])
     offline()
-    assert fetch(again) == folder and again.commit == folder.name.partition("-")[0]
+    assert fetch(again) == folder and again.commit == folder.name
 
 
 def test_another_file_at_the_same_commit_has_another_hash_and_is_refused(hub):
     """The name of a blob in the cache is the hub's SHA-256 of it."""
     _, files = serve(hub, "t5_v1_1_small")
-    _, (weights,) = download.snapshot(model(T5, "main"))
+    _, (weights,) = download.snapshot(model(T5))
     blob = weights.resolve()
     blob.write_bytes(files[PICKLE][:-1] + b"x")
-    text = refused(model(T5, "main"))
+    text = refused(model(T5))
     assert str(weights) in text and "SHA-256" in text and "downloads this file again" in text
-    assert not list(download.place(model(T5, "main")).glob("*-*")) and not blob.exists()
-    assert fetch(model(T5, "main")).is_dir()
+    assert not list(download.place(model(T5)).glob("*/")) and not blob.exists()
+    assert fetch(model(T5)).is_dir()
 
 
 def test_a_hostile_pickle_in_a_preset_s_repository_runs_nothing(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     serve(hub, "t5_v1_1_small", **{PICKLE: b"\x80\x02cos\nmkdir\n(X\x06\x00\x00\x00harmedtR."})
-    refused(model(T5, "main"))
+    refused(model(T5))
     assert not (tmp_path / "harmed").exists()
-    assert not list(download.place(model(T5, "main")).glob("*-*"))
+    assert not list(download.place(model(T5)).glob("*/"))
 
 
 def test_import_takes_an_id_and_a_folder_of_that_name_wins(hub, tmp_path, monkeypatch, capsys):

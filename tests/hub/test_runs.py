@@ -180,7 +180,7 @@ def test_the_command_prints_one_sentence_and_leaves_nothing(project, hub, tmp_pa
     assert done.returncode == 1 and not list(project.rglob("run.yaml"))
     (start,) = [at for at, line in enumerate(done.stderr.splitlines()) if MODEL in line]
     said = "\n".join(done.stderr.splitlines()[start:])
-    check(said, "is gated: its owner grants access (401)", "`hf auth login`, or set HF_TOKEN")
+    check(said, "(401); the owner of a gated model grants it", "`hf auth login`, or set HF_TOKEN")
 
 
 def test_a_data_set_of_the_hub_is_read_as_one_s_own(project, hub, offline, capsys, caplog):

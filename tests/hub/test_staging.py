@@ -19,11 +19,3 @@ def test_a_disk_that_fills_is_named_and_nothing_is_left(tmp_path, error):
         raise error
     assert str(raised.value).startswith(f"{out}: cannot be written")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_removed_meanwhile_is_told(tmp_path):
-    out, told = tmp_path / "out", "the folder was removed while it was written"
-    with pytest.raises(UserError, match=told) as raised, staging(out, 0) as folder:
-        folder.rmdir()
-        raise ValueError("a library finds no file")
-    assert str(raised.value).startswith(str(out)) and not list(tmp_path.iterdir())
