@@ -1,4 +1,4 @@
-"""Export a finished run to a folder of PEFT, transformers or vLLM, or to the hub.
+"""Export a finished run to a folder of PEFT, transformers or vLLM.
 
 The folder has the adapter or the tuned model, the tokenizer and a model card. PEFT and
 transformers load it without ptrun; a head that no class of transformers has comes with load.py.
@@ -15,8 +15,6 @@ EXAMPLES = """\
   ptrun export RUN --to peft DIR                  a new folder
   ptrun export RUN --to transformers DIR          a tuned backbone, or one with LoRA or IA3 merged
   ptrun export RUN --to vllm DIR                  input vectors, and a client that sends them
-  ptrun export RUN --to hub USER/NAME             says what would be uploaded
-  ptrun export RUN --to hub USER/NAME --push      uploads it to a private repository
 """
 _MORE = """\
 what PEFT can express:
@@ -36,29 +34,22 @@ PARSER.add_argument(
     "--to",
     nargs=2,
     required=True,
-    metavar=("KIND", "WHERE"),
-    help="peft DIR, transformers DIR, vllm DIR, or hub REPO",
+    metavar=("KIND", "DIR"),
+    help="peft DIR, transformers DIR or vllm DIR",
 )
-PARSER.add_argument("--push", action="store_true", help="upload to the hub")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Export a run and print one line."""
     args = PARSER.parse(arguments)
     kind, where = args.to
-    if kind not in ("peft", "transformers", "vllm", "hub"):
-        kinds = "--to peft DIR, --to transformers DIR, --to vllm DIR or --to hub REPO"
-        PARSER.error(f"--to {kind}: use {kinds}")
-    if args.push and kind != "hub":
-        PARSER.error("--push is for --to hub")
-    from ptrun.exporting.export import export, to_hub
+    if kind not in ("peft", "transformers", "vllm"):
+        PARSER.error(f"--to {kind}: use --to peft DIR, --to transformers DIR or --to vllm DIR")
+    from ptrun.exporting.export import export
     from ptrun.predicting.answering import ready
 
     dense = ["hardware.precision=fp32", "hardware.quantization=none"]
     run = ready(args.run, [*dense, *args.overrides], "export")
-    if kind == "hub":
-        print(to_hub(run, args.overrides, where, push=args.push))
-        return
     out = Path(where).expanduser()
     done = export(run, args.overrides, out, kind=kind)
     print(f"{out}: {done.line()}")

@@ -2,17 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
@@ -33,8 +31,12 @@ from ptrun.types import Example
 
 Kind = Literal["peft", "transformers", "vllm"]
 """What reads the folder."""
-
-# Compares the logits of a run with those of its exported folder, on the run's own dev examples.
+_KINDS: Mapping[Kind, tuple[Callable[..., Any], Callable[..., None], Callable[..., Any]]] = {
+    "peft": (form_of, stock.write, stock.load),
+    "transformers": (whole_of, stock.write_whole, stock.load_whole),
+    "vllm": (vllm.form_of, vllm.write, vllm.load),
+}
+"""The form of a method there, what writes it, and what loads it as its readers do."""
 
 TOLERANCE = 1e-4
 _LARGE = 10.0  # larger logits have larger rounding errors in fp32
@@ -63,60 +65,40 @@ class Parity:
         return self.difference <= TOLERANCE * max(1.0, self.largest / _LARGE)
 
 
-def batches(method: Method, examples: Sequence[Example], form: PeftForm) -> Iterator[Batch]:
-    """Yield the encoded dev examples, at most 1,000, in an order that saves padding.
+@torch.no_grad()
+def parity(method: Method, model: Any, form: PeftForm, examples: Sequence[Example]) -> Parity:
+    """Return the difference between a loaded method and the stock model of its folder.
+
+    Both read at most 1,000 dev examples, in an order that saves padding.
 
     Raises:
-        UserError: PEFT cannot read one of the rows as the run does.
+        UserError: there are no dev examples, or PEFT cannot read a row as the run does.
     """
+    if not examples:
+        raise UserError("export: this run has no dev examples, on which the logits are compared.")
+    difference, largest, logits = 0.0, 0.0, 0
     features = method.encode(examples[:_MOST])
     features.sort(key=lambda example: max(len(row.ids) for row in example.rows))
     for start in range(0, len(features), _TOGETHER):
-        batch = collate(
-            features[start : start + _TOGETHER], None, torch.device(method.backbone.model.device)
-        )
+        device = torch.device(method.backbone.model.device)
+        batch = collate(features[start : start + _TOGETHER], None, device)
         if reason := rows_reason(batch, form):
             raise cannot(reason)
-        yield batch
-
-
-@torch.no_grad()
-def parity(method: Method, model: Any, form: PeftForm, examples: Sequence[Example]) -> Parity:
-    """Return the difference between a loaded method and the stock model of its folder."""
-    if not examples:
-        raise UserError("export: this run has no dev examples, on which the logits are compared.")
-    difference = largest = 0.0
-    count = logits = 0
-    for batch in batches(method, examples, form):
-        ours, theirs = ours_of(method, batch), theirs_of(model, batch, form)
-        difference = max(difference, float((ours - theirs).abs().max()))
+        # the run's logits where it reads, [K, C] or [K, V]
+        output = method.backbone.forward(method.inputs(batch))
+        readout, ours = method.readout, output.logits
+        if isinstance(readout, Head):
+            ours = readout.scores(output, batch)
+        assert ours is not None
+        # those of the stock model, whose output has a prompt's vectors too
+        answered = model(**stock_inputs(batch, form))
+        theirs = getattr(answered, "logits", answered)
+        if theirs.dim() > 2:  # else one row of labels a text
+            theirs = theirs[batch.reads.rows, batch.reads.columns + form.shift]
+        difference = max(difference, float((ours.float() - theirs.float()).abs().max()))
         largest = max(largest, float(ours.abs().max()))
-        count, logits = count + len(batch.features), logits + ours.numel()
-    return Parity(difference, largest, count, logits)
-
-
-def ours_of(method: Method, batch: Batch) -> Tensor:
-    """Return the logits of a run at the positions that it reads, `[K, C]` or `[K, V]`."""
-    output = method.backbone.forward(method.inputs(batch))
-    if isinstance(method.readout, Head):
-        return method.readout.scores(output, batch).float()
-    assert output.logits is not None
-    return output.logits.float()
-
-
-def theirs_of(model: Any, batch: Batch, form: PeftForm) -> Tensor:
-    """Return the same logits of the stock model."""
-    output = model(**stock_inputs(batch, form))
-    logits = getattr(output, "logits", output).float()
-    if logits.dim() == 2:  # one row of labels a text
-        return logits  # type: ignore[no-any-return]
-    at = moved(batch.reads, form)
-    return logits[at.rows, at.columns]  # type: ignore[no-any-return]
-
-
-def moved(reads: Positions, form: PeftForm) -> Positions:
-    """Return positions in the stock model's output, which has a prompt's vectors too."""
-    return Positions(reads.rows, reads.columns + form.shift)
+        logits += ours.numel()
+    return Parity(difference, largest, len(features), logits)
 
 
 def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
@@ -157,16 +139,13 @@ class Exported:
         )
 
 
-def export(
-    run: Finished, typed: Sequence[str], out: Path, base: str | None = None, kind: Kind = "peft"
-) -> Exported:
+def export(run: Finished, typed: Sequence[str], out: Path, kind: Kind = "peft") -> Exported:
     """Write a run to a new folder, after its logits were compared with the stock model's.
 
     Args:
         run: a finished run.
         typed: `KEY=VALUE` arguments, for the examples.
         out: a new folder. It appears complete, or not at all.
-        base: the name of the backbone in the files; None is its hub id or its folder.
         kind: what reads the folder: an adapter, a tuned backbone, or vectors with a client.
 
     Raises:
@@ -178,28 +157,32 @@ def export(
     _check(run)
     examples = _dev(run, typed)
     (method,) = run.load().values()
-    form = _FORMS[kind](method)
-    base = base or read_from(run.backbone)
-    with staging(out, _bytes(form, method)) as folder:
+    form_maker, write, load = _KINDS[kind]
+    form, base = form_maker(method), read_from(run.backbone)
+    tensors = [*form.tensors.values()]
+    if form.peft_type == stock.WHOLE:
+        tensors += method.backbone.model.parameters()
+    with staging(out, sum(4 * tensor.numel() for tensor in tensors)) as folder:
         method.backbone.tokenizer().save_pretrained(folder)
-        model = _stock(folder, kind, form, run, method, base)
+        write(folder, form, method, base)
+        model = load(folder, form, method, run.engine.device)
         gap = parity(method, model, form, examples)
         if not gap.equal:
             raise UserError(
                 f"export: the stock model's logits differ by {gap.difference:.1e} (largest logit "
                 f"{gap.largest:.1f}). Nothing was written."
             )
-        note = ""
+        note, invented = "", _invented(examples[0])
         if kind == "vllm":
             same = f"{vllm.alike(model, form, method, examples)} of {len(examples)}"
             note = f"; the client's tokens are the run's for {same}"
-            use = vllm.usage(method, base, _invented(examples[0]), same)
+            use = vllm.usage(method, base, invented, same)
         else:
-            code = snippet(form, base, method, _invented(examples[0]))
+            code = snippet(form, base, method, invented)
             use = f"## Load it\n\n```python\n{code}```\n\n{_reading(form, method)}"
         if form.reader.head:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
-        write(folder, run, form, kind, gap, base, use)
+        (folder / "README.md").write_text(card(run, form, kind, gap, base, use), encoding="utf-8")
     return Exported(form.peft_type, form.reader.auto, gap, note)
 
 
@@ -220,28 +203,6 @@ def _invented(example: Example) -> Example:
         return text if isinstance(value, str) else value
 
     return replace(example, fields=invented(example.fields))
-
-
-_FORMS: Mapping[Kind, Callable[[Method], PeftForm]] = {
-    "peft": form_of,
-    "transformers": whole_of,
-    "vllm": vllm.form_of,
-}
-
-
-def _stock(
-    folder: Path, kind: Kind, form: PeftForm, run: Finished, method: Method, base: str
-) -> Any:
-    """Write the tensors of a folder, and return the stock model that reads them."""
-    device = run.engine.device
-    if kind == "transformers":
-        stock.write_whole(folder, form, method)
-        return stock.load_whole(folder, form, device)
-    if kind == "vllm":
-        vllm.write(folder, form, method, base)
-        return vllm.load(folder, form, method, device)
-    stock.write(folder, form, run.backbone, base)
-    return stock.load(folder, form, run.backbone, device)
 
 
 def _check(run: Finished) -> None:
@@ -269,81 +230,104 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
         ) from error
 
 
-def _bytes(form: PeftForm, method: Method) -> int:
-    tensors = [*form.tensors.values()]
-    if form.peft_type == stock.WHOLE:
-        tensors += method.backbone.model.parameters()
-    return sum(4 * tensor.numel() for tensor in tensors)
-
-
-# Upload an exported run to the hub, or say what would be uploaded.
-
-_REPO = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def to_hub(run: Finished, typed: Sequence[str], repo: str, *, push: bool) -> str:
-    """Export a run to a temporary folder, and with `push` upload that; return what was done.
-
-    A new repository is private. The files name the backbone by its hub id, or by its name alone.
-
-    Raises:
-        UserError: the repository has no valid name, the run cannot be exported, or the hub refuses.
-    """
-    if not _REPO.fullmatch(repo):
-        raise UserError(f"export --to hub {repo}: expected USER/NAME, such as ann/sst2-prompt.")
-    with TemporaryDirectory() as parent:
-        folder = Path(parent) / "adapter"
-        done = export(run, typed, folder, run.backbone.hub or run.backbone.name)
-        files = [f"  {f.name}  {f.stat().st_size:,} bytes" for f in sorted(folder.iterdir())]
-        listed = "\n".join([done.line(), *files])
-        if not push:
-            return f"{listed}\nNothing was uploaded. Add --push to upload these files to {repo}."
-        return f"{listed}\nuploaded to {_upload(folder, repo, run.done.run_id)}"
-
-
-def _upload(folder: Path, repo: str, run_id: str) -> str:
-    """Upload a folder to a repository, which is made if it is missing; return its address."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    api = HfApi()
-    try:
-        api.create_repo(repo, private=True, exist_ok=True)
-        done = api.upload_folder(repo_id=repo, folder_path=folder, commit_message=f"ptrun {run_id}")
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:160]
-        raise UserError(
-            f"export --to hub {repo}: the hub refused ({reason}).\n"
-            "Type `hf auth login` once, or set HF_TOKEN, and use a name that you may write."
-        ) from error
-    return str(done)
-
-
 # The model card of an exported run, made of its manifest.
 
-FILE = "README.md"
 _NAME = re.compile(r"[^\w.+-]+", re.ASCII)
+_LOADERS: Mapping[Kind, str] = {
+    "peft": "Stock PEFT and transformers loaded this folder.",
+    "transformers": "Stock transformers loaded this folder.",
+    "vllm": "Stock transformers read the embeddings that this folder's client sends.",
+}
+_CARD = """\
+---
+library_name: {kind}
+{base_model}license: unknown
+tags:
+- {kind}
+- ptrun
+- {names[method]}
+- {names[task]}
+---
+
+# {names[method]} on {names[backbone]} for {names[task]}
+
+{about}
+
+{use}
+
+## Scores
+
+| split | metric | value |
+|---|---|---|
+{scores}
+
+Setting `{names[setting]}`, protocol `{names[protocol]}`, seed {done.seed}; one run. \
+Examples: {counts}.
+
+## Parity
+
+{loader} On {gap.examples} dev examples of the run, {gap.logits:,} logits in fp32 differ from the \
+run's by at most {gap.difference:.1e}. The largest logit is {gap.largest:.2f}.
+
+## How it was made
+
+```bash
+{command}
+```
+
+Run `{done.run_id}`; backbone weights `{weights}`; data `{data}`. Versions: {versions}. All options:
+
+```json
+{options}
+```
+"""
 
 
-def write(
-    folder: Path,
-    run: Finished,
-    form: PeftForm,
-    kind: Kind,
-    gap: Parity,
-    base: str,
-    use: str,
-) -> None:
-    """Write the card of a folder; `use` says how to load it."""
-    parts = [
-        _head(run, kind, base),
-        _about(run, form),
-        use,
-        _scores(run),
-        _parity(kind, gap),
-        _made(run, kind),
-    ]
-    (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+def card(run: Finished, form: PeftForm, kind: Kind, gap: Parity, base: str, use: str) -> str:
+    """Return the card of a folder; `use` says how to load it."""
+    done, learned = run.done, run.done.learned_parameters
+    about = (
+        f"A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters in the "
+        f"adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence and "
+        "that of the data apply; no licence was chosen for the adapter."
+    )
+    if form.peft_type == stock.WHOLE:
+        about = (
+            f"A model that ptrun tuned: {learned['total']:,} parameters. The licence of the "
+            "backbone and that of the data apply; no licence was chosen for the result."
+        )
+    data, versions = done.manifest.get("data", {}), dict(done.manifest.get("versions", {}))
+    if kind == "peft":
+        versions["peft"] = version("peft")
+    # without defaults that name classes
+    options: dict[str, Any] = {
+        part: {k: v for k, v in done.config[part].items() if k != "_target_" and v is not None}
+        for part in ("method", "readout")
+    }
+    options |= {"train": done.config["train"], "start": done.manifest.get("start")}
+    return _CARD.format(
+        kind=kind,
+        base_model=f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else "",
+        names={group: _plain(name) for group, name in done.names.items()},
+        about=about,
+        use=use,
+        scores="\n".join(
+            f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
+            for part, scores in done.metrics.items()
+            for name, value in scores.items()
+        ),
+        done=done,
+        counts=", ".join(
+            f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
+        ),
+        loader=_LOADERS[kind],
+        gap=gap,
+        command=command(request.read(run.folder)),
+        weights=done.manifest["backbone"]["weights"],
+        data=done.config["data"],
+        versions=", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items()),
+        options=json.dumps(options, indent=1),
+    )
 
 
 def read_from(backbone: PretrainedBackbone) -> str:
@@ -353,37 +337,9 @@ def read_from(backbone: PretrainedBackbone) -> str:
     return str(Path(backbone.folder or backbone.name).resolve())
 
 
-def _head(run: Finished, kind: Kind, base: str) -> str:
-    """Return the metadata that the hub reads; the licence is the author's to choose."""
-    names = plain_names(run)
-    tags = "\n".join(f"- {tag}" for tag in (kind, "ptrun", names["method"], names["task"]))
-    model = f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else ""
-    return f"---\nlibrary_name: {kind}\n{model}license: unknown\ntags:\n{tags}\n---"
-
-
-def plain_names(run: Finished) -> dict[str, str]:
-    """Return the names of a run's options; other characters would be YAML or Markdown."""
-    return {group: _plain(name) for group, name in run.done.names.items()}
-
-
 def _plain(text: str) -> str:
     """Return text of a run without what is YAML or Markdown."""
     return _NAME.sub("_", str(text))[:80]
-
-
-def _about(run: Finished, form: PeftForm) -> str:
-    names, learned = plain_names(run), run.done.learned_parameters
-    title = f"# {names['method']} on {names['backbone']} for {names['task']}\n\n"
-    if form.peft_type == stock.WHOLE:
-        return (
-            f"{title}A model that ptrun tuned: {learned['total']:,} parameters. The licence of the "
-            "backbone and that of the data apply; no licence was chosen for the result."
-        )
-    return (
-        f"{title}A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters "
-        f"in the adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence "
-        "and that of the data apply; no licence was chosen for the adapter."
-    )
 
 
 def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
@@ -420,25 +376,18 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
         f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
         'model = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file\n'
     )
-    asked = (
-        _written(method)
-        if method.readout.writes
-        else (f"with torch.no_grad():\n    logits = model(**inputs).logits\nprint(logits{index})\n")
-    )
+    asked = f"with torch.no_grad():\n    logits = model(**inputs).logits\nprint(logits{index})\n"
+    if method.readout.writes:  # greedily
+        decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
+        options = f"max_new_tokens={decoding.max_new_tokens}, eos_token_id={list(decoding.ends)}"
+        asked = (
+            "from transformers import AutoTokenizer\n\n"
+            f"written = model.generate(**inputs, {options}, do_sample=False)\n"
+            'tokenizer = AutoTokenizer.from_pretrained(".")\n'
+            "print(tokenizer.decode(written[0], skip_special_tokens=True))\n"
+        )
     text = " ".join(method.backbone.tokenizer().decode(row.ids).replace("`", "'").split())
     return f"import torch\n{loaded}inputs = {{  # {text}\n{lines}}}\n{asked}"
-
-
-def _written(method: Method) -> str:
-    """Return code that writes a text, greedily."""
-    decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
-    options = f"max_new_tokens={decoding.max_new_tokens}, eos_token_id={list(decoding.ends)}"
-    return (
-        "from transformers import AutoTokenizer\n\n"
-        f"written = model.generate(**inputs, {options}, do_sample=False)\n"
-        'tokenizer = AutoTokenizer.from_pretrained(".")\n'
-        "print(tokenizer.decode(written[0], skip_special_tokens=True))\n"
-    )
 
 
 def _reading(form: PeftForm, method: Method) -> str:
@@ -454,68 +403,3 @@ def _reading(form: PeftForm, method: Method) -> str:
     words = "" if pvp.words is None else f" The words of each label: `{json.dumps(pvp.words)}`."
     pattern = str(method.task.pvps[pvp.name]["pattern"]) if pvp.name in method.task.pvps else ""
     return f"The pattern of the text is `{pattern}` (`{pvp.name}`).{words}"
-
-
-def _scores(run: Finished) -> str:
-    done = run.done
-    rows = [
-        f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
-        for part, scores in done.metrics.items()
-        for name, value in scores.items()
-    ]
-    data = done.manifest.get("data", {})
-    counts = ", ".join(
-        f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
-    )
-    names = plain_names(run)
-    return (
-        "## Scores\n\n| split | metric | value |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"
-        f"Setting `{names['setting']}`, protocol `{names['protocol']}`, seed {done.seed}; one run. "
-        f"Examples: {counts}."
-    )
-
-
-_LOADERS: Mapping[Kind, str] = {
-    "peft": "Stock PEFT and transformers loaded this folder.",
-    "transformers": "Stock transformers loaded this folder.",
-    "vllm": "Stock transformers read the embeddings that this folder's client sends.",
-}
-
-
-def _parity(kind: Kind, gap: Parity) -> str:
-    return (
-        "## Parity\n\n"
-        f"{_LOADERS[kind]} On {gap.examples} dev examples of the "
-        f"run, {gap.logits:,} logits in fp32 differ from the run's by at most "
-        f"{gap.difference:.1e}. The largest logit is {gap.largest:.2f}."
-    )
-
-
-def _made(run: Finished, kind: Kind) -> str:
-    done = run.done
-    versions = dict(done.manifest.get("versions", {}))
-    if kind == "peft":
-        versions["peft"] = version("peft")
-    listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
-    return (
-        f"## How it was made\n\n```bash\n{command(request.read(run.folder))}\n```\n\n"
-        f"Run `{done.run_id}`; backbone weights `{done.manifest['backbone']['weights']}`; data "
-        f"`{done.config['data']}`. Versions: {listed}. All options:\n\n"
-        f"```json\n{json.dumps(_options(run), indent=1)}\n```"
-    )
-
-
-def _options(run: Finished) -> dict[str, Any]:
-    """Return the options of method and training, without defaults that name classes."""
-    config = run.done.config
-    method = _without_class(config["method"])
-    return {
-        "method": method,
-        "readout": _without_class(config["readout"]),
-        "train": config["train"],
-        "start": run.done.manifest.get("start"),
-    }
-
-
-def _without_class(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in node.items() if key != "_target_" and value is not None}

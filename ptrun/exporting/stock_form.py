@@ -114,23 +114,17 @@ def reader_of(method: Method) -> Reader:
     if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
         return Reader(*words)
     if type(readout) is TokenHead:
-        return _token(method, readout)
+        name = method.backbone.architecture.stock.tags
+        if name is None:
+            kind = method.backbone.config["model_type"]
+            raise cannot(f"transformers has no class that tags words of {kind} by one linear map.")
+        labels, linear = tuple(map(str, method.task.labels)), _linear(name, readout)
+        return Reader("AutoModelForTokenClassification", "TOKEN_CLS", labels, linear, (name,))
     if isinstance(readout, LabelHead):
         return _label(method, readout)
     raise cannot(
         f"no stock class of transformers has its read-out ({type(readout).__name__}). Labels of "
         "a text, tags of words, and verbalizers can be exported."
-    )
-
-
-def _token(method: Method, readout: Head) -> Reader:
-    name = method.backbone.architecture.stock.tags
-    if name is None:
-        kind = method.backbone.config["model_type"]
-        raise cannot(f"transformers has no class that tags words of {kind} by one linear map.")
-    labels = tuple(map(str, method.task.labels))
-    return Reader(
-        "AutoModelForTokenClassification", "TOKEN_CLS", labels, _linear(name, readout), (name,)
     )
 
 
@@ -238,77 +232,65 @@ def form_of(method: Method) -> PeftForm:
         raise cannot(_WHY.get(name, f"PEFT has no method like {name}."))
     if method.backbone.architecture.stock.words is None:
         raise cannot(f"{method.backbone.name} is no model of transformers.")
-    return form_maker(method, reader_of(method))
+    form = form_maker(method, reader_of(method))
+    start = "base_model." if form.learns_prompt else "base_model.model."
+    head = {start + name: tensor for name, tensor in form.reader.tensors.items()}
+    return replace(form, tensors={**form.tensors, **head})
 
 
-def _prompt_tuning(method: PromptTuning, reader: Reader) -> PeftForm:
-    if method.after or method.double_embedding:
+def _vectors(method: PromptTuning | PTuning, reader: Reader) -> PeftForm:
+    """Return vectors before the text; of P-tuning, tokens of a row stand for them."""
+    if isinstance(method, PTuning):
+        table = method.exported()["prompt.vectors"]
+        cut = len(table)
+    elif method.after or method.double_embedding:
         raise cannot(
             "PEFT puts vectors before the whole text, once; this run has method.after=1 or "
             "method.double_embedding=true."
         )
-    return _vectors(method, reader, method.exported()["prompt.table"], cut=0)
-
-
-def _ptuning(method: PTuning, reader: Reader) -> PeftForm:
-    vectors = method.exported()["prompt.vectors"]
-    return _vectors(method, reader, vectors, cut=len(vectors))
-
-
-def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> PeftForm:
-    shape = method.backbone.shape
-    options = {
-        "num_virtual_tokens": len(table),
-        "token_dim": shape.embedding_size,
-        "num_transformer_submodules": 1,
-        "num_attention_heads": shape.heads,
-        "num_layers": shape.layers,
-    }
-    tensors = {"prompt_embeddings": table.detach(), **_of_head(reader, "base_model.")}
+    else:
+        table, cut = method.exported()["prompt.table"], 0
     decodes = method.backbone.architecture.has_decoder
     if decodes and reader.head:
         raise cannot("PEFT's vectors on an encoder-decoder need a read-out of words, a verbalizer.")
+    options = _sizes(method, len(table), method.backbone.shape.embedding_size)
     length = 0 if decodes and reader.words else len(table)
+    tensors = {"prompt_embeddings": table.detach()}
     return PeftForm(reader, "PROMPT_TUNING", options, tensors, length, cut)
 
 
-def _prefix_tuning(method: PTuningV2, reader: Reader) -> PeftForm:
-    _check_prefix(method)
-    shape, prefix = method.backbone.shape, method.exported()["prompt.prefix"]
-    options = {
-        "num_virtual_tokens": method.length,
-        "token_dim": shape.heads * shape.head_size,
+def _sizes(method: Method, count: int, width: int) -> dict[str, int]:
+    """Return the options of a prompt of `count` vectors."""
+    return {
+        "num_virtual_tokens": count,
+        "token_dim": width,
         "num_transformer_submodules": 1,
-        "num_attention_heads": shape.heads,
-        "num_layers": shape.layers,
-        "encoder_hidden_size": shape.hidden_size,
+        "num_attention_heads": method.backbone.shape.heads,
+        "num_layers": method.backbone.shape.layers,
     }
-    tensors = {"prompt_embeddings": prefix.flatten(1), **_of_head(reader, "base_model.")}
-    return PeftForm(reader, "PREFIX_TUNING", options, tensors)
 
 
-def _cartridge(method: Cartridge, reader: Reader) -> PeftForm:
-    prefix = _prefix_tuning(method, reader)
-    options = {key: value for key, value in prefix.options.items() if key != "encoder_hidden_size"}
-    options["num_frozen_tokens"] = method.length - len(method.prompt.table)
-    return replace(prefix, peft_type="CARTRIDGE", options=options)
-
-
-def _check_prefix(method: PTuningV2) -> None:
-    """Refuse a prefix that PEFT cannot place."""
-    architecture = method.backbone.architecture
+def _prefix_tuning(method: PTuningV2, reader: Reader) -> PeftForm:
+    architecture, shape = method.backbone.architecture, method.backbone.shape
     if architecture.has_decoder:
         raise cannot("PEFT's prefix in an encoder-decoder mixes the layers' slices.")
     if not architecture.stock.takes_past:
         raise cannot(
             f"{method.backbone.config['model_type']} in transformers takes no past keys and values."
         )
-    if len(method.places) < method.backbone.shape.layers:
+    if len(method.places) < shape.layers:
         raise cannot("PEFT's prefix is in all layers, and this run has method.layers.")
     if method.length < 1:
         raise cannot("method.length=0 learned no prefix.")
     if not method.shift_positions:
         raise cannot("PEFT counts the text's positions after the prefix: method.shift_positions.")
+    options = _sizes(method, method.length, shape.heads * shape.head_size)
+    tensors = {"prompt_embeddings": method.exported()["prompt.prefix"].flatten(1)}
+    if isinstance(method, Cartridge):
+        options["num_frozen_tokens"] = method.length - len(method.prompt.table)
+        return PeftForm(reader, "CARTRIDGE", options, tensors)
+    options["encoder_hidden_size"] = shape.hidden_size
+    return PeftForm(reader, "PREFIX_TUNING", options, tensors)
 
 
 def _lora(method: LoRA, reader: Reader) -> PeftForm:
@@ -326,7 +308,7 @@ def _lora(method: LoRA, reader: Reader) -> PeftForm:
         "target_modules": _targets([names[0] for names in method.shared], reader),
         "fan_in_fan_out": transposed(method.backbone),
     }
-    return PeftForm(reader, "LORA", options, tensors | _of_head(reader, "base_model.model."))
+    return PeftForm(reader, "LORA", options, tensors)
 
 
 def _peft(method: PeftMethod, reader: Reader) -> PeftForm:
@@ -338,7 +320,6 @@ def _peft(method: PeftMethod, reader: Reader) -> PeftForm:
         f"base_model.model.{_stock_name(name, reader)}": tensor.detach()
         for name, tensor in method.saved().items()
     }
-    tensors |= _of_head(reader, "base_model.model.")
     return PeftForm(reader, method.peft_type, options, tensors)
 
 
@@ -353,10 +334,6 @@ def _stock_name(path: str, reader: Reader) -> str:
         return path.removeprefix(reader.prefix)
     inside = path.startswith(("encoder.block.", "encoder.final", "shared."))
     return f"transformer.{path}" if inside and not reader.words else path
-
-
-def _of_head(reader: Reader, start: str) -> dict[str, Tensor]:
-    return {start + name: tensor for name, tensor in reader.tensors.items()}
 
 
 WHOLE = "transformers"
@@ -379,18 +356,14 @@ def whole_of(method: Method) -> PeftForm:
     return PeftForm(reader_of(method), WHOLE, {}, {})
 
 
-def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
+def write_whole(folder: Path, form: PeftForm, method: Method, _base: str) -> None:
     """Write the stock model with the tuned weights.
 
     Raises:
         UserError: the stock model lacks a tensor that the run learned.
     """
-    import transformers
-
     reader, backbone = form.reader, method.backbone
-    stock = getattr(transformers, reader.auto).from_pretrained(
-        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
-    )
+    stock = _plain(reader, backbone)
     held = stock.state_dict()
     tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
     tensors |= reader.tensors
@@ -406,11 +379,10 @@ def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
         for name in held.keys() & tensors.keys():
             held[name].copy_(tensors[name])
     stock.save_pretrained(folder)
-    if reader.head:
-        write_head(folder, reader.head, None, None)
+    write_head(folder, form)
 
 
-def load_whole(folder: Path, form: PeftForm, device: str) -> Any:
+def load_whole(folder: Path, form: PeftForm, _method: Method, device: str) -> Any:
     """Return the stock model of a folder, in fp32."""
     import transformers
 
@@ -431,10 +403,10 @@ def named_labels(reader: Reader) -> dict[str, Any]:
 
 
 _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
-    PromptTuning: _prompt_tuning,
-    PTuning: _ptuning,
+    PromptTuning: _vectors,
+    PTuning: _vectors,
     PTuningV2: _prefix_tuning,
-    Cartridge: _cartridge,
+    Cartridge: _prefix_tuning,
     LoRA: _lora,
     PeftMethod: _peft,
 }
@@ -487,91 +459,87 @@ def afterwards(
 # Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone.
 
 TENSORS, HEAD = "adapter_model.safetensors", "head.safetensors"
-_MODE = 0o644
 
 
-def write(folder: Path, form: PeftForm, backbone: PretrainedBackbone, base: str) -> None:
-    """Write `adapter_config.json` and `adapter_model.safetensors` of a form.
+def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
+    """Write `adapter_config.json` and `adapter_model.safetensors` of a form, for inference.
 
     `base` names the backbone: a hub id or a folder.
     """
-    from safetensors.torch import save_file
-
-    config = peft_config(form, backbone, base)
-    config.save_pretrained(folder)
-    tensors = {name: t.float().cpu().contiguous() for name, t in form.tensors.items()}
-    save_file(tensors, folder / TENSORS, {"format": "pt"})
-    (folder / TENSORS).chmod(_MODE)
-    if form.reader.head:
-        write_head(folder, form.reader.head, config.base_model_name_or_path, config.revision, form)
-
-
-def write_head(
-    folder: Path,
-    head: OwnHead,
-    base: str | None,
-    revision: str | None,
-    form: PeftForm | None = None,
-) -> None:
-    """Write `load.py` and what it reads: `head.json` and `head.safetensors`."""
-    from safetensors.torch import save_file
-
-    vectors = form.length if form else 0
-    facts = {"base": base, "revision": revision, "vectors": vectors, **head.facts}
-    (folder / "head.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    tensors = {name: t.float().cpu().contiguous() for name, t in head.tensors.items()}
-    save_file(tensors, folder / HEAD, {"format": "pt"})
-    (folder / HEAD).chmod(_MODE)
-    shutil.copyfile(loading.__file__, folder / "load.py")
-
-
-def peft_config(form: PeftForm, backbone: PretrainedBackbone, base: str) -> Any:
-    """Return PEFT's configuration of a form, for inference."""
     from peft import PeftType
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
     config_class = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(form.peft_type)]
-    options = dict(form.options)
+    options, backbone = dict(form.options), method.backbone
     if "save_projection" in config_class.__dataclass_fields__:
         options["save_projection"] = False  # drawn again from its seed
+    revision = (backbone.commit or backbone.revision) if base == backbone.hub else None
     with _quiet():
-        return config_class(
+        config = config_class(
             **options,
             task_type=form.reader.task_type,
             base_model_name_or_path=base,
-            revision=(backbone.commit or backbone.revision) if base == backbone.hub else None,
+            revision=revision,
             inference_mode=True,
             modules_to_save=list(form.reader.modules) or None,
         )
+    config.save_pretrained(folder)
+    _save(form.tensors, folder / TENSORS)
+    write_head(folder, form, base, revision)
 
 
-def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str) -> Any:
+def write_head(
+    folder: Path, form: PeftForm, base: str | None = None, revision: str | None = None
+) -> None:
+    """Write `load.py` and what it reads, for a head that no stock class has."""
+    if head := form.reader.head:
+        facts = {"base": base, "revision": revision, "vectors": form.length, **head.facts}
+        (folder / "head.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        _save(head.tensors, folder / HEAD)
+        shutil.copyfile(loading.__file__, folder / "load.py")
+
+
+def _save(tensors: Mapping[str, Tensor], file: Path) -> None:
+    from safetensors.torch import save_file
+
+    on_cpu = {name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(on_cpu, file, {"format": "pt"})
+    file.chmod(0o644)
+
+
+def load(folder: Path, form: PeftForm, method: Method, device: str) -> Any:
     """Return the stock model of an adapter folder, in fp32.
 
     Raises:
         UserError: PEFT's model does not hold exactly the tensors of the folder.
     """
-    import transformers
     from peft import PeftModel, get_peft_model_state_dict
-    from safetensors.torch import load_file
 
-    stock = getattr(transformers, form.reader.auto).from_pretrained(
-        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(form.reader)
-    )
+    backbone = method.backbone
     try:
         with _quiet():
-            model = PeftModel.from_pretrained(stock, folder).to(device).eval()
+            if form.reader.head:
+                model: Any = loading.load(folder, backbone.folder)[0]
+            else:
+                model = PeftModel.from_pretrained(_plain(form.reader, backbone), folder)
     except RuntimeError as error:  # of sizes: it has its own rules for some model types
         kind = backbone.config["model_type"]
         raise cannot(f"PEFT gives {kind} tensors of another form. Nothing was written.") from error
-    held = get_peft_model_state_dict(model, save_embedding_layers=False)
+    adapted = model.backbone if form.reader.head else model
+    held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     for name, tensor in form.tensors.items():
         if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):
             raise UserError(f"export: PEFT did not load {name}. Nothing was written.")
-    if form.reader.head is None:
-        return model
-    facts = json.loads((folder / "head.json").read_text("utf-8"))
-    return loading.TextLabeller(model, facts, load_file(folder / HEAD)).to(device).eval()
+    return model.to(device).eval()
+
+
+def _plain(reader: Reader, backbone: PretrainedBackbone) -> Any:
+    """Return the stock model on the backbone's weights, in fp32."""
+    import transformers
+
+    return getattr(transformers, reader.auto).from_pretrained(
+        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
+    )
 
 
 @contextmanager

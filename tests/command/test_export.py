@@ -14,10 +14,9 @@ from ptrun.runs.launch import launch
         (["RUN"], "--to"),
         (
             ["RUN", "--to", "onnx", "DIR"],
-            "--to onnx: use --to peft DIR, --to transformers DIR, --to vllm DIR or --to hub REPO",
+            "--to onnx: use --to peft DIR, --to transformers DIR or --to vllm DIR",
         ),
         (["RUN", "--to", "peft"], "expected 2 arguments"),
-        (["RUN", "--to", "peft", "DIR", "--push"], "--push is for --to hub"),
         (["no-such-run", "--to", "peft", "DIR"], "no-such-run: no such folder"),
     ],
 )

@@ -38,7 +38,7 @@ def moved(make, backbone, task, by=0.3):
 def compared(method, folder, examples):
     """Return the form of a method, and the difference between it and its folder in stock PEFT."""
     form, backbone = form_of(method), method.backbone
-    folder.mkdir()
-    stock.write(folder, form, backbone, str(backbone.folder))
-    model = stock.load(folder, form, backbone, "cpu")
+    backbone.tokenizer().save_pretrained(folder)
+    stock.write(folder, form, method, str(backbone.folder))
+    model = stock.load(folder, form, method, "cpu")
     return form, parity(method, model, form, examples)

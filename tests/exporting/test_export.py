@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -139,11 +138,3 @@ def test_without_peft_it_says_what_to_install(run, tmp_path, monkeypatch):
     monkeypatch.setattr("ptrun.method.peft.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
         export(run, [], tmp_path / "out")
-
-
-@pytest.mark.slow
-def test_no_folder_of_this_machine_is_in_what_is_uploaded(run, tmp_path):
-    export(run, [], tmp_path / "out", "pocket_bert")
-    place = str(Path(module.__file__).parents[2])
-    for file in (tmp_path / "out").iterdir():
-        assert place.encode() not in file.read_bytes()
