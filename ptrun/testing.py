@@ -25,22 +25,25 @@ import torch
 from ptrun.backbone.base import BackboneOutput, checksum
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import Composed, compose_run
+from ptrun.config.schema import TrainConfig
 from ptrun.config.trust import TRUST
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, built
 from ptrun.planning import grid
+from ptrun.planning.overview import StepClock
 from ptrun.readout.base import Batch, collate
 from ptrun.runs.parts import usable
 from ptrun.task.dataset import Task
 from ptrun.tracking.trackers import Trackers
+from ptrun.training.member import Member
 from ptrun.types import Example, Prediction, RunResult, Split
 
 METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
 """The methods with which a task, a read-out and a backbone are tried."""
 KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "extraction")
 """The kinds of task with which a backbone is tried."""
-_STEPS, _FEW = 2, 4
+_STEPS, _FEW, _SOME = 2, 4, 100
 _CLOSE = 1e-4  # of a predicted number, between batches of other shapes
 
 
@@ -157,7 +160,7 @@ def _trials(
     for kind, option in tasks.items():
         task = grid.task_of([f"task={option}", *overrides])
         try:
-            split = grid.some_examples(task)
+            split = _some_examples(task)
         except UserError as error:
             yield kind, str(error)
             continue
@@ -172,6 +175,17 @@ def _trials(
                     yield name, why or Trial(name, composed, task, split)
                 except UserError as error:  # known once the method is built
                     yield name, str(error)
+
+
+def _some_examples(task: Task) -> Split:
+    """Return some examples to learn from and some to answer."""
+    dev = _some(task.load("dev"), _SOME)
+    return Split(_some(task.load("train"), _SOME), dev, dev, {})
+
+
+def _some(examples: Sequence[Example], count: int) -> list[Example]:
+    """Return so many examples from all over, so that each data set of several has one."""
+    return list(examples[:: max(1, len(examples) // count)][:count])
 
 
 class Trial:
@@ -192,7 +206,7 @@ class Trial:
         self.method = self._built()
         split = usable(self.method, split)
         self.method.readout.weigh(split.train)
-        train, dev = grid.some(split.train, _FEW), grid.some(split.dev, _FEW)
+        train, dev = _some(split.train, _FEW), _some(split.dev, _FEW)
         self.split = replace(split, train=train, dev=dev)
 
     def keeps_promises(self) -> None:
@@ -203,7 +217,7 @@ class Trial:
         """
         engine = self._engine(self.method)
         train = replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW)
-        member = grid.member_of(self.method, self.split, train)
+        member = self._member(train)
         before = {name: tensor.detach().clone() for name, tensor in member.learned.items()}
         tuned = {id(tensor) for tensor in member.learned.values()}
         model = self.method.backbone.model
@@ -247,6 +261,21 @@ class Trial:
         method = built(components["method"], readout, backbone, self.task)
         self._engine(method, load=True)
         return method
+
+    def _member(self, train: TrainConfig) -> Member:
+        """Return a member that trains on the examples and keeps nothing."""
+        method, task, dev = self.method, self.task, self.split.dev
+        features, answers = method.encode(self.split.train), method.encode(dev)
+        return Member(
+            method,
+            features,
+            answers,
+            lambda predictions: task.score(predictions, dev),
+            task.metric,
+            train,
+            1,
+            StepClock(),
+        )
 
     def _engine(self, method: Method, *, load: bool = False) -> TorchEngine:
         engine: TorchEngine = self.composed.components()["hardware"].build(method.backbone)

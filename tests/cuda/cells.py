@@ -92,7 +92,7 @@ def every(folder: Path) -> Iterator[tuple[Cell, str | None]]:
     for name in (*grid.BACKBONES, *(f"tiny_{kind}" for kind in TINY)):
         option, *path = _backbone(name, folder)
         given = (option.removeprefix("backbone="),)
-        for cell in grid.cells(0, given, grid.TASKS, [*path, f"data_dir={data}"]):
+        for cell in grid.cells(given, grid.TASKS, [*path, f"data_dir={data}"]):
             yield Cell(cell.method, name, cell.kind), cell.refused
 
 
