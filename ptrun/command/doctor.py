@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     args = PARSER.parse(arguments)
     from ptrun.planning.doctor import backbone_checks, checks
 
-    lines = backbone_checks(args.overrides) if args.overrides else checks()
+    lines = backbone_checks(args.overrides) if args.overrides else [*checks()]
     show(lines)
     if any(check.state == "bad" for check in lines):
         sys.exit(1)

@@ -9,7 +9,7 @@ import torch
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, memory, sizes, work
+from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, work
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, plan, split_of
 from ptrun.training.optim import total_steps
@@ -120,7 +120,7 @@ class Costs:
     def __post_init__(self) -> None:
         """Count parameters."""
         self.method = method_of(self.planned)
-        self.sizes = sizes(self.method, self.texts.answer)
+        self.sizes = Sizes(self.method, self.texts.answer)
 
     def work(self, layout: HardwareLayout) -> Work:
         """Return the micro-batches of a rank's step."""
@@ -132,7 +132,7 @@ class Costs:
         Raises:
             UserError: the heads or the feed-forward width cannot be divided.
         """
-        return memory(self.sizes, layout, self.work(layout), self.texts.answer)
+        return Memory(self.sizes, layout, self.work(layout), self.texts.answer)
 
     def steps(self) -> int | None:
         """Return the optimizer steps of a run; None if the number of examples is unknown."""

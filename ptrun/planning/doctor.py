@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -39,26 +39,65 @@ class Check:
     remedy: str = ""
 
 
-def checks() -> list[Check]:
-    """Return all checks, in the order of the report."""
-    every = versions, extras, devices, compiler, memory, cache, hub, data, outputs
-    return [check() for check in every]
+def checks() -> Iterator[Check]:
+    """Yield all checks, in the order of the report."""
+    import torch
+    from huggingface_hub import constants
 
+    from ptrun.hub.repository import go_offline_if_unreachable
 
-def versions() -> Check:
-    """Return the versions of ptrun, Python and the main packages."""
-    own = f"ptrun {__version__}, python {platform.python_version()}"
-    return Check("ok", "versions", ", ".join([own, *(f"{n} {version(n)}" for n in _BASE)]))
-
-
-def extras() -> Check:
-    """Return which optional packages are missing."""
+    # 1. Packages
+    versions = [f"ptrun {__version__}, python {platform.python_version()}"]
+    yield Check("ok", "versions", ", ".join([*versions, *(f"{n} {version(n)}" for n in _BASE)]))
     absent = [extra for package, extra in _EXTRAS.items() if not _is_there(package)]
-    if not absent:
-        return Check("ok", "extras", "all optional packages are installed")
     says = "; ".join(f"{extra}: {use}" for extra, use in absent)
-    names = ",".join(extra for extra, _ in absent)
-    return Check("note", "extras", f"not installed: {says}", f"pip install 'ptrun[{names}]'")
+    remedy = f"pip install 'ptrun[{','.join(extra for extra, _ in absent)}]'"
+    if absent:
+        yield Check("note", "extras", f"not installed: {says}", remedy)
+    else:
+        yield Check("ok", "extras", "all optional packages are installed")
+    # 2. What computes: GPUs or cores, a compiler for the attention kernel, memory
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        yield Check("ok", "devices", ", ".join(names))
+    else:
+        cores = f"CPU, {torch.get_num_threads()} threads; no GPU: {why_no_gpu()}"
+        yield Check("note", "devices", cores, "use small backbones, or ptrun plan for a GPU")
+    if compiler := next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None):
+        triton = "with triton" if find_spec("triton") else "without triton"
+        yield Check("ok", "compiler", f"{compiler}, {triton}")
+    else:
+        says = "no C compiler: no kernel of ptrun's own"
+        yield Check("note", "compiler", says, "install gcc")
+    yield Check("ok", "memory", f"{free('cpu') / 2**30:.1f} GiB free")
+    # 3. The hub, and its files
+    place = Path(constants.HF_HOME)
+    there = next(folder for folder in (place, *place.parents) if folder.exists())
+    if os.access(there, os.W_OK):
+        yield _disk("hub cache", f"{place}", there, "HF_HOME=FOLDER")
+    else:
+        yield Check("note", "hub cache", f"{place} not writable", "HF_HOME=FOLDER ptrun ...")
+    go_offline_if_unreachable()
+    if constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE"):
+        remedy = "use backbone.path=FOLDER and data_dir=DIR; pocket models and tasks need no hub"
+        yield Check("note", "hub", "offline: only cached models and data", remedy)
+    else:
+        yield Check("ok", "hub", constants.ENDPOINT)
+    # 4. The folders of local data and of runs, which are written and locked
+    data, folder = os.environ.get("PTRUN_DATA"), Path.cwd()
+    if data is None:
+        says = "PTRUN_DATA is not set: tasks are read from the hub"
+        yield Check("note", "data", says, "data_dir=DIR, or export PTRUN_DATA=DIR")
+    elif Path(data).is_dir():
+        yield Check("ok", "data", data)
+    else:
+        yield Check("bad", "data", f"PTRUN_DATA={data} is no folder", "export PTRUN_DATA=DIR")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as draft, lease.held(Path(draft) / "run"):
+            pass
+        yield _disk("outputs", f"{folder} can be written and locked", folder, "outputs=DIR")
+    except (OSError, UserError) as error:
+        yield Check("bad", "outputs", f"{folder}: {error}", "cd to another folder, or outputs=DIR")
 
 
 def _is_there(package: str) -> bool:
@@ -68,83 +107,12 @@ def _is_there(package: str) -> bool:
         return False
 
 
-def devices() -> Check:
-    """Return the GPUs, or the cores."""
-    import torch
-
-    if not torch.cuda.is_available():
-        cores = f"CPU, {torch.get_num_threads()} threads; no GPU: {why_no_gpu()}"
-        return Check("note", "devices", cores, "use small backbones, or ptrun plan for a GPU")
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return Check("ok", "devices", ", ".join(names))
-
-
-def compiler() -> Check:
-    """Return whether Triton can compile the attention kernel."""
-    name = next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
-    if name is None:
-        return Check("note", "compiler", "no C compiler: no kernel of ptrun's own", "install gcc")
-    triton = "with triton" if find_spec("triton") else "without triton"
-    return Check("ok", "compiler", f"{name}, {triton}")
-
-
-def memory() -> Check:
-    """Return the free memory."""
-    return Check("ok", "memory", f"{free('cpu') / 2**30:.1f} GiB free")
-
-
-def cache() -> Check:
-    """Return where hub files are kept, and whether it is writable."""
-    from huggingface_hub import constants
-
-    place = Path(constants.HF_HOME)
-    there = next(folder for folder in (place, *place.parents) if folder.exists())
-    if not os.access(there, os.W_OK):
-        return Check("note", "hub cache", f"{place} not writable", "HF_HOME=FOLDER ptrun ...")
-    return _disk("hub cache", f"{place}", there, "HF_HOME=FOLDER")
-
-
 def _disk(name: str, says: str, place: Path, option: str) -> Check:
     room = shutil.disk_usage(place).free
     says = f"{says}, {room / 2**30:.0f} GiB free"
     if room < _LITTLE:
         return Check("note", name, says, f"{option} on a larger disk")
     return Check("ok", name, says)
-
-
-def hub() -> Check:
-    """Return whether the hub answers."""
-    from huggingface_hub import constants
-
-    from ptrun.hub.repository import go_offline_if_unreachable
-
-    go_offline_if_unreachable()
-    remedy = "use backbone.path=FOLDER and data_dir=DIR; pocket models and tasks need no hub"
-    if constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE"):
-        return Check("note", "hub", "offline: only cached models and data", remedy)
-    return Check("ok", "hub", constants.ENDPOINT)
-
-
-def data() -> Check:
-    """Return the folder of local data."""
-    place = os.environ.get("PTRUN_DATA")
-    if place is None:
-        says = "PTRUN_DATA is not set: tasks are read from the hub"
-        return Check("note", "data", says, "data_dir=DIR, or export PTRUN_DATA=DIR")
-    if not Path(place).is_dir():
-        return Check("bad", "data", f"PTRUN_DATA={place} is no folder", "export PTRUN_DATA=DIR")
-    return Check("ok", "data", place)
-
-
-def outputs() -> Check:
-    """Return whether runs can be written and locked in this folder."""
-    place = Path.cwd()
-    try:
-        with tempfile.TemporaryDirectory(dir=place) as folder, lease.held(Path(folder) / "run"):
-            pass
-    except (OSError, UserError) as error:
-        return Check("bad", "outputs", f"{place}: {error}", "cd to another folder, or outputs=DIR")
-    return _disk("outputs", f"{place} can be written and locked", place, "outputs=DIR")
 
 
 # The checks of `ptrun doctor backbone=NAME`: whether prompts work in a model, and which methods.

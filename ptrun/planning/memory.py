@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple
@@ -88,67 +87,71 @@ _ACTIVATION = ("hidden_act", "activation_function", "dense_act_fn", "hidden_acti
 _DECODER_TOKENS = 3  # that a decoder reads for a one-word target: its start, a sentinel, the word
 
 
-@dataclass(frozen=True)
 class Sizes:
-    """The sizes of a method and its backbone.
+    """The sizes of a method that writes `answer` tokens, and of its backbone, without weights."""
 
-    Args:
-        learned: learned parameters by part as in a result, and `total`.
-        total: all parameters by part; the backbone's is its published size.
-        held: numbers of the backbone in memory, with output head and pooler.
-        quantizable: the held numbers of the linear maps of the layers.
-        divided, learned_divided: held and learned numbers that model parallelism divides.
-        largest: numbers of the largest learned tensor.
-        exported: bytes of the tensors that prediction needs.
-        tunes: whether the backbone is learned.
-        frozen_beside: frozen numbers of method and head.
-        layers, decoder_layers: of the encoder or only stack, and of the decoder.
-        hidden, inner: H, and the width of the feed-forward part; of experts, of those that one
-            token passes.
-        gated: whether a second map of that width multiplies the first.
-        extra: tensors of that width that the activation keeps beside its input.
-        heads, queries: attention heads, and the width of a token's queries.
-        keys: width of a token's keys and values.
-        vocabulary: logits of a token.
-        plain_norms: whether norms are computed in fp32 by single operations, as RMS norms are.
-        normed: width of the queries and keys that have norms of their own.
-        dropout: whether hidden states and attention weights are dropped.
-        distances: scores of a query by relative distance, as in DeBERTa.
-        prompt, prefix: vectors of the prompt in the input, and in each layer.
-        adapters: inputs of learned maps beside those of a layer.
-        reads: tokens of a text whose logits are computed.
-        answers: tokens that the decoder reads.
-    """
-
-    learned: Mapping[str, int]
-    total: Mapping[str, int]
-    held: int
-    quantizable: int
-    divided: int
-    learned_divided: int
-    largest: int
-    exported: int
-    tunes: bool
-    frozen_beside: int
-    layers: int
-    decoder_layers: int
-    hidden: int
-    inner: int
-    gated: bool
-    extra: int
-    heads: int
-    queries: int
-    keys: int
-    vocabulary: int
-    plain_norms: bool
-    normed: int
-    dropout: bool
-    distances: int
-    prompt: int
-    prefix: int
-    adapters: float
-    reads: int
-    answers: int
+    def __init__(self, method: Method, answer: int = 0):
+        backbone, learned, readout = method.backbone, method.learned(), method.readout
+        shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
+        modules, maps = dict(backbone.model.named_modules()), linear_maps(backbone)
+        # 1. Numbers; adapters of PEFT lie in the backbone's modules, but are the method's
+        weights = {n: p for n, p in backbone.model.named_parameters() if "adapter" not in n}
+        divided = {id(p): p.numel() for n, p in weights.items() if _divided(n, p)}
+        self.learned = method.learned_parameters()  # by part as in a result, and `total`
+        self.frozen_beside = sum(b.numel() for b in method.buffers())  # of method and head
+        self.total = {  # by part; the backbone's is its published size
+            "prompt": self.learned["prompt"] + self.frozen_beside,
+            "head": self.learned["head"],
+            "backbone": backbone.size(),
+        }
+        self.tunes = method.tunes_backbone
+        # of the backbone in memory, with output head and pooler
+        self.held: int = sum({id(p): p.numel() for p in weights.values()}.values())
+        # of the linear maps of the layers
+        self.quantizable: int = sum(
+            {id(m.weight): m.weight.numel() for m in maps.values()}.values()
+        )
+        # of what model parallelism divides, and what of that is learned
+        self.divided: int = sum(divided.values())
+        self.learned_divided: int = sum(divided.get(id(p), 0) for p in learned.values())
+        self.largest = max((p.numel() for p in learned.values()), default=0)  # learned tensor
+        # bytes of the tensors that prediction needs
+        self.exported = sum(t.numel() * t.element_size() for t in method.exported().values())
+        # 2. Widths of the layers; the decoder's are counted apart
+        self.layers, self.decoder_layers = shape.layers, shape.decoder_layers
+        self.hidden, self.vocabulary = shape.hidden_size, int(config.vocab_size)
+        self.heads: int = config.num_attention_heads
+        self.queries: int = self.heads * shape.head_size  # of a token
+        self.keys: int = 2 * shape.heads * shape.head_size  # keys and values of a token
+        # of the maps in the first layer, the last of the feed-forward part has the widest input;
+        # if it is gated, a second map of that width multiplies the first
+        layer = next(match[0] for name in maps if (match := _LAYER.match(name)))
+        pairs = [widths(module) for name, module in maps.items() if name.startswith(layer)]
+        self.inner: int = max(inputs for inputs, _ in pairs)
+        wide = sum(outputs for _, outputs in pairs if outputs >= self.inner)
+        self.gated = wide >= 2 * self.inner
+        if family.fused:  # experts are no linear maps; a token passes some of them
+            wide = int(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
+            self.inner, self.gated = int(config.num_experts_per_tok) * wide, True
+        names = (getattr(config, key) for key in _ACTIVATION if hasattr(config, key))
+        # tensors of that width that the activation keeps beside its input
+        self.extra = 0 if next(names, "gelu") in _FUSED_ACTIVATIONS else 3
+        # RMS norms are computed in fp32 by single operations; queries and keys may have their own
+        self.plain_norms = not any(isinstance(module, nn.LayerNorm) for module in modules.values())
+        has_own = any(name.endswith("q_norm") for name in modules)
+        self.normed = (self.queries + self.keys // 2) * has_own
+        self.dropout = shape.dropout > 0  # of hidden states and attention weights
+        self.distances = 512 if family.position_maps else 0  # scores of a query, in DeBERTa
+        # 3. What the method adds: vectors in the input or in each layer, inputs of learned maps
+        prefixes = [module for module in method.modules() if isinstance(module, DeepPrefix)]
+        self.prompt: int = 0 if prefixes else method.prompt_positions
+        self.prefix = len(prefixes[0]()) if prefixes else 0
+        adapts = (method.changes_maps or method.changes_modules) and not self.tunes
+        matrices = [p for p in learned.values() if p.dim() == 2 and adapts]  # two an adapter
+        self.adapters = sum(max(matrix.shape) for matrix in matrices) / 2 / shape.layers
+        # tokens of a text whose logits are computed, and tokens that the decoder reads
+        self.reads = answer if readout.writes else int(readout.pattern is not None)
+        self.answers = answer or _DECODER_TOKENS
 
     @property
     def files(self) -> dict[str, int]:
@@ -171,68 +174,6 @@ class Sizes:
         tokens = length + self.prompt
         scores = 4 * tokens * (tokens + self.prefix) * self.queries * self.layers
         return 2 * tokens * products + scores + 2 * self.hidden * self.vocabulary * self.reads
-
-
-def sizes(method: Method, answer: int = 0) -> Sizes:
-    """Return the sizes of a method that writes `answer` tokens; it may be on the meta device."""
-    backbone, readout, learned = method.backbone, method.readout, method.learned()
-    shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
-    modules = dict(backbone.model.named_modules())
-    # 1. Parameters; adapters of PEFT lie in the backbone's modules, but are the method's
-    counts, beside = method.learned_parameters(), sum(b.numel() for b in method.buffers())
-    weights = {name: p for name, p in backbone.model.named_parameters() if "adapter" not in name}
-    divided = {id(p): p.numel() for name, p in weights.items() if _divided(name, p)}
-    maps = linear_maps(backbone)
-    # 2. Of the maps in the first layer, the last of the feed-forward part has the widest input
-    layer = next(match[0] for name in maps if (match := _LAYER.match(name)))
-    pairs = [widths(module) for name, module in maps.items() if name.startswith(layer)]
-    inner = max(inputs for inputs, _ in pairs)
-    gated = sum(outputs for _, outputs in pairs if outputs >= inner) >= 2 * inner
-    if family.fused:  # experts are no linear maps
-        wide = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
-        inner, gated = config.num_experts_per_tok * wide, True
-    activation = next((getattr(config, key) for key in _ACTIVATION if hasattr(config, key)), "gelu")
-    queries = config.num_attention_heads * shape.head_size
-    keys = 2 * shape.heads * shape.head_size
-    # 3. What the method adds; an adapter is two matrices
-    prefixes = [module for module in method.modules() if isinstance(module, DeepPrefix)]
-    adapts = (method.changes_maps or method.changes_modules) and not method.tunes_backbone
-    matrices = [p for p in learned.values() if p.dim() == 2 and adapts]
-    return Sizes(
-        learned=counts,
-        total={
-            "prompt": counts["prompt"] + beside,
-            "head": counts["head"],
-            "backbone": backbone.size(),
-        },
-        held=sum({id(p): p.numel() for p in weights.values()}.values()),
-        quantizable=sum({id(m.weight): m.weight.numel() for m in maps.values()}.values()),
-        divided=sum(divided.values()),
-        learned_divided=sum(divided.get(id(p), 0) for p in learned.values()),
-        largest=max((p.numel() for p in learned.values()), default=0),
-        exported=sum(t.numel() * t.element_size() for t in method.exported().values()),
-        tunes=method.tunes_backbone,
-        frozen_beside=beside,
-        layers=shape.layers,
-        decoder_layers=shape.decoder_layers,
-        hidden=shape.hidden_size,
-        inner=inner,
-        gated=gated,
-        extra=0 if activation in _FUSED_ACTIVATIONS else 3,
-        heads=config.num_attention_heads,
-        queries=queries,
-        keys=keys,
-        vocabulary=config.vocab_size,
-        plain_norms=not any(isinstance(module, nn.LayerNorm) for module in modules.values()),
-        normed=(queries + keys // 2) * any(name.endswith("q_norm") for name in modules),
-        dropout=shape.dropout > 0,
-        distances=512 if family.position_maps else 0,
-        prompt=0 if prefixes else method.prompt_positions,
-        prefix=len(prefixes[0]()) if prefixes else 0,
-        adapters=sum(max(matrix.shape) for matrix in matrices) / 2 / shape.layers,
-        reads=answer if readout.writes else int(readout.pattern is not None),
-        answers=answer or _DECODER_TOKENS,
-    )
 
 
 def _divided(name: str, parameter: nn.Parameter) -> bool:
@@ -378,28 +319,59 @@ def _sum(tensors: Tensors) -> float:
     return sum(number * size for number, size in tensors)
 
 
-@dataclass(frozen=True)
 class Memory:
-    """Bytes on one rank; the peak is the sum of the first six, or of `writing` for activations.
+    """Bytes on one rank, as an estimate; with `answer`, texts of so many tokens are written.
 
-    Args:
-        weights: weights of the backbone and the method.
-        gradients: gradients of learned parameters.
-        optimizer: moments, and master weights if the engine has them.
-        best: the best learned tensors so far.
-        activations: the other peak of a step: activations or tensors of the update, minus the
-            gradients that do not exist yet at that moment.
-        spare: the overhead of the allocator and the device's libraries.
-        writing: the cache and logits of texts that are written; they exist between steps.
+    `benchmarks/plan_memory.py` compares it with measured runs.
+
+    Raises:
+        UserError: model parallelism does not divide the backbone.
     """
 
-    weights: float
-    gradients: float
-    optimizer: float
-    best: float
-    activations: float
-    spare: float
-    writing: float = 0.0
+    def __init__(self, sizes: Sizes, layout: HardwareLayout, step: Work, answer: int = 0):
+        micro_batch = activations(sizes, layout, step)
+        parallel = layout.parallel
+        # 1. Weights of the backbone and the method; plain torch keeps a tuned backbone in fp32
+        width = FP32 if sizes.tunes and not layout.divides else layout.width
+        self.weights: float = (sizes.held - sizes.divided + sizes.divided / parallel) * width
+        if layout.quantization != "none":
+            self.weights -= sizes.quantizable * (
+                layout.width - QUANTIZED_BYTES[layout.quantization]
+            )
+        self.weights += FP32 * (
+            sizes.learned["prompt"] + sizes.learned["head"] + sizes.frozen_beside
+        )
+        # 2. What is learned: gradients, moments and master weights, the best tensors so far
+        learned = sizes.learned["total"] - sizes.learned_divided + sizes.learned_divided / parallel
+        kind = width if sizes.tunes else FP32
+        self.gradients = (FP32 if layout.divides else kind) * learned  # DeepSpeed's sums are fp32
+        if layout.divides:  # DeepSpeed divides the moments, an fp32 copy and its gradients
+            share = FP32 * learned / layout.data_parallel
+            self.optimizer = (MOMENTS + 1) * share
+            update = share + FP32 * min(learned, ZERO_BUCKET)
+        else:  # on CUDA all tensors are updated together, with a square root of each
+            self.optimizer = FP32 * MOMENTS * learned
+            update = FP32 * (learned if layout.device == "cuda" else 2 * sizes.largest)
+        self.best = kind * learned
+        # 3. The other peak of a step: activations, minus the gradients that do not exist yet at
+        # that moment, or the update; in a single micro-batch, gradients grow while they are freed
+        passing = micro_batch.peak
+        if step.passes == 1:
+            passing -= min(self.gradients, micro_batch.saved)
+        self.activations = max(passing, update)
+        # 4. The overhead of the allocator and the device's libraries
+        if layout.device == "cuda":
+            self.spare = CUDA_CONTEXT + CUDA_SPARE * self.activations
+        else:
+            self.spare = CPU_WORKSPACE + HEAP_SPARE * min(micro_batch.small, self.activations)
+        # 5. Between steps, texts that are written: a cache, also of the text for cross-attention,
+        # and two logits of each
+        self.writing = 0.0
+        if answer:
+            length = step.length + answer
+            cached = length * (sizes.decoder_layers or sizes.layers) * sizes.keys * layout.width
+            rows = max(1, layout.token_budget // length)
+            self.writing = rows * (cached / parallel + 2 * sizes.vocabulary * FP32)
 
     @property
     def standing(self) -> float:
@@ -410,51 +382,6 @@ class Memory:
     def peak(self) -> float:
         """The most bytes at once."""
         return self.standing + max(self.activations, self.writing) + self.spare
-
-
-def memory(sizes: Sizes, layout: HardwareLayout, step: Work, answer: int = 0) -> Memory:
-    """Return the estimated memory of a rank; with `answer`, texts of so many tokens are written.
-
-    `benchmarks/plan_memory.py` compares it with measured runs.
-
-    Raises:
-        UserError: model parallelism does not divide the backbone.
-    """
-    micro_batch = activations(sizes, layout, step)
-    parallel = layout.parallel
-    # 1. Weights; plain torch keeps a tuned backbone in fp32
-    width = FP32 if sizes.tunes and not layout.divides else layout.width
-    weights = (sizes.held - sizes.divided + sizes.divided / parallel) * width
-    if layout.quantization != "none":
-        weights -= sizes.quantizable * (layout.width - QUANTIZED_BYTES[layout.quantization])
-    weights += FP32 * (sizes.learned["prompt"] + sizes.learned["head"] + sizes.frozen_beside)
-    # 2. What is learned
-    learned = sizes.learned["total"] - sizes.learned_divided + sizes.learned_divided / parallel
-    kind = width if sizes.tunes else FP32
-    gradients = (FP32 if layout.divides else kind) * learned  # DeepSpeed accumulates in fp32
-    if layout.divides:  # DeepSpeed divides the moments, an fp32 copy and its gradients
-        share = FP32 * learned / layout.data_parallel
-        optimizer, update = (MOMENTS + 1) * share, share + FP32 * min(learned, ZERO_BUCKET)
-    else:  # on CUDA all tensors are updated together, with a square root of each
-        optimizer = FP32 * MOMENTS * learned
-        update = FP32 * (learned if layout.device == "cuda" else 2 * sizes.largest)
-    # 3. A step; in a single micro-batch, gradients grow while activations are freed
-    passing = micro_batch.peak
-    if step.passes == 1:
-        passing = max(micro_batch.peak - gradients, micro_batch.peak - micro_batch.saved)
-    most = max(passing, update)
-    if layout.device == "cuda":
-        spare = CUDA_CONTEXT + CUDA_SPARE * most
-    else:
-        spare = CPU_WORKSPACE + HEAP_SPARE * min(micro_batch.small, most)
-    # 4. Writing: a cache, also of the text for cross-attention, and two logits of each text
-    writing = 0.0
-    if answer:
-        length = step.length + answer
-        cached = length * (sizes.decoder_layers or sizes.layers) * sizes.keys * layout.width
-        rows = max(1, layout.token_budget // length)
-        writing = rows * (cached / parallel + 2 * sizes.vocabulary * FP32)
-    return Memory(weights, gradients, optimizer, kind * learned, most, spare, writing)
 
 
 # The memory of each device of this machine, and of a requested one.

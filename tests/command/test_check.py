@@ -7,7 +7,7 @@ from ptrun.exporting.stock_form import afterwards
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.costs import method_of
-from ptrun.planning.memory import sizes
+from ptrun.planning.memory import Sizes
 from ptrun.planning.preview import _labels, _marked, preview
 from ptrun.readout.base import TokenRow
 from ptrun.runs.plan import plan
@@ -64,4 +64,4 @@ def test_rows_and_counts_are_those_of_the_run_s_read_out(typed):
         0
     ]
     assert ("[MASK]" in shown) == bool(typed)
-    assert (sizes(method_of(own)).learned["head"] == 0) == bool(typed)
+    assert (Sizes(method_of(own)).learned["head"] == 0) == bool(typed)

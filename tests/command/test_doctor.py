@@ -11,6 +11,12 @@ from ptrun.command import doctor
 from ptrun.planning import doctor as planning
 
 
+def check(name):
+    """Return the line of a check."""
+    (line,) = [line for line in planning.checks() if line.name == name]
+    return line
+
+
 def test_every_check_has_a_line_and_a_note_has_a_remedy(capsys):
     doctor.main([])
     out = capsys.readouterr().out
@@ -21,14 +27,14 @@ def test_every_check_has_a_line_and_a_note_has_a_remedy(capsys):
 
 def test_missing_packages_are_named_with_the_line_that_installs_them(monkeypatch):
     monkeypatch.setattr(planning, "_is_there", lambda package: package not in ("peft", "optuna"))
-    check = planning.extras()
-    assert check.state == "note" and "ptrun search" in check.says
-    assert check.remedy == "pip install 'ptrun[peft,search]'"
+    extras = check("extras")
+    assert extras.state == "note" and "ptrun search" in extras.says
+    assert extras.remedy == "pip install 'ptrun[peft,search]'"
 
 
 def test_no_compiler_is_no_obstacle(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert planning.compiler().remedy == "install gcc"
+    assert check("compiler").remedy == "install gcc"
 
 
 def test_a_data_folder_that_is_not_there_ends_with_1(monkeypatch, capsys):
@@ -42,7 +48,7 @@ def test_a_data_folder_that_is_not_there_ends_with_1(monkeypatch, capsys):
 def test_a_folder_that_cannot_be_written_is_bad(monkeypatch, tmp_path):
     tmp_path.chmod(0o500)
     monkeypatch.chdir(tmp_path)
-    assert planning.outputs().state == "bad"
+    assert check("outputs").state == "bad"
 
 
 def test_a_folder_without_locks_is_bad(monkeypatch, tmp_path):
@@ -51,8 +57,9 @@ def test_a_folder_without_locks_is_bad(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planning.lease, "held", refuse)
-    check = planning.outputs()
-    assert check.state == "bad" and "not supported" in check.says and "outputs=DIR" in check.remedy
+    outputs = check("outputs")
+    assert outputs.state == "bad" and "not supported" in outputs.says
+    assert "outputs=DIR" in outputs.remedy
     assert not list(tmp_path.iterdir())
 
 

@@ -163,7 +163,7 @@ def test_a_full_disk(hub, monkeypatch, tmp_path, when):
     if when == "writing":
         monkeypatch.setattr(convert, "save_file", full)
         return check(tmp_path, "No space left on", "HF_HOME=FOLDER", name=T5)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9, 10**9, 1000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9, 10**9, 2**20))
     check(tmp_path, "GB are needed there", "HF_HOME=FOLDER", name=T5)
 
 

@@ -16,11 +16,11 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.memory import (
     HardwareLayout,
+    Memory,
+    Sizes,
     Work,
     activations,
     layout_of,
-    memory,
-    sizes,
     work,
 )
 from ptrun.readout.base import Features, TokenRow, collate
@@ -46,8 +46,8 @@ def on_meta(*overrides):
 def xxl():
     """Return sizes of T5-XXL with a prompt of 100, and tuned in full."""
     typed = ["backbone=t5_xxl_lm_adapt", "task=boolq"]
-    prompt = sizes(on_meta(*typed, "method=prompt_tuning", "method.length=100"))
-    return prompt, sizes(on_meta(*typed, "method=fine_tuning"))
+    prompt = Sizes(on_meta(*typed, "method=prompt_tuning", "method.length=100"))
+    return prompt, Sizes(on_meta(*typed, "method=fine_tuning"))
 
 
 def test_counts_of_t5_xxl_are_the_published(xxl):
@@ -59,7 +59,7 @@ def test_counts_of_t5_xxl_are_the_published(xxl):
 
 
 def test_counts_of_cpm_2():
-    found = sizes(on_meta("backbone=cpm2", "task=lcqmc", "method=ppt"))
+    found = Sizes(on_meta("backbone=cpm2", "task=lcqmc", "method=ppt"))
     assert found.learned["total"] == 409_600
     assert found.total["backbone"] == 11_087_097_856
 
@@ -73,12 +73,12 @@ def test_model_parallelism_divides_the_layers_matrices_and_an_output_of_its_own(
 
 def test_a_frozen_backbone_is_held_once_and_a_prompt_costs_next_to_nothing(xxl):
     prompt, _ = xxl
-    found = memory(prompt, GPU, ONE)
+    found = Memory(prompt, GPU, ONE)
     beside = 4 * prompt.learned["total"]
     assert found.weights == 2 * 11_135_332_352 + beside
     assert (found.gradients, found.optimizer, found.best) == (beside, 2 * beside, beside)
     ranks = replace(GPU, model_parallel=4, ranks=4)
-    divided = memory(prompt, ranks, ONE)
+    divided = Memory(prompt, ranks, ONE)
     whole = prompt.held - prompt.divided
     assert divided.weights == 2 * (whole + prompt.divided / 4) + beside
     assert divided.optimizer == 3 * beside, "a master copy too; one data-parallel rank"
@@ -86,7 +86,7 @@ def test_a_frozen_backbone_is_held_once_and_a_prompt_costs_next_to_nothing(xxl):
 
 def test_full_tuning_in_plain_torch_is_fp32(xxl):
     _, full = xxl
-    found = memory(full, GPU, ONE)
+    found = Memory(full, GPU, ONE)
     learned = full.learned["total"]
     assert found.gradients == 4 * learned and found.optimizer == 8 * learned
     assert found.activations == 4 * learned, "torch updates all at once on CUDA"
@@ -98,7 +98,7 @@ def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
     one = replace(GPU, model_parallel=4, ranks=4)
     two = replace(one, ranks=8)
     assert (one.data_parallel, two.data_parallel) == (1, 2)
-    alone, shared = (memory(full, layout, ONE) for layout in (one, two))
+    alone, shared = (Memory(full, layout, ONE) for layout in (one, two))
     learned = full.learned["total"] - full.learned_divided * 3 / 4
     assert alone.optimizer == 12 * learned and shared.optimizer == 6 * learned
     assert alone.gradients == shared.gradients == 4 * learned  # added up in fp32
@@ -107,7 +107,7 @@ def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
 
 def test_the_peak_is_the_sum_and_gradients_stand_where_a_step_has_more_passes(xxl):
     _, full = xxl
-    one, more = (memory(full, GPU, Work(8, passes, 64)) for passes in (1, 2))
+    one, more = (Memory(full, GPU, Work(8, passes, 64)) for passes in (1, 2))
     assert one.peak == one.standing + one.activations + one.spare
     freed = activations(full, GPU, Work(8, 2, 64)).peak
     assert more.activations == max(freed, 4 * full.learned["total"]) >= one.activations
@@ -148,7 +148,7 @@ def test_a_layout_is_read_from_its_configuration():
 def test_heads_that_cannot_be_divided_are_refused(xxl):
     prompt, _ = xxl
     with pytest.raises(UserError, match=r"model_parallel is 3.*number of heads is 64"):
-        memory(prompt, replace(GPU, model_parallel=3), ONE)
+        Memory(prompt, replace(GPU, model_parallel=3), ONE)
 
 
 def autograd_keeps(method, rows, length):
@@ -182,7 +182,7 @@ def test_a_step_keeps_about_what_autograd_keeps(tiny, data_dir, kind, make):
     more = {} if make is FineTuning else {"length": 8}
     method = make(tiny(kind), sst2(data_dir), **more)
     cpu = replace(GPU, device="cpu", precision="fp32")
-    kept = activations(sizes(method), cpu, Work(16, 1, 40)).saved
+    kept = activations(Sizes(method), cpu, Work(16, 1, 40)).saved
     assert kept == pytest.approx(autograd_keeps(method, 16, 40), rel=0.2)
 
 
@@ -228,23 +228,23 @@ def test_the_cache_of_written_texts_is_that_of_the_library(name, monkeypatch):
     )
     layout = HardwareLayout("cpu", "fp32", rows * (length + answer), checkpointing=False)
     logits = rows * 2 * backbone.config["vocab_size"] * 4
-    run = sizes(on_meta(f"backbone={name}", "task=pocket_writing", "method=prompt_tuning"))
-    counted = memory(run, layout, Work(rows, 1, length), answer).writing - logits
+    run = Sizes(on_meta(f"backbone={name}", "task=pocket_writing", "method=prompt_tuning"))
+    counted = Memory(run, layout, Work(rows, 1, length), answer).writing - logits
     read = length + answer - 1 + decodes  # the last token is not read; a decoder reads its start
     assert found == counted * read / (length + answer)
 
 
 @pytest.mark.parametrize(("kind", "least", "most"), [("int8", 10.5, 11), ("nf4", 6, 6.3)])
 def test_quantized_weights_of_t5_xxl(xxl, kind, least, most):
-    held = memory(xxl[0], replace(GPU, quantization=kind), ONE).weights / GIB
+    held = Memory(xxl[0], replace(GPU, quantization=kind), ONE).weights / GIB
     assert least < held < most
-    assert memory(xxl[0], GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
+    assert Memory(xxl[0], GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
 
 
 def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
     for kind in ("bert", "albert", "gpt2", "t5"):
         typed = [f"backbone.path={tiny_folder(kind)}", "method=prompt_tuning", "method.length=3"]
-        counts = sizes(on_meta(*typed, "task=pocket_sentiment"))
+        counts = Sizes(on_meta(*typed, "task=pocket_sentiment"))
         backbone = build.build("backbone", compose_run(typed).config["backbone"])
         backbone.quantize("int8")
         backbone.load()
@@ -252,6 +252,6 @@ def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
         tensors = {id(t): t for n, t in named if not (t.is_meta or n.endswith((".scales", "_ids")))}
         held = sum(t.numel() * t.element_size() for t in tensors.values())
         cpu = replace(GPU, device="cpu", precision="fp32", quantization="int8")
-        weights = memory(counts, cpu, ONE).weights
+        weights = Memory(counts, cpu, ONE).weights
         own = 4 * (counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside)
         assert weights - own == pytest.approx(held, rel=0.01), kind
