@@ -41,7 +41,7 @@ def planned(typed: str) -> tuple[Any, Any]:
     from ptrun.planning.memory import layout_of
 
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
-    layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)
+    layout = layout_of(composed, elsewhere=True)
     return Costs(planned_on(composed, layout), Texts(LENGTH, "", LENGTH)), layout
 
 

@@ -157,7 +157,7 @@ from ptrun.planning.costs import Costs, Texts, planned_on
 from ptrun.config.compose import compose_run
 from ptrun.planning.memory import layout_of
 length, count, own = int(sys.argv[1]), int(sys.argv[2]), compose_run(sys.argv[3:])
-layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
+layout = layout_of(own)
 made = Costs(planned_on(own, layout), Texts(length, "", length))
 found, more = made.memory(layout), (count - 1) * made.sizes.member
 print(json.dumps({**vars(found), "members": more, "peak": found.peak + more}))

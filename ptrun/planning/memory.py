@@ -12,7 +12,8 @@ from torch import nn
 from ptrun.backbone.pretrained import linear_maps
 from ptrun.backbone.pretrained import sizes as widths
 from ptrun.backbone.quantization import BYTES as QUANTIZED_BYTES
-from ptrun.config.schema import HardwareConfig, Precision
+from ptrun.config.compose import Composed
+from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 from ptrun.hardware.device import PER_NUMBER, free, resolved
 from ptrun.method.base import Method
@@ -58,24 +59,18 @@ class HardwareLayout(HardwareConfig):
         return f"{self.option} ({self.device}, {self.precision}{held}{shared})"
 
 
-def layout_of(
-    option: str, config: HardwareConfig, dtype: Precision, *, elsewhere: bool
-) -> HardwareLayout:
-    """Return the layout of an option's configuration over a backbone with this `dtype`.
-
-    If it is for a machine `elsewhere`, `device: auto` is `cuda`.
-    """
-    visible = torch.cuda.device_count()
-    device = config.device
+def layout_of(run: Composed, *, elsewhere: bool = False) -> HardwareLayout:
+    """Return the layout of a run's engine; `device: auto` is `cuda` on a machine `elsewhere`."""
+    config, device, visible = run.hardware, run.hardware.device, torch.cuda.device_count()
     if device == "auto":
         device = "cuda" if elsewhere or visible else "cpu"
     gpus = visible if config.divides and device == "cuda" else 0
-    typed = {
+    known = {
         "device": device,
-        "precision": resolved(config.precision, config.device, dtype),
+        "precision": resolved(config.precision, config.device, run.dtype),
         "ranks": config.ranks or max(gpus, config.model_parallel or 1),
     }
-    return HardwareLayout(**vars(config) | typed, option=option)
+    return HardwareLayout(**vars(config) | known, option=run.names["hardware"])
 
 
 # The sizes of a run that decide memory and arithmetic.

@@ -119,11 +119,6 @@ class PlannedJob:
     planned: Plan | None
     state: str
 
-    @property
-    def done(self) -> bool:
-        """Whether the run has finished."""
-        return self.state.startswith("finished")
-
 
 @dataclass(frozen=True)
 class PlanOptions:
@@ -150,11 +145,11 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
     """
     if asked.probe is None:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    jobs = [job(title, typed, asked) for typed, title in expanded(overrides)]
+    jobs = [planned_job(title, typed, asked) for typed, title in expanded(overrides)]
     groups: dict[str, list[PlannedJob]] = {}
-    for planned_job in jobs:
-        if planned_job.planned:
-            groups.setdefault(alike(planned_job.planned), []).append(planned_job)
+    for job in jobs:
+        if job.planned:
+            groups.setdefault(alike(job.planned), []).append(job)
     if not groups:
         raise UserError(jobs[0].state.removeprefix("refused: "))
     lines: list[RenderableType] = []
@@ -162,26 +157,26 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
     for of_group in groups.values():
         text, took = _group(of_group[0], asked)
         lines += text
-        seconds |= {planned_job.title: took for planned_job in of_group}
+        seconds |= {job.title: took for job in of_group}
     # the jobs with their state, and their time if it is known
     timed = any(took is not None for took in seconds.values())
     shown = Table("job", "state", "run", *(["time"] if timed else []))
-    for planned_job in jobs:
-        name = planned_job.planned.run_id if planned_job.planned else ""
-        row = [planned_job.title or "this run", planned_job.state, name]
-        time_ = [table.duration(seconds.get(planned_job.title))] if timed else []
+    for job in jobs:
+        row = [job.title or "this run", job.state, job.planned.run_id if job.planned else ""]
+        time_ = [table.duration(seconds.get(job.title))] if timed else []
         shown.add_row(*map(escape, row), *time_)
     if asked.probe or asked.tflops:
-        left = sum(seconds.get(unfinished.title) or 0 for unfinished in jobs if not unfinished.done)
-        lines.insert(0, f"All that is left to do: {table.duration(left)}, one after another.")
+        unfinished = [job for job in jobs if not job.state.startswith("finished")]
+        left = table.duration(sum(seconds.get(job.title) or 0 for job in unfinished))
+        lines.insert(0, f"All that is left to do: {left}, one after another.")
     return Group(shown, *lines)
 
 
-def job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
+def planned_job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
     """Return a job and its state."""
     run = compose_run(overrides)
     try:
-        planned = planned_on(run, engine_layout(run, asked))
+        planned = planned_on(run, layout_of(run, elsewhere=asked.device_gib is not None))
         state = str(state_of(planned.folder))
     except UserError as error:
         return PlannedJob(title, overrides, run, None, f"refused: {error}")
@@ -189,19 +184,14 @@ def job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJo
     return PlannedJob(title, overrides, run, planned, state + again)
 
 
-def engine_layout(run: Composed, asked: PlanOptions) -> HardwareLayout:
-    """Return the layout of a run's own engine."""
-    elsewhere = asked.device_gib is not None
-    return layout_of(run.names["hardware"], run.hardware, run.dtype, elsewhere=elsewhere)
-
-
 def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
     """Yield the layout of a job's engine, and those of the others with what was typed for it."""
-    yield engine_layout(job.composed, asked)
+    elsewhere = asked.device_gib is not None
+    yield layout_of(job.composed, elsewhere=elsewhere)
     for option in options("hardware"):
         if option != job.composed.names["hardware"]:
             typed = [o for o in job.overrides if not o.startswith("hardware=")]
-            yield engine_layout(compose_run([*typed, f"hardware={option}"]), asked)
+            yield layout_of(compose_run([*typed, f"hardware={option}"]), elsewhere=elsewhere)
 
 
 def fitting(overrides: Sequence[str]) -> list[str]:
@@ -209,7 +199,7 @@ def fitting(overrides: Sequence[str]) -> list[str]:
 
     They are computed as `ptrun plan` does; empty if none is known.
     """
-    failed = job("", tuple(overrides), PlanOptions())
+    failed = planned_job("", tuple(overrides), PlanOptions())
     layout, *others = _layouts(failed, PlanOptions())
     devices = [device for device in visible(None) if device.kind == layout.device]
     if failed.planned is None or not devices:

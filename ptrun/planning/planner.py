@@ -42,7 +42,7 @@ class Planner:
         hardware, tflops = composed.hardware, composed.cluster.tflops
         if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
             raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
-        layout = layout_of(composed.names["hardware"], hardware, composed.dtype, elsewhere=True)
+        layout = layout_of(composed, elsewhere=True)
         planned = planned_on(composed, layout)
         if (key := alike(planned)) not in self.needs:
             costs, on_device = Costs(planned, texts(planned, None)), layout.device == "cuda"

@@ -8,7 +8,6 @@ import pytest
 from ptrun.cli import main
 from ptrun.command import plan
 from ptrun.config.compose import compose_run
-from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 from ptrun.planning.costs import Costs, planned_on, texts
 from ptrun.planning.memory import GIB, Device, layout_of, visible
@@ -141,7 +140,7 @@ def test_a_verdict_is_of_free_memory_or_of_all():
 
 def test_steps_follow_from_the_data_where_they_are():
     own = compose_run([*POCKET, "train.epochs=2", "train.batch_size=10"])
-    layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
+    layout = layout_of(own)
     planned = planned_on(own, layout)
     found = texts(planned, None)
     assert found.train and Costs(planned, found).steps() == 2 * -(-found.train // 10)
@@ -154,6 +153,6 @@ def test_steps_follow_from_the_data_where_they_are():
 
 
 def test_all_ranks_share_a_cpu_and_each_has_a_cuda_device():
-    config = HardwareConfig("cpu", "fp32", 9, False, model_parallel=1, ranks=3)
-    layout = layout_of("zero1", config, "fp32", elsewhere=False)
+    layout = layout_of(compose_run([*POCKET, "hardware=zero1", "hardware.ranks=3"]))
+    layout = replace(layout, device="cpu")
     assert layout.sharing == 3 and replace(layout, device="cuda").sharing == 1

@@ -119,12 +119,6 @@ def test_a_damaged_file_is_named(hub):
     check(refused(source()), DATA, "it cannot be read (Parquet", "task.source.revision")
 
 
-def test_a_new_commit_without_rows_is_not_replaced_by_the_copy_of_another(hub):
-    texts(source())
-    new = hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
-    check(refused(source()), "it cannot be read", f"{new} doesn't contain any data files")
-
-
 def test_offline_the_cache_is_used_without_a_request(hub, offline):
     before = texts(source())
     offline()

@@ -192,14 +192,6 @@ def test_another_file_at_the_same_commit_has_another_hash_and_is_refused(hub):
     assert fetch(model(T5)).is_dir()
 
 
-def test_a_hostile_pickle_in_a_preset_s_repository_runs_nothing(hub, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    serve(hub, "t5_v1_1_small", **{PICKLE: b"\x80\x02cos\nmkdir\n(X\x06\x00\x00\x00harmedtR."})
-    refused(model(T5))
-    assert not (tmp_path / "harmed").exists()
-    assert not list(download.place(model(T5)).glob("*/"))
-
-
 def test_import_takes_an_id_and_a_folder_of_that_name_wins(hub, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     state = foreign(hub)

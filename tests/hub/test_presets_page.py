@@ -61,20 +61,6 @@ def test_every_preset_of_the_hub_is_asked():
     assert presets.presets("backbone").keys() > NODES.keys()
 
 
-@pytest.mark.parametrize(
-    ("size", "parameters", "wrong"),
-    [
-        (44_500_000_000, 11_135_332_352, False),  # T5 v1.1 xxl
-        (1_520_000_000, 757_804_032, False),  # DeBERTa-xlarge, half precision
-        (6_430_000_000, 1_557_611_200, False),  # GPT-2 xl, with the buffers of its mask
-        (440_000_000, 11_135_332_352, True),
-        (0, 11_135_332_352, False),  # the hub names no size
-    ],
-)
-def test_the_size_is_compared_with_the_published_count(size, parameters, wrong):
-    assert bool(presets._wrong_size(size, parameters)) is wrong
-
-
 def test_without_a_network_no_repository_is_asked(page, offline):
     offline()
     with pytest.raises(UserError, match=r"(?s)No repository was asked.*HF_HUB_OFFLINE=0"):

@@ -9,7 +9,6 @@ from ptrun.backbone.base import BackboneInput, DecoderInput
 from ptrun.backbone.generation import Decoding, generate
 from ptrun.config import build
 from ptrun.config.compose import compose_run
-from ptrun.config.schema import hardware_config
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
@@ -30,8 +29,6 @@ from tests.small_runs import sst2
 GIB = 2**30
 ONE = Work(1, 1, 8)
 GPU = HardwareLayout("cuda", "bf16", 16384, checkpointing=False)
-ZERO = {"device": "auto", "precision": "auto", "token_budget": 4096, "checkpointing": False}
-ZERO |= {"model_parallel": 4, "ranks": None}
 
 
 def on_meta(*overrides):
@@ -131,17 +128,12 @@ def test_files_and_members_are_of_what_is_learned(xxl):
 
 
 def test_a_layout_is_read_from_its_configuration():
-    own = layout_of("zero1_mp4", hardware_config(ZERO), "bf16", elsewhere=True)
+    four = ["hardware=zero1_mp4", "hardware.model_parallel=4"]
+    own = layout_of(compose_run([*four, "backbone=t5_xxl_lm_adapt"]), elsewhere=True)
     assert (own.device, own.precision, own.ranks, own.divides) == ("cuda", "bf16", 4, True)
-    assert (
-        layout_of("z", hardware_config({**ZERO, "ranks": 8}), "bf16", elsewhere=True).data_parallel
-        == 2
-    )
-    assert (
-        layout_of("z", hardware_config({**ZERO, "precision": "fp32"}), "bf16", elsewhere=True).width
-        == 4
-    )
-    own = layout_of("gpu", compose_run(["hardware=gpu"]).hardware, "fp32", elsewhere=False)
+    assert layout_of(compose_run([*four, "hardware.ranks=8"]), elsewhere=True).data_parallel == 2
+    assert layout_of(compose_run([*four, "hardware.precision=fp32"]), elsewhere=True).width == 4
+    own = layout_of(compose_run(["hardware=gpu"]))
     assert (own.device, own.precision, own.ranks, own.divides) == ("cuda", "fp32", 1, False)
 
 
