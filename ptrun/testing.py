@@ -160,7 +160,8 @@ def _trials(
     for kind, option in tasks.items():
         task = grid.task_of([f"task={option}", *overrides])
         try:
-            split = _some_examples(task)
+            dev = _some(task.load("dev"), _SOME)
+            split = Split(_some(task.load("train"), _SOME), dev, dev, {})
         except UserError as error:
             yield kind, str(error)
             continue
@@ -175,12 +176,6 @@ def _trials(
                     yield name, why or Trial(name, composed, task, split)
                 except UserError as error:  # known once the method is built
                     yield name, str(error)
-
-
-def _some_examples(task: Task) -> Split:
-    """Return some examples to learn from and some to answer."""
-    dev = _some(task.load("dev"), _SOME)
-    return Split(_some(task.load("train"), _SOME), dev, dev, {})
 
 
 def _some(examples: Sequence[Example], count: int) -> list[Example]:

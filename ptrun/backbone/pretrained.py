@@ -17,14 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import family, files, tensor_parallel, tokenizers, weights
-from ptrun.backbone.base import (
-    BackboneInput,
-    BackboneOutput,
-    DecoderInput,
-    Positions,
-    Shape,
-    Site,
-)
+from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
 from ptrun.backbone.family import Family
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install

@@ -88,7 +88,7 @@ HARM = {
     "mkdir": Calls(os.mkdir, ("harmed",)),
     "eval": Calls(eval, ("__import__('os').mkdir('harmed')",)),
     "exec": Calls(exec, ("open('harmed', 'w')",)),
-    "torch.load": Calls(torch.load, ("x",)),
+    "torch.serialization.load": Calls(torch.load, ("x",)),
     "torch.nn": torch.nn.Linear(1, 1),
 }
 

@@ -201,14 +201,14 @@ def test_a_place_is_needed(tmp_path, monkeypatch):
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
-    drawn = []
+    drawn, draw = [], random_model.draw
 
-    def stopped(entry, config, seed):
-        drawn.append(entry)
+    def stopped(name, *more):
+        drawn.append(name)
         assert not list(tmp_path.rglob("config.json"))  # nor would a kill leave what loads
         if len(drawn) == 5:
             raise KeyboardInterrupt
-        return random_model.draw(entry, config, seed)
+        return draw(name, *more)
 
     monkeypatch.setattr(random_model, "draw", stopped)
     with pytest.raises(KeyboardInterrupt):
