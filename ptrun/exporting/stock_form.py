@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.pretrained import PretrainedBackbone, transposed
+from ptrun.backbone.pretrained import transposed
 from ptrun.errors import UserError
 from ptrun.exporting import stock_load as loading
 from ptrun.method.base import Method
@@ -54,19 +54,6 @@ from ptrun.readout.heads import TokenHead
 
 
 @dataclass(frozen=True)
-class OwnHead:
-    """A head that no stock class has; `ptrun.exporting.stock_load` reads it.
-
-    Args:
-        facts: what `head.json` has, but the base and the number of vectors.
-        tensors: of `labels` and perhaps `dense`.
-    """
-
-    facts: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
 class Reader:
     """A stock model that reads an answer.
 
@@ -74,9 +61,9 @@ class Reader:
         auto: the class of transformers.
         task_type: PEFT's word for it.
         labels: the labels of a head, in order; empty for words.
-        tensors: the trained tensors of the model's own modules, by name.
+        tensors: the trained tensors of the model's own modules or of a head that it lacks, by name.
         modules: the names of these modules.
-        head: the head, if no stock class has it.
+        head: what `head.json` has of a head that no stock class has (`stock_load` reads it).
         prefix: what the names of the backbone's modules have in front, which this class lacks.
     """
 
@@ -85,13 +72,13 @@ class Reader:
     labels: tuple[str, ...] = ()
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
-    head: OwnHead | None = None
+    head: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
 
     @property
     def words(self) -> bool:
         """Whether it answers by words of the pre-trained head."""
-        return not self.modules and self.head is None
+        return not self.modules and not self.head
 
 
 _CANNOT = "PEFT cannot hold this run: "
@@ -165,8 +152,7 @@ def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Rea
         facts["decoder_start"] = decoder_start(backbone)
     tensors = {f"dense.{n}": t for n, t in dense.items()} | _linear("labels", readout)
     prefix = f"{backbone.model.base_model_prefix}." if backbone.model.base_model_prefix else ""
-    head = OwnHead(facts, tensors)
-    return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), head=head, prefix=prefix)
+    return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), tensors, (), facts, prefix)
 
 
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
@@ -233,9 +219,11 @@ def form_of(method: Method) -> PeftForm:
     if method.backbone.architecture.stock.words is None:
         raise cannot(f"{method.backbone.name} is no model of transformers.")
     form = form_maker(method, reader_of(method))
+    if form.reader.head:
+        return form
     start = "base_model." if form.learns_prompt else "base_model.model."
-    head = {start + name: tensor for name, tensor in form.reader.tensors.items()}
-    return replace(form, tensors={**form.tensors, **head})
+    modules = {start + name: tensor for name, tensor in form.reader.tensors.items()}
+    return replace(form, tensors={**form.tensors, **modules})
 
 
 def _vectors(method: PromptTuning | PTuning, reader: Reader) -> PeftForm:
@@ -363,17 +351,18 @@ def write_whole(folder: Path, form: PeftForm, method: Method, _base: str) -> Non
         UserError: the stock model lacks a tensor that the run learned.
     """
     reader, backbone = form.reader, method.backbone
-    stock = _plain(reader, backbone)
+    stock = plain_model(reader, backbone.folder)
     held = stock.state_dict()
     tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
-    tensors |= reader.tensors
+    modules = {} if reader.head else reader.tensors
+    tensors |= modules
     merged = method.merged() if isinstance(method, LoRA | PeftMethod) else {}
     tensors |= {_stock_name(n, reader): t for n, t in merged.items()}
     learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
     tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]
     tuned += merged
     written = {_stock_name(n, reader) for n in tuned if not n.startswith("pooler.")}
-    if lacking := (written | reader.tensors.keys()) - held.keys():
+    if lacking := (written | modules.keys()) - held.keys():
         raise UserError(f"export: {reader.auto} has no tensor {min(lacking)}. Nothing was written.")
     with torch.no_grad():
         for name in held.keys() & tensors.keys():
@@ -384,13 +373,8 @@ def write_whole(folder: Path, form: PeftForm, method: Method, _base: str) -> Non
 
 def load_whole(folder: Path, form: PeftForm, _method: Method, device: str) -> Any:
     """Return the stock model of a folder, in fp32."""
-    import transformers
-
-    if form.reader.head:
-        model: Any = loading.load(folder)[0]
-    else:
-        model_class = getattr(transformers, form.reader.auto)
-        model = model_class.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+    has_own = bool(form.reader.head)
+    model: Any = loading.load(folder)[0] if has_own else plain_model(form.reader, folder)
     return model.to(device).eval()
 
 
@@ -493,9 +477,9 @@ def write_head(
 ) -> None:
     """Write `load.py` and what it reads, for a head that no stock class has."""
     if head := form.reader.head:
-        facts = {"base": base, "revision": revision, "vectors": form.length, **head.facts}
+        facts = {"base": base, "revision": revision, "vectors": form.length, **head}
         (folder / "head.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-        _save(head.tensors, folder / HEAD)
+        _save(form.reader.tensors, folder / HEAD)
         shutil.copyfile(loading.__file__, folder / "load.py")
 
 
@@ -521,7 +505,7 @@ def load(folder: Path, form: PeftForm, method: Method, device: str) -> Any:
             if form.reader.head:
                 model: Any = loading.load(folder, backbone.folder)[0]
             else:
-                model = PeftModel.from_pretrained(_plain(form.reader, backbone), folder)
+                model = PeftModel.from_pretrained(plain_model(form.reader, backbone.folder), folder)
     except RuntimeError as error:  # of sizes: it has its own rules for some model types
         kind = backbone.config["model_type"]
         raise cannot(f"PEFT gives {kind} tensors of another form. Nothing was written.") from error
@@ -533,12 +517,12 @@ def load(folder: Path, form: PeftForm, method: Method, device: str) -> Any:
     return model.to(device).eval()
 
 
-def _plain(reader: Reader, backbone: PretrainedBackbone) -> Any:
-    """Return the stock model on the backbone's weights, in fp32."""
+def plain_model(reader: Reader, folder: Path | None) -> Any:
+    """Return the stock model of a folder, in fp32."""
     import transformers
 
     return getattr(transformers, reader.auto).from_pretrained(
-        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
+        folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
     )
 
 

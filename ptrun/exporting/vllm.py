@@ -238,11 +238,7 @@ class Embedded(nn.Module):
 
 def load(folder: Path, form: PeftForm, method: Method, device: str) -> Embedded:
     """Return the backbone, read by transformers, with the client of a folder."""
-    import transformers
-
-    model_class = getattr(transformers, form.reader.auto)
-    source = method.backbone.folder
-    model = model_class.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
+    model = stock.plain_model(form.reader, method.backbone.folder)
     return Embedded(runpy.run_path(str(folder / CLIENT)), model.to(device).eval())
 
 
