@@ -62,7 +62,9 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
     Raises:
         UserError: the file is damaged, holds objects that may run code, or has no tensors there.
     """
-    _check_kind(file)
+    with opened(file, links=True) as source:
+        if source.read(len(_POINTER)) == _POINTER:
+            raise UserError(f"{file}: a Git LFS pointer, not the file; type git lfs pull there.")
     try:
         with safe_globals(_ALLOWED), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of protocols that the machine reads in part
@@ -78,21 +80,10 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
                 f"{file}: holds {name[1]}; only tensors are loaded, because other objects may run "
                 "code.\nIf you trust the file, save its tensors alone with torch.save."
             ) from error
-        raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
+        raise UserError(
+            f"{file}: not a file of tensors, or damaged or cut short; copy or download it again."
+        ) from error
     return {**content, keys[-1]: tensors} if keys else tensors
-
-
-def _check_kind(file: Path) -> None:
-    """Reject files that torch did not write, such as an error page saved as a file."""
-    try:
-        with opened(file, links=True) as source:
-            start = source.read(len(_POINTER))
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
-    if start == _POINTER:
-        raise UserError(f"{file}: a Git LFS pointer, not the file; type git lfs pull there.")
-    if start and not start.startswith((b"PK", b"\x80")):  # a zip, or a pickle since protocol 2
-        raise UserError(f"{file}: not a file of tensors; copy or download it again.")
 
 
 def _is_mappable(file: Path) -> bool:
@@ -190,7 +181,5 @@ def _read(file: Path) -> dict[str, Tensor]:
     try:
         with opened_tensors(file, "pt", links=True) as tensors:
             return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
