@@ -16,16 +16,9 @@ from ptrun.training.optim import total_steps
 from ptrun.types import Split
 
 
-class Elsewhere:
-    """A placeholder for an engine that this machine may not have."""
-
-    def __init__(self, layout: HardwareLayout):
-        self.precision, self.device = layout.precision, layout.device
-
-
 def planned_on(composed: Composed, layout: HardwareLayout) -> Plan:
-    """Return the plan of a run without its engine."""
-    return plan(composed, engine=lambda _backbone: Elsewhere(layout))
+    """Return the plan of a run, with a layout for an engine that this machine may not have."""
+    return plan(composed, engine=lambda _backbone: layout)
 
 
 def method_of(planned: Plan) -> Method:

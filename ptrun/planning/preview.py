@@ -55,7 +55,7 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     few = (split.train or split.test)[:_SHOWN]
     rows, tokenizer = method.encode(few) if few else [], method.backbone.tokenizer()
     body: list[str] = []
-    for example, features in zip(few, rows, strict=True):
+    for example, features in zip(few, rows, strict=False):
         body.append(f"\n{escape(example.id)} → {escape(str(example.target))}")
         body += [_marked(tokenizer, row) for row in features.rows]
     body += _patterns(method, few[0].fields) if few else []

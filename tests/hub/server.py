@@ -1,9 +1,8 @@
 """A hub on this machine: the part of the hub's protocol that huggingface_hub and datasets use.
 
 `Hub` holds repositories with commits, branches and tags, and answers on a free port of the loopback
-interface. Large files are stored apart, on another host; their ETag is their SHA-256, and they are
-offered through xet too, as the real hub does. A `Fault` makes it fail: a status, a closed
-connection, a stall, or a body cut short.
+interface. Large files are stored apart, on another host; their ETag is their SHA-256. A `Fault`
+makes it fail: a status, a closed connection, a stall, or a body cut short.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _API = re.compile(
-    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info|xet-read-token)/([^/]+)(.*))?"
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?"
 )
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _STORED_APART = (".safetensors", ".parquet", ".bin", ".h5", ".msgpack")  # large files
@@ -199,9 +198,6 @@ class _Handler(BaseHTTPRequestHandler):
         if verb == "tree":
             asked = parse_qs(urlsplit(self.path).query).get("recursive", [""])
             return self._send_json(_tree(files, under, asked[0].lower() in ("true", "1")))
-        if verb == "xet-read-token":
-            store = {"X-Xet-Cas-Url": f"{self.server.endpoint}/cas", "X-Xet-Access-Token": "xet"}
-            return self._send(200, b"{}", store | {"X-Xet-Token-Expiration": "9999999999"})
         if verb == "paths-info":
             asked = _paths(body, self.headers.get("Content-Type", ""))
             return self._send_json([row for row in _tree(files, "", True) if row["path"] in asked])
@@ -225,13 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.endswith(_STORED_APART):
             return self._send_file(content, headers, cut)
         linked = {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
-        linked |= {"X-Xet-Hash": sha256(content), "X-Xet-Refresh-Route": f"{self._xet(name)}"}
         store = self.server.endpoint.replace("127.0.0.1", "localhost")  # another host, as there
         place = {"Location": f"{store}/store/{oid(content)}/{path}"}
         return self._send(302, b"", headers | linked | place)
-
-    def _xet(self, name: str) -> str:
-        return f"{self.server.endpoint}/api/models/{name}/xet-read-token/main"
 
     def _send_file(self, content: bytes, headers: dict[str, str], cut: int | None) -> None:
         given = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -299,5 +291,5 @@ def _tree(files: dict[str, bytes], under: str, recursive: bool) -> list[dict[str
             rows[path] = {"type": "file", "oid": oid(content), "size": len(content), "path": path}
             if path.endswith(_STORED_APART):
                 lfs = {"oid": sha256(content), "size": len(content), "pointerSize": 134}
-                rows[path] |= {"lfs": lfs, "xetHash": sha256(content)}
+                rows[path]["lfs"] = lfs
     return list(rows.values())

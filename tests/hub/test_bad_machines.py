@@ -93,20 +93,13 @@ ANSWERS = {  # an answer of the hub, and what the line says
         {"match": f"GET /store.*{TENSORS}", "action": "cut", "bytes": 10},
         ["the download failed", "again later"],
     ),
-    "xet that fails": (
-        {"match": "xet-read-token", "status": 500},
-        ["the download failed (", "HF_HUB_DISABLE_XET=1"],
-    ),
 }
-SLOW = ("a download that is cut", "xet that fails")
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in ANSWERS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ANSWERS)
 def test_an_answer_of_the_hub_is_explained(hub, monkeypatch, tmp_path, kind):
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**10)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", kind != "xet that fails")
     fault, parts = ANSWERS[kind]
     hub.faults = [Fault(**fault)]
     check(tmp_path, *parts)

@@ -61,6 +61,11 @@ def test_a_recorded_commit_is_not_asked_for(hub):
     assert recorded.wanted == A and not hub.requests
 
 
+def test_a_failure_of_xet_says_how_to_do_without():
+    told = repository.failure(both()[0], RuntimeError("CAS Client Error: 404"))
+    assert "the download failed (CAS" in told and "HF_HUB_DISABLE_XET=1" in told
+
+
 @pytest.fixture
 def unreachable(monkeypatch):
     from huggingface_hub import constants
