@@ -27,9 +27,8 @@ from ptrun.backbone.registry import family_of
 from ptrun.backbone.tensor_parallel import Cut
 from ptrun.backbone.weights import Tuned
 from ptrun.errors import UserError
-from ptrun.hub import download
+from ptrun.hub import download, repository
 from ptrun.hub.convert import convert_folder
-from ptrun.hub.repository import Repository
 
 _SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
 
@@ -93,7 +92,7 @@ class PretrainedBackbone:
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
         self.fits_fp16 = fp16
         self.folder = files.locate(shipped, path)
-        self.repository = Repository("model", hub, revision) if hub and not self.folder else None
+        self.repository = repository.model(hub, revision) if hub and not self.folder else None
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None
         self.config = files.read_config(self.folder) if self.folder else self._stated(config)

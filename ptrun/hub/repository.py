@@ -146,6 +146,11 @@ class Repository:
         return Path(constants.HF_HUB_CACHE, f"{self.kind}s--{self.name.replace('/', '--')}")
 
 
+def model(name: str, revision: str | None) -> Repository:
+    """Return the repository of a model."""
+    return Repository("model", name, revision)
+
+
 def hub_errors() -> tuple[type[Exception], ...]:
     """Return the errors of the hub's library, also on an answer that is no hub's; xet's is one."""
     from huggingface_hub.errors import HTTPError

@@ -9,9 +9,8 @@ from typing import Any
 
 from ptrun.backbone.files import read_config
 from ptrun.errors import UserError
-from ptrun.hub import download
+from ptrun.hub import download, repository
 from ptrun.hub.convert import FILE_BYTES, Dtype, Imported, convert_folder
-from ptrun.hub.repository import Repository
 from ptrun.hub.staging import check_new
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer")
@@ -52,7 +51,7 @@ def import_hf(
         name = str(source)
         if name.count("/") != 1 or name.startswith((".", "/", "~")):
             raise UserError(f"{name}: no such folder, and no hub id such as google/t5-v1_1-base.")
-        folder, _ = download.snapshot(Repository("model", name, revision), asks=False)
+        folder, _ = download.snapshot(repository.model(name, revision), asks=False)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
     config = read_config(folder)
