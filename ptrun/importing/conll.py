@@ -189,9 +189,6 @@ def conll(
         task: the task's option; its YAML file names the fields and the entity types.
         columns: where words, tags and roles are.
         chosen: the file or folder of train, dev or test, by part, if its name does not tell.
-
-    Raises:
-        UserError: the task tags nothing, or a part has no file or several.
     """
     fields = task_fields(task)
     outputs = []

@@ -74,11 +74,7 @@ class SpecialIds:
 
 
 def read_sizes(shapes: Shapes, ranks: int) -> CPM2Sizes:
-    """Return the sizes of a model, from the shapes of one rank's tensors.
-
-    Raises:
-        UserError: one of the matrices is missing.
-    """
+    """Return the sizes of a model, from the shapes of one rank's tensors."""
     check_matrices(
         shapes,
         (EMBEDDINGS, _BIAS, _PROJECT, _FEED_FORWARD),
@@ -154,10 +150,6 @@ def import_cpm2(
         dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: CPM-2's vocab.txt, copied into the folder.
         file_bytes: most bytes of a file.
-
-    Raises:
-        UserError: the shards are incomplete or differ, a value does not fit the dtype, `out` is not
-            empty, or the disk is too full. Nothing is written to `out` then.
     """
     check_new(out)
     shards = Shards(RankFiles(source))

@@ -41,10 +41,6 @@ def write(out: Path, files: Sequence[MadeFile], texts: Mapping[Path, str]) -> It
 
     `texts` are new text files. They are written just before the folders appear: a command that was
     killed in between is typed again, and finds its own.
-
-    Raises:
-        UserError: a folder exists and is not empty, a source is invalid, a file has no rows, or a
-            text file exists with other content.
     """
     folders = list(dict.fromkeys(output.folder for output in files))
     for folder in folders:

@@ -30,9 +30,6 @@ class RankFiles:
         source: the folder with `latest_checkpointed_iteration.txt` or `latest`, or with the
             mp_rank files.
         otherwise: other accepted files, for the message that there is no checkpoint.
-
-    Raises:
-        UserError: the folder has no such files, or a rank is missing.
     """
 
     word = "rank"
@@ -41,11 +38,7 @@ class RankFiles:
         self.files = _rank_files(source, otherwise)
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each rank.
-
-        Raises:
-            UserError: a file cannot be opened, or the files come from different saves.
-        """
+        """Return the tensors of each rank."""
         ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
         self._check_same_save(ranks)
         return [rank["module"] for rank in ranks]
@@ -105,11 +98,7 @@ _KEYS, _KIND = ("args", "model"), "a fairseq checkpoint, {args, model}"
 
 
 class PartFiles:
-    """Parts 0, 1, … of one checkpoint, or their merged file.
-
-    Raises:
-        UserError: the folder has no such files, or a part is missing.
-    """
+    """Parts 0, 1, … of one checkpoint, or their merged file."""
 
     word = "part"
 

@@ -67,11 +67,6 @@ def import_glm(
         dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: folder with GPT-2's tokenizer.
         file_bytes: most bytes of a file.
-
-    Raises:
-        UserError: the checkpoint is incomplete, its ranks differ, it is not a GLM, a value does not
-            fit the dtype, `out` is not empty, or the disk is too full. Nothing is written to `out`
-            then.
     """
     check_new(out)
     if is_snapshot(source):

@@ -58,11 +58,6 @@ def import_megatron(
         dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: folder with GPT-2's tokenizer, or RoBERTa's.
         file_bytes: most bytes of a file.
-
-    Raises:
-        UserError: the checkpoint is incomplete, its parts differ, such a model is not supported, a
-            value does not fit the dtype, `out` is not empty, or the disk is too full. Nothing is
-            written to `out` then.
     """
     check_new(out)
     files = PartFiles(source)

@@ -368,9 +368,6 @@ def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
         task: an option of `task`, or the name of a new one.
         read: reads a file.
         chosen: the file of train, dev or test, by part, if its name does not tell.
-
-    Raises:
-        UserError: a file cannot be read, a span cannot be written as tags, or a part has no file.
     """
     new = task not in options("task")
     fields = _new(task) if new else task_fields(task)

@@ -18,11 +18,7 @@ _LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 
 
 def columns(file: Path) -> list[str]:
-    """Return the names of the columns of a file, or of a folder of `save_to_disk`.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the names of the columns of a file, or of a folder of `save_to_disk`."""
     return list(_open(file)[0].names)
 
 

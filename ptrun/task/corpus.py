@@ -38,11 +38,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # noqa: RUF001  fu
 
 
 def documents(corpus: str, *, field: str = "doc", unit: Unit = "line") -> Iterator[Document]:
-    """Yield the documents of a corpus in order; those without text are left out.
-
-    Raises:
-        UserError: there is no such corpus, or a row cannot be read.
-    """
+    """Yield the documents of a corpus in order; those without text are left out."""
     if corpus == "pocket":
         from ptrun.pocket.corpus import documents as pocket
 

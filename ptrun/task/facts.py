@@ -66,11 +66,7 @@ class Facts(Dataset):
 
     @cached_property
     def vocabulary(self) -> Sequence[str] | None:
-        """The words that may be predicted, each once; None means any.
-
-        Raises:
-            UserError: the file does not exist, or has no word or no list of this model.
-        """
+        """The words that may be predicted, each once; None means any."""
         if self._allowed is None:
             return None
         if self._allowed == OBJECTS:

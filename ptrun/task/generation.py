@@ -82,11 +82,7 @@ class Generation(Dataset):
         return Example(name, {MESSAGES: conversation(row, self._messages)[0]}, self.blank)
 
     def target(self, row: Row, unlabelled: Example) -> list[str]:
-        """Return the references.
-
-        Raises:
-            UserError: there is no text, or the conversation does not end with an answer.
-        """
+        """Return the references."""
         if self._messages is not None:
             return answered(row, self._messages)
         assert self._target is not None

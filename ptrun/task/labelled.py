@@ -50,11 +50,7 @@ class RowShards:
             yield from (row for _, row in list(json_lines(file))[1:])
 
     def write(self, number: int, lines: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Write a file atomically; `lines` corpus lines gave the `rows`.
-
-        Raises:
-            OSError: it cannot be written, as on a full disk; no draft is left.
-        """
+        """Write a file atomically; `lines` corpus lines gave the `rows`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self._file(number)
         head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}

@@ -224,11 +224,7 @@ def _other_encodings(file: Path, line: bytes) -> str:
 
 
 def json_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `file:line` and the object on it; blank lines are skipped.
-
-    Raises:
-        UserError: the file is damaged, or a line is not UTF-8 or not one JSON object.
-    """
+    """Yield `file:line` and the object on it; blank lines are skipped."""
     for where, text in text_lines(file, encoding):
         if text.strip():
             yield where, _parsed(where, text)
@@ -239,9 +235,6 @@ def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str,
 
     It holds one object a line, or a list of objects, or objects one after another, each on any
     number of lines.
-
-    Raises:
-        UserError: as `json_lines`, or the list holds something else than objects.
     """
     lines = text_lines(file, encoding)
     top = next(((where, text) for where, text in lines if text.strip()), None)
@@ -265,9 +258,6 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
 
     They are the objects of `json_records`, or the parts of one object that holds them all: a list
     of objects, or what pandas writes with `orient=` table, split, index or columns.
-
-    Raises:
-        UserError: as `json_records`, or one object holds several lists of rows.
     """
     records = json_records(file, encoding)
     top = list(islice(records, 2))
@@ -356,11 +346,7 @@ def _objects(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str
 
 
 def json_file(file: Path) -> dict[str, Any]:
-    """Return the one object that a file holds, on any number of lines.
-
-    Raises:
-        UserError: the file is damaged, not UTF-8, or not one JSON object.
-    """
+    """Return the one object that a file holds, on any number of lines."""
     return _parsed(str(file), "".join(text for _, text in text_lines(file)))
 
 

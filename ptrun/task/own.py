@@ -212,11 +212,7 @@ class Own:
 
     @cached_property
     def labels(self) -> Sequence[str]:
-        """The labels of the training file, sorted.
-
-        Raises:
-            UserError: the column does not hold labels.
-        """
+        """The labels of the training file, sorted."""
         if self._labels is not None:
             return self._labels
         if not self.stratified:
@@ -237,11 +233,7 @@ class Own:
         return sorted(counts)
 
     def unlabelled(self, name: str, row: Row) -> Example:
-        """Return the example of a row without reading its label.
-
-        Raises:
-            UserError: a text is missing, empty or not a text.
-        """
+        """Return the example of a row without reading its label."""
         blank: Any = 0.0 if self.kind == "regression" else []
         blank = self.labels[0] if self.kind == "classification" else blank
         return Example(name, self._texts(row), blank)

@@ -253,11 +253,7 @@ class HubTable:
 
     @cached_property
     def columns(self) -> list[str]:
-        """The names of the columns.
-
-        Raises:
-            UserError: the data set cannot be read.
-        """
+        """The names of the columns."""
         return list(self._data.column_names)
 
     @property

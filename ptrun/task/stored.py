@@ -82,9 +82,6 @@ def stored(
 
     One that is damaged is written again. Other processes wait for the one that writes. The file
     appears when it is complete.
-
-    Raises:
-        OSError: it cannot be written, as on a full disk.
     """
     if not _is_intact(file):
         file.parent.mkdir(parents=True, exist_ok=True)

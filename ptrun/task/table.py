@@ -107,11 +107,7 @@ class Given:
     encoding: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a separator of several characters, and an unknown encoding.
-
-        Raises:
-            UserError: names the option.
-        """
+        """Refuse a separator of several characters, and an unknown encoding."""
         if self.separator not in (None, "tab") and len(str(self.separator)) != 1:
             raise UserError(f"separator={shown(self.separator)}: type one character, or tab.")
         try:
@@ -379,11 +375,7 @@ class Table:
 
 
 def table(file: Path, form: Given = FOUND) -> Table:
-    """Return how a file is read, or the files of a folder whose names differ only in a number.
-
-    Raises:
-        UserError: there is no such file, or it is no table.
-    """
+    """Return how a file is read, or the files of a folder whose names differ only in a number."""
     if files := _files(file):
         parts = [_one(part, form) for part in files]
         return Table(file, parts[0].kind, parts=parts)

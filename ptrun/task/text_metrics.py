@@ -42,9 +42,6 @@ def text_scores(
 
     Predictions without a text have the last alone. A loss is in nats, over the tokens of answers;
     with `readout=distillation` it is the divergence from the teacher, which is `kl` too.
-
-    Raises:
-        UserError: a package is not installed, or a metric does not fit the references.
     """
     check_references(metrics, references)
     scores: dict[str, float] = {}
