@@ -5,8 +5,6 @@ writes the labelled lines to shards. This file selects the lines to label and re
 """
 
 import hashlib
-import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,75 +13,39 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.files import read_bytes, write_text
 from ptrun.task.corpus import SPLITS, MadeExamples, part_of
-from ptrun.task.lines import json_lines
-from ptrun.task.stored import read_once
-
-_LOG = logging.getLogger(__name__)
-
-
-# Rows in numbered files of one folder; each file is complete, so an interrupted job resumes.
-#
-# The first line of a file is its head: the number of corpus lines that the file covers, the number
-# of rows of each split, and the hash of both and of the rows. A damaged file counts as missing, and
-# is made again.
-
-_DIGEST = "digest"
-_LARGEST = 2**31  # bytes of a file
+from ptrun.task.stored import Stored, is_intact, stored
 
 
 @dataclass(frozen=True)
 class RowShards:
-    """The files of a folder, from number 0 to the first that is missing or damaged."""
+    """Rows in numbered files of a folder, from 0 to the first that is missing or damaged.
+
+    Each file is complete, so an interrupted job resumes. Its first row is its head: the number of
+    corpus lines that it covers, and the number of rows of each split.
+    """
 
     folder: Path
 
     def heads(self) -> Iterator[dict[str, Any]]:
         """Yield the head of each file."""
-        for file in self._files():
-            yield next(json_lines(file))[1]
+        return (shard[0] for shard in self._shards())
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield all rows."""
-        for file in self._files():
-            yield from (row for _, row in list(json_lines(file))[1:])
+        return (row for shard in self._shards() for row in shard[1:])
 
     def write(self, number: int, lines: int, rows: Sequence[dict[str, Any]]) -> None:
         """Write a file atomically; `lines` corpus lines gave the `rows`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self._file(number)
         head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        top = json.dumps({**head, _DIGEST: _digest(head, text.encode())})
-        write_text(file, f"{top}\n{text}")
+        stored(self._file(number), lambda: [head, *rows], dict)
 
-    def _files(self) -> Iterator[Path]:
-        return takewhile(_is_intact, map(self._file, count()))
+    def _shards(self) -> Iterator[Stored[dict[str, Any]]]:
+        files = takewhile(is_intact, map(self._file, count()))
+        return (Stored(file, dict) for file in files)
 
     def _file(self, number: int) -> Path:
-        return self.folder / f"{number:06}.jsonl"
-
-
-@read_once
-def _is_intact(file: Path) -> bool:
-    """Return whether a file is there with the hash in its head."""
-    top, _, rows = read_bytes(file, _LARGEST).partition(b"\n")
-    try:
-        head = dict(json.loads(top))
-    except (ValueError, TypeError):
-        head = {}
-    if head.pop(_DIGEST, "") == _digest(head, rows):
-        return True
-    _LOG.warning("%s: damaged; it is made again", file)
-    return False
-
-
-def _digest(head: dict[str, Any], rows: bytes) -> str:
-    """Return the hash of the head of a file and of its rows."""
-    hashed = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
-    hashed.update(rows)
-    return hashed.hexdigest()[:32]
+        return self.folder / f"{number:06}.arrow"
 
 
 _SHORTER, _LONGEST = 10, 10_000  # characters of a line: more than, and at most

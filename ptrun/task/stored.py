@@ -1,8 +1,8 @@
 """Examples in a memory-mapped Arrow file: read by index, so memory does not grow with their number.
 
 A file has one column, a JSON text for each row, because examples and read-outs differ in what they
-hold. `datasets` opens it with `Dataset.from_file`. Behind the Arrow stream stand the number of rows
-and the hash of the stream; a file that differs from them is made again.
+hold. `datasets` opens it with `Dataset.from_file`. Behind the Arrow stream stands its hash; a file
+that differs from it is made again.
 """
 
 import hashlib
@@ -27,8 +27,7 @@ _WRITTEN = 1024  # rows that a writer holds
 _CHUNK = 2**20  # bytes that are hashed at once
 _READ = 256  # reads: then the pages that were read are released, as they count as resident memory
 _LOG_EVERY = 10.0  # seconds
-_END = "\n{rows:020} {digest}\n"
-_END_BYTES = len(_END.format(rows=0, digest="0" * 64))
+_DIGEST = 64  # bytes of the hash behind a stream
 
 T = TypeVar("T")
 
@@ -83,54 +82,40 @@ def stored(
     One that is damaged is written again. Other processes wait for the one that writes. The file
     appears when it is complete.
     """
-    if not _is_intact(file):
+    if not is_intact(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_name(f".{file.name}.lock")):
-            if not _is_intact(file):
+            if not is_intact(file):
                 if os.path.lexists(file):
                     _LOG.warning("%s: damaged; it is made again", file)
                 _write(file, rows())
     return Stored(file, decode)
 
 
-def read_once(fits: Callable[[Path], bool]) -> Callable[[Path], bool]:
-    """Return a check whether a file is there and fits, which reads each version once a process.
+def is_intact(file: Path) -> bool:
+    """Return whether a file is there and its end is the hash of its stream.
 
-    A file that keeps its size and time counts as unchanged.
+    A file that keeps its size and time is read once a process.
     """
-
-    @cache
-    def known(file: Path, *_: int) -> bool:
-        return fits(file)
-
-    def is_intact(file: Path) -> bool:
-        if file.is_symlink() or not file.is_file():
-            return False
-        state = file.stat()
-        return known(file, state.st_size, state.st_mtime_ns)
-
-    return is_intact
+    if file.is_symlink() or not file.is_file():
+        return False
+    state = file.stat()
+    return _fits(file, state.st_size, state.st_mtime_ns)
 
 
-@read_once
-def _is_intact(file: Path) -> bool:
-    """Return whether a file is there and its end fits its rows."""
-    size = file.stat().st_size
+@cache
+def _fits(file: Path, size: int, _: int) -> bool:
     with opened(file) as source:
-        source.seek(max(0, size - _END_BYTES))
-        end = source.read(_END_BYTES)
-        rows = end[1:21].decode("ascii", "replace")
-        source.seek(0)
-        return rows.isdigit() and end == _end(source, size - _END_BYTES, int(rows))
+        return size > _DIGEST and _digest(source, size - _DIGEST) == source.read()
 
 
-def _end(source: BinaryIO, size: int, rows: int) -> bytes:
-    """Return what stands behind the next `size` bytes of a file of `rows` rows."""
-    hashed = hashlib.sha256(str(rows).encode())
+def _digest(source: BinaryIO, size: int) -> bytes:
+    """Return the hash of the next `size` bytes of a file."""
+    hashed = hashlib.sha256()
     while size > 0 and (part := source.read(min(size, _CHUNK))):
         hashed.update(part)
         size -= len(part)
-    return _END.format(rows=rows, digest=hashed.hexdigest()).encode()
+    return hashed.hexdigest().encode()
 
 
 def _write(file: Path, rows: Iterable[Any]) -> None:
@@ -151,9 +136,9 @@ def _write(file: Path, rows: Iterable[Any]) -> None:
         target.flush()
         size = target.tell()
         target.seek(0)
-        end = _end(target, size, count)
+        digest = _digest(target, size)
         target.seek(size)
-        target.write(end)
+        target.write(digest)
 
 
 @cache
