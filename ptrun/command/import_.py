@@ -128,40 +128,36 @@ def _data(arguments: Sequence[str]) -> None:
     from ptrun.importing.data import write
 
     new = is_without_options()
-    files, task_file, content = _files(args)
-    for line in write(args.out, files, {task_file: content} if task_file else {}):
+    files, options_of_task = _files(args)
+    for line in write(args.out, files, options_of_task):
         print(line)
-    if task_file:
-        print(f"{task_file}: options of task={args.task}")
+    for file in options_of_task:
+        print(f"{file}: options of task={args.task}")
         tell_trust(new=new)
 
 
-def _files(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
-    """Return the files to write, and of a new task the file and text of its options."""
-    if args.kind in _TAGGED:
-        from ptrun.config.paths import options
-        from ptrun.importing.conll import Columns, conll, one_file
+def _files(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], dict[Path, str]]":
+    """Return the files to write, and the options of a new task of tags by their file."""
+    if args.kind not in _TAGGED:
+        if _SOURCES[args.kind] == "file":
+            from ptrun.importing.documents import documents
 
-        columns = Columns(args.words or 1, args.tags or -1, args.roles)
-        parts = {"train": args.train, "dev": args.dev, "test": args.test}
-        is_conll = args.kind == "conll"
-        if is_conll and args.source.is_dir() and args.task in options("task"):
-            return conll(args.source, args.task, columns, parts), None, ""
-        from ptrun.importing.spans import json_spans, label_studio, marks, of_spans
+            return documents(args.kind, args.source), {}
+        module = import_module("ptrun.importing.published")
+        return getattr(module, args.kind)(args.source), {}
+    from ptrun.importing.data import tagging_files
 
-        marked = partial(
-            json_spans if args.kind == "spans" else label_studio, text=args.text or "text"
-        )
-        read = one_file(columns) if is_conll else of_spans(marked)
-        marked_files = marks(args.source, args.task, read, parts)
-        return marked_files.files, marked_files.file, marked_files.content
-    if _SOURCES[args.kind] == "file":
-        from ptrun.importing.documents import documents
+    if args.kind == "conll":
+        from ptrun.importing import conll
 
-        return documents(args.kind, args.source), None, ""
-    from ptrun.importing import published
+        read = partial(conll.rows, conll.Columns(args.words or 1, args.tags or -1, args.roles))
+    else:
+        from ptrun.importing import spans
 
-    return getattr(published, args.kind)(args.source), None, ""
+        marked = spans.json_spans if args.kind == "spans" else spans.label_studio
+        read = partial(spans.tagged_rows, partial(marked, text=args.text or "text"))
+    parts = {"train": args.train, "dev": args.dev, "test": args.test}
+    return tagging_files(args.source, args.task, read, parts)
 
 
 def _column(text: str) -> int:

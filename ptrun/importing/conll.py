@@ -5,12 +5,12 @@ files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for e
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import MadeFile, Record, TaggingFields, found, task_fields
+from ptrun.importing.data import Record, TaggingFields
 from ptrun.task.lines import text_lines
 
 # Files of columns, as the CoNLL tasks have them: a word a line, blank lines between sentences.
@@ -96,7 +96,7 @@ def tags(sentence: Sentence, number: int) -> list[str]:
         if not _TAG.fullmatch(tag):
             raise UserError(
                 f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
-                f"BIOES, BILOU, BMES) or brackets such as (TYPE*).\n{_other_scheme(column)}"
+                "BIOES, BILOU, BMES) or brackets such as (TYPE*).\nAnother column is --tags N."
             )
     iob2, before = [], "O"
     for tag in column:
@@ -104,28 +104,6 @@ def tags(sentence: Sentence, number: int) -> list[str]:
         iob2.append(tag if tag == "O" else f"{'B' if begins else 'I'}{tag[1:]}")
         before = tag
     return iob2
-
-
-def _other_scheme(column: Sequence[str]) -> str:
-    """Return what to do about tags of another scheme."""
-    named = [tag for tag in column if tag != "O"]
-    if named and {*named} <= {"B", "I"}:
-        return "These tags have no type; write one: B-GENE, I-GENE."
-    if any(re.fullmatch(r"[bi]-\S+|o", tag) for tag in named):
-        return "Write tags in capitals: O, B-PER, I-PER."
-    if all(re.fullmatch(r"[^,]+,\S+", tag) for tag in named):
-        return "Its columns have commas between them; write tabs."
-    if any(re.fullmatch(r"\S+-[BI]", tag) for tag in named):
-        return "These tags have their letter at the end; write it first: B-PER, not PER-B."
-    if named and all(re.fullmatch(r"[BIESLUM]_\S+", tag) for tag in named):
-        return "Write a hyphen after the letter: B-PER, not B_PER."
-    if named and all(re.fullmatch(r"[A-Z][A-Za-z_]*", tag) for tag in named):
-        return (
-            "These types have no B- or I-, so entities that touch cannot be told apart; write "
-            "B-TYPE at the first word of each and I-TYPE at the others, or choose another column "
-            "with --tags."
-        )
-    return "Choose another column with --tags."
 
 
 def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
@@ -179,49 +157,9 @@ class Columns:
     roles: tuple[int, int] | None = None
 
 
-def conll(
-    source: Path, task: str, columns: Columns, chosen: Mapping[str, Path | None]
-) -> list[MadeFile]:
-    """Return the files of a task.
-
-    Args:
-        source: the folder of the column files.
-        task: the task's option; its YAML file names the fields and the entity types.
-        columns: where words, tags and roles are.
-        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
-    """
-    fields = task_fields(task)
-    outputs = []
-    for part, split in fields.splits.items():
-        if split is not None:
-            files = _files(chosen.get(part) or found(source, part))
-            outputs.append(
-                MadeFile(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns))
-            )
-    return outputs
-
-
-def one_file(columns: Columns) -> Callable[[Path, TaggingFields], Iterator[tuple[str, Record]]]:
-    """Return a reader of a file of columns: the text of each sentence, and its row."""
-
-    def texts(file: Path, fields: TaggingFields) -> Iterator[tuple[str, Record]]:
-        return ((" ".join(row[fields.tokens]), row) for row in _rows([file], fields, columns))
-
-    return texts
-
-
-def _files(place: Path) -> list[Path]:
-    """Return a file, or the files `*conll` below a folder."""
-    files = sorted(place.rglob("*conll")) if place.is_dir() else [place]
-    if not files or not all(file.is_file() for file in files):
-        raise UserError(f"{place}: no such file, nor a folder of files *conll.")
-    return files
-
-
-def _rows(files: Sequence[Path], fields: TaggingFields, columns: Columns) -> Iterator[Record]:
-    read = _predicates if fields.predicate else _entities
-    rows = (row for file in files for row in read(file, fields, columns))
-    return ({"id": str(number), **row} for number, row in enumerate(rows))
+def rows(columns: Columns, file: Path, fields: TaggingFields) -> Iterator[Record]:
+    """Yield the rows of a file of columns, for a task of entities or of roles."""
+    return (_predicates if fields.predicate else _entities)(file, fields, columns)
 
 
 def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:

@@ -1,15 +1,18 @@
 """What imports of data share: checked fields, task files, folders that appear complete."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ptrun.config.compose import compose_run
-from ptrun.config.paths import leads_out
+from ptrun.config.paths import leads_out, options
 from ptrun.errors import UserError, names, shown
 from ptrun.hub.staging import check_new, progress, staging
 from ptrun.task.lines import json_records
@@ -105,27 +108,13 @@ def rows(file: Path) -> Iterator[Row]:
 
 
 def whole_number(row: Row, key: str) -> int:
-    """Return a whole number of a row.
-
-    Raises:
-        UserError: the field is absent or no whole number.
-    """
-    value = row.value(key)
-    if type(value) is not int:
-        raise UserError(f"{row.where}: field {key!r} is {shown(value)}; expected a whole number.")
-    return value
+    """Return a whole number of a row."""
+    return row.typed(key, int, "a whole number")
 
 
 def inner(row: Row, key: str) -> Row:
-    """Return an object inside a row.
-
-    Raises:
-        UserError: the field is absent or no object.
-    """
-    value = row.value(key)
-    if not isinstance(value, dict):
-        raise UserError(f"{row.where}: field {key!r} is {shown(value)}; expected an object.")
-    return Row(row.where, value)
+    """Return an object inside a row."""
+    return Row(row.where, row.typed(key, dict, "an object"))
 
 
 def each(row: Row, key: str) -> list[Row]:
@@ -134,8 +123,8 @@ def each(row: Row, key: str) -> list[Row]:
     Raises:
         UserError: the field is absent or no list of objects.
     """
-    values = row.value(key)
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+    values = row.typed(key, list, "objects")
+    if not all(isinstance(value, dict) for value in values):
         raise UserError(f"{row.where}: field {key!r} is {shown(values)}; expected objects.")
     return [Row(row.where, value) for value in values]
 
@@ -216,3 +205,113 @@ def found(source: Path, part: str) -> Path:
         f"{source}: {problem} among {names(e.name for e in entries) or 'no files'}; type "
         f"--{part} FILE."
     )
+
+
+# Texts with tags as the files of a tagging task, known or new.
+
+Read = Callable[[Path, TaggingFields], Iterator[Record]]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
+_NEW = {"train": "train", "dev": "validation", "test": "test"}
+_SHARE = 10  # one of so many texts goes to dev, and one to test
+_YAML = """\
+# Names in texts, imported from marked spans.
+_target_: ptrun.task.tagging.Tagging
+name: {name}
+version: 1                     # raise it when the types change
+source: {{folder: {name}}}       # DIR/{name}/*.jsonl, with data_dir=DIR
+splits: {splits}
+tokens: tokens
+tags: ner_tags
+entities: {entities}
+"""
+
+
+def tagging_files(
+    source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
+) -> tuple[list[MadeFile], dict[Path, str]]:
+    """Return the files of a task, and the text of its options if it is new; rows are numbered.
+
+    Args:
+        source: a file, which is divided into train, dev and test by a hash of its words, or a
+            folder with one file, or folder of files *conll, for each.
+        task: an option of `task`, or the name of a new one, which may lack dev and test.
+        read: reads a file.
+        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
+    """
+    new = task not in options("task")
+    fields = _new(task) if new else task_fields(task)
+
+    def rows(files: Sequence[Path]) -> Iterator[Record]:
+        every = chain.from_iterable(read(file, fields) for file in files)
+        return ({"id": str(number), **row} for number, row in enumerate(every))
+
+    parts: dict[str, tuple[Sequence[Path], Iterable[Record]]] = {}
+    names = [part for part, split in fields.splits.items() if split is not None]
+    if source.is_file() and not any(chosen.values()):
+        divided = _divided(source, list(rows([source])), fields.tokens, names)
+        parts = {part: ([source], records) for part, records in divided.items()}
+        names = []
+    for part in names:
+        if not new or part == "train" or chosen.get(part) or candidates(source, part):
+            sources = _files(chosen.get(part) or found(source, part))
+            parts[part] = sources, list(rows(sources)) if new else rows(sources)
+    files = [
+        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", made_of, records)
+        for part, (made_of, records) in parts.items()
+    ]
+    if not new:
+        return files, {}
+    every = [row for _, records in parts.values() for row in records]
+    return files, {Path(f"ptrun_conf/task/{task}.yaml"): _yaml(task, [*parts], every)}
+
+
+def _files(place: Path) -> list[Path]:
+    """Return a file, or the files `*conll` below a folder."""
+    files = sorted(place.rglob("*conll")) if place.is_dir() else [place]
+    if not files or not all(file.is_file() for file in files):
+        raise UserError(f"{place}: no such file, nor a folder of files *conll.")
+    return files
+
+
+def _new(task: str) -> TaggingFields:
+    """Return the fields of a new task."""
+    if not _NAME.fullmatch(task):
+        raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
+    if close := get_close_matches(task, options("task"), 1, _TYPO):
+        raise UserError(
+            f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
+        )
+    return TaggingFields(task, _NEW, "tokens", "ner_tags")
+
+
+def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
+    types = sorted({tag[2:] for row in rows for tag in row["ner_tags"] if tag != "O"})
+    if not types:
+        raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
+    for name in types:
+        if name.startswith("B-") and f"I-{name[2:]}" in types:
+            raise UserError(
+                f"--task {task}: types {name} and I-{name[2:]}; name the type of a span, "
+                f"{name[2:]}, without B- and I-."
+            )
+    splits = json.dumps({part: split if part in parts else None for part, split in _NEW.items()})
+    return _YAML.format(name=task, splits=splits, entities=json.dumps(types, ensure_ascii=False))
+
+
+def _divided(
+    source: Path, rows: Sequence[Record], tokens: str, parts: Sequence[str]
+) -> dict[str, list[Record]]:
+    """Divide rows by a hash of their words: equal ones stay together, and order does not matter."""
+    keys = [hashlib.sha256(" ".join(row[tokens]).encode()).hexdigest() for row in rows]
+    order = sorted(set(keys))
+    if len(order) < len(parts):
+        raise UserError(
+            f"{source}: {len(order)} different texts; expected at least {len(parts)}, for "
+            f"{', '.join(parts)}."
+        )
+    size = max(1, len(order) // _SHARE)
+    others = [part for part in parts if part != "train"]
+    part_of = {key: others[i // size] for i, key in enumerate(order[: size * len(others)])}
+    pairs = list(zip(keys, rows, strict=True))
+    return {p: [row for key, row in pairs if part_of.get(key, "train") == p] for p in parts}

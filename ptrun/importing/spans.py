@@ -1,34 +1,17 @@
-"""Texts with tags as the files of a tagging task, known or new."""
+"""Texts with marked spans as rows of words and tags: JSON lines, Prodigy, doccano, Label Studio."""
 
-import hashlib
-import json
 import logging
-import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.paths import options
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import (
-    MadeFile,
-    Record,
-    TaggingFields,
-    candidates,
-    each,
-    found,
-    inner,
-    rows,
-    task_fields,
-    whole_number,
-)
+from ptrun.importing.data import Record, TaggingFields, each, inner, rows, whole_number
 from ptrun.metrics import UNSPACED
 from ptrun.task.dataset import Account
-from ptrun.task.lines import json_objects
 from ptrun.task.source import Row
 
 _LOG = logging.getLogger(__name__)
@@ -116,7 +99,7 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
     if span.text is not None and span.text != marked:
         raise UserError(
             f"{where}: span {span} says {shown(span.text)}, but the text there is {shown(marked)}. "
-            f"{_counted(text, span)}"
+            "start and end count characters, where an emoji is one, not bytes or UTF-16 units."
         )
     touched = [i for i, (start, end) in enumerate(places) if start < span.end and end > span.start]
     if not touched:
@@ -129,15 +112,6 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
                 f"{shown(text[start:end])}. Mark whole words: {left[0]}-{right[1]}."
             )
     return touched
-
-
-def _counted(text: str, span: Span) -> str:
-    """Return what start and end count, if they are right in an encoding of the text."""
-    for encoding, units, size in (("utf-8", "bytes", 1), ("utf-16-le", "UTF-16 units", 2)):
-        part = text.encode(encoding)[size * span.start : size * span.end]
-        if part.decode(encoding, errors="replace") == span.text:
-            return f"start and end count {units}; count characters, where an emoji is one."
-    return "start and end must count the characters of this text."
 
 
 # Files of texts with marked spans: JSON lines, and the JSON export of Label Studio.
@@ -236,14 +210,13 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
         UserError: the file has another form, or a task has several annotations.
     """
     account = Account()
-    for index, data in enumerate(json_objects(file)):
+    for index, row in enumerate(rows(file)):
         account.read += 1
-        task = Row(f"{file} task {data.get('id', index)}", data)
-        if "annotations" not in data:
-            old = "This is of a Label Studio before 1.0; export it again from a new one."
-            advice = "Export with the format JSON, not JSON-MIN."
+        task = Row(f"{file} task {row.data.get('id', index)}", row.data)
+        if "annotations" not in task.data:
             raise UserError(
-                f"{task.where}: no field 'annotations'. {old if 'completions' in data else advice}"
+                f"{task.where}: no field 'annotations'. Export with the format JSON, not JSON-MIN, "
+                "from Label Studio 1.0 or newer."
             )
         if (annotation := _annotation(task)) is None:
             account.leave_out("no annotation, or a cancelled one")
@@ -330,135 +303,16 @@ def _span(row: Row) -> Span:
     return Span(whole_number(row, "start"), whole_number(row, "end"), label, text)
 
 
-Text = tuple[str, Record]
-"""A text, by which files are divided, and its row."""
-Read = Callable[[Path, TaggingFields], Iterator[Text]]
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
-_NEW = {"train": "train", "dev": "validation", "test": "test"}
-_SHARE = 10  # one of so many texts goes to dev, and one to test
-_YAML = """\
-# Names in texts, imported from marked spans.
-_target_: ptrun.task.tagging.Tagging
-name: {name}
-version: 1                     # raise it when the types change
-source: {{folder: {name}}}       # DIR/{name}/*.jsonl, with data_dir=DIR
-splits: {splits}
-tokens: tokens
-tags: ner_tags
-entities: {entities}
-"""
-
-
-@dataclass(frozen=True)
-class Marks:
-    """The files of a task and, if it is new, its YAML file and what to write there."""
-
-    files: Sequence[MadeFile]
-    file: Path | None = None
-    content: str = ""
-
-
-def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]) -> Marks:
-    """Return what to write for a task.
-
-    Args:
-        source: a file, which is divided into train, dev and test by a hash of each text, or a
-            folder with one file for each.
-        task: an option of `task`, or the name of a new one.
-        read: reads a file.
-        chosen: the file of train, dev or test, by part, if its name does not tell.
-    """
-    new = task not in options("task")
-    fields = _new(task) if new else task_fields(task)
-    parts = {
-        part: (file, [row for _, row in texts])
-        for part, (file, texts) in _parts(source, fields, read, chosen, new=new).items()
-    }
-    files = [
-        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", [file], rows)
-        for part, (file, rows) in parts.items()
-    ]
-    if not new:
-        return Marks(files)
-    every = [row for _, rows in parts.values() for row in rows]
-    file = Path("ptrun_conf") / "task" / f"{task}.yaml"
-    return Marks(files, file, _yaml(task, list(parts), every))
-
-
-def _new(task: str) -> TaggingFields:
-    """Return the fields of a new task."""
-    if not _NAME.fullmatch(task):
-        raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
-    if close := get_close_matches(task, options("task"), 1, _TYPO):
-        raise UserError(
-            f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
-        )
-    return TaggingFields(task, _NEW, "tokens", "ner_tags")
-
-
-def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
-    types = sorted({tag[2:] for row in rows for tag in row["ner_tags"] if tag != "O"})
-    if not types:
-        raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
-    for name in types:
-        if name.startswith("B-") and f"I-{name[2:]}" in types:
-            raise UserError(
-                f"--task {task}: types {name} and I-{name[2:]}; name the type of a span, "
-                f"{name[2:]}, without B- and I-."
-            )
-    splits = json.dumps({part: split if part in parts else None for part, split in _NEW.items()})
-    return _YAML.format(name=task, splits=splits, entities=json.dumps(types, ensure_ascii=False))
-
-
-def _parts(
-    source: Path, fields: TaggingFields, read: Read, chosen: Mapping[str, Path | None], *, new: bool
-) -> dict[str, tuple[Path, list[Text]]]:
-    """Return the file and the texts of each part; a new task may lack dev and test."""
-    names = [part for part, split in fields.splits.items() if split is not None]
-    if source.is_file() and not any(chosen.values()):
-        divided = _divided(source, list(read(source, fields)), names)
-        return {part: (source, texts) for part, texts in divided.items()}
-    files = {}
-    for part in names:
-        if not new or part == "train" or chosen.get(part) or candidates(source, part):
-            files[part] = chosen.get(part) or found(source, part)
-    for file in files.values():
-        if not file.is_file():
-            raise UserError(f"{file}: no such file.")
-    return {part: (file, list(read(file, fields))) for part, file in files.items()}
-
-
-def _divided(source: Path, texts: Sequence[Text], parts: Sequence[str]) -> dict[str, list[Text]]:
-    """Divide texts by their hash, so that equal texts stay together and order does not matter."""
-    keys = {text: hashlib.sha256(text.encode()).hexdigest() for text, _ in texts}
-    order = sorted(keys, key=lambda text: keys[text])
-    if len(order) < len(parts):
-        raise UserError(
-            f"{source}: {len(order)} different texts; expected at least {len(parts)}, for "
-            f"{', '.join(parts)}."
-        )
-    size = max(1, len(order) // _SHARE)
-    others = [part for part in parts if part != "train"]
-    part_of = {text: others[i // size] for i, text in enumerate(order[: size * len(others)])}
-    return {part: [t for t in texts if part_of.get(t[0], "train") == part] for part in parts}
-
-
-def of_spans(read: Callable[[Path], Iterator[Marked]]) -> Read:
-    """Return a reader of texts with marked spans as rows of words and tags."""
-
-    def texts(file: Path, fields: TaggingFields) -> Iterator[Text]:
-        return ((marked.text, _row(marked, fields)) for marked in read(file))
-
-    return texts
-
-
-def _row(marked: Marked, fields: TaggingFields) -> Record:
-    for span in marked.spans:
-        if fields.entities and span.label not in fields.entities:
-            raise UserError(
-                f"{marked.where}: {shown(span.label)} is no type of the task: "
-                f"{names(fields.entities)}."
-            )
-    tokens, tags = tagged(marked.where, marked.text, marked.spans)
-    return {fields.tokens: tokens, fields.tags: tags}
+def tagged_rows(
+    read: Callable[[Path], Iterator[Marked]], file: Path, fields: TaggingFields
+) -> Iterator[Record]:
+    """Yield texts with marked spans as rows of words and tags."""
+    for marked in read(file):
+        for span in marked.spans:
+            if fields.entities and span.label not in fields.entities:
+                raise UserError(
+                    f"{marked.where}: {shown(span.label)} is no type of the task: "
+                    f"{names(fields.entities)}."
+                )
+        tokens, tags = tagged(marked.where, marked.text, marked.spans)
+        yield {fields.tokens: tokens, fields.tags: tags}

@@ -11,7 +11,7 @@ from functools import cached_property
 from glob import escape
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
@@ -29,6 +29,7 @@ from ptrun.task.lines import json_lines
 from ptrun.task.ppt import read
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 _BLOCK = 2**20  # bytes
@@ -45,14 +46,18 @@ class Row(NamedTuple):
     data: Mapping[str, Any]
 
     def text(self, key: str) -> str:
-        """Return a text field.
+        """Return a text field."""
+        return self.typed(key, str, "text")
+
+    def typed(self, key: str, kind: type[T], expected: str) -> T:
+        """Return a field of a type.
 
         Raises:
-            UserError: the row has no such field, or it is not text.
+            UserError: the row has no such field, or it is not what is `expected`.
         """
         value = self.value(key)
-        if not isinstance(value, str):
-            raise UserError(f"{self.where}: field {key!r} is {shown(value)}; expected text.")
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise UserError(f"{self.where}: field {key!r} is {shown(value)}; expected {expected}.")
         return value
 
     def value(self, key: str) -> Any:

@@ -2,7 +2,6 @@
 
 import json
 from itertools import pairwise
-from unittest.mock import patch
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -106,10 +105,7 @@ TASKS = st.builds(
 
 
 def imported(source, columns, fields):
-    with patch.object(conll, "task_fields", lambda _: fields):
-        return [
-            list(made.rows) for made in conll.conll(source.parent, "t", columns, {"train": source})
-        ]
+    return [list(conll.rows(columns, source, fields))]
 
 
 @given(spoilt(FILES.map(str.encode)), SHAPES, TASKS)

@@ -74,7 +74,10 @@ def test_spans_that_touch_begin_anew_and_spaces_at_their_ends_do_not_count():
         ([Span(-3, 3, "A")], "outside the text"),
         ([Span(3, 3, "A")], "outside the text"),
         ([Span(3, 4, "A")], "has no word, only spaces"),
-        ([Span(0, 3, "A", "Lee")], "says 'Lee', but the text there is 'Ann'"),
+        (
+            [Span(0, 3, "A", "Lee")],
+            "says 'Lee', but the text there is 'Ann'. start and end count characters",
+        ),
     ],
 )
 def test_spans_that_cannot_be_tags_are_refused(spans, told):
@@ -130,18 +133,6 @@ def test_a_known_task_names_fields_and_types(project):
     dump(source, [{"text": TEXT, "spans": [{**PLACE, "label": "CITY"}]}] * 3 + marked())
     with pytest.raises(UserError, match=r"m.jsonl:1: 'CITY' is no type of the task: PER, ORG, LOC"):
         imported("spans", source, project / "e", "--task", "conll03")
-
-
-@pytest.mark.parametrize(
-    ("encoding", "size", "told"), [("utf-8", 1, "bytes"), ("utf-16-le", 2, "UTF-16 units")]
-)
-def test_places_in_units_of_an_encoding_are_named(project, encoding, size, told):
-    before, name = "🎉 ", "Ann"
-    start = len(before.encode(encoding)) // size
-    span = {"start": start, "end": start + len(name), "label": "PER", "text": name}
-    dump(project / "m.jsonl", [{"text": f"{before}{name} left Oslo", "spans": [span]}])
-    with pytest.raises(UserError, match=f"start and end count {told}; count characters"):
-        imported("spans", project / "m.jsonl", project / "d", "--task", "mine")
 
 
 def studio(text, *regions, **more):
@@ -209,8 +200,8 @@ def test_of_several_annotations_the_ground_truth_counts(project):
             '{"text": "a", "spans": []}\n{"text": "b", "spans": []}\n{"text": "c", "spans": []}',
             "no text has a span",
         ),
-        ("label_studio", "{}", "expected a list"),
-        ("label_studio", "[1]", "entry 0: expected an object"),
+        ("label_studio", "{}", "no field 'annotations'"),
+        ("label_studio", "[1]", "is not an object"),
         (
             "label_studio",
             '[{"text": "a", "label": []}]',
