@@ -53,8 +53,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
 
 def _to_import(folder: Path) -> str | None:
     """Return the kind that `ptrun import` needs for a checkpoint, None for a model folder."""
-    merged = all((folder / name).is_file() for name in ("model.pt", "dict.txt"))
-    if merged or any(folder.glob("model-model_part-*.pt")):
+    if any(folder.glob("model-model_part-*.pt")):
         return "megatron"
     config = folder / "config.json"
     if config.is_file():  # GLM-4 has the same model type, but not GLM's two position tables

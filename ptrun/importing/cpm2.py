@@ -143,13 +143,10 @@ def import_cpm2(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args:
+    Args beyond those of `ptrun.hub.convert.convert`; a trained prompt goes to prompt.safetensors:
         source: the shards: a folder with `latest_checkpointed_iteration.txt`, or mp_rank files.
-        out: a new or empty folder. A trained prompt goes to its prompt.safetensors.
         unscale: undo the division by 100 of PPT's converted T5 shards.
-        dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: CPM-2's vocab.txt, copied into the folder.
-        file_bytes: most bytes of a file.
     """
     check_new(out)
     shards = Shards(RankFiles(source))

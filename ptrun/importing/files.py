@@ -3,7 +3,6 @@
 import json
 import re
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from ptrun.backbone.files import LATEST
 from ptrun.errors import UserError
+from ptrun.hub.convert import Target
 from ptrun.hub.pickled import open_file
 
 if TYPE_CHECKING:
@@ -35,15 +35,21 @@ class RankFiles:
     word = "rank"
 
     def __init__(self, source: Path, otherwise: str = ""):
-        self.files = _rank_files(source, otherwise)
+        name = "mp_rank_{:02d}_model_states.pt"
+        self.files = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
+        if not self.files:
+            raise UserError(
+                f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
+                f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
+            )
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each rank."""
-        ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
-        self._check_same_save(ranks)
-        return [rank["module"] for rank in ranks]
+        """Return the tensors of each rank.
 
-    def _check_same_save(self, ranks: Sequence[dict[str, Any]]) -> None:
+        Raises:
+            UserError: the files come from different saves.
+        """
+        ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
         folder = self.files[0].parent
         for key in _SAME:
             values = [rank[key] for rank in ranks if key in rank]
@@ -52,6 +58,7 @@ class RankFiles:
         saved = ranks[0].get("mp_world_size", len(ranks))
         if saved != len(ranks):
             raise UserError(f"{folder}: {len(ranks)} ranks, but saved as {saved}.")
+        return [rank["module"] for rank in ranks]
 
 
 def folder_of(source: Path) -> Path:
@@ -60,17 +67,6 @@ def folder_of(source: Path) -> Path:
         if (source / name).is_file():
             return source / (source / name).read_text(encoding="utf-8").strip()
     return source
-
-
-def _rank_files(source: Path, otherwise: str) -> list[Path]:
-    name = "mp_rank_{:02d}_model_states.pt"
-    ranks = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
-    if not ranks:
-        raise UserError(
-            f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
-            f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
-        )
-    return ranks
 
 
 def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
@@ -87,57 +83,59 @@ def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
     return [files[number] for number in sorted(files)]
 
 
-# The files of a checkpoint of fairseq's model-parallel training.
-#
-#     FOLDER/model-model_part-0.pt … model-model_part-7.pt, or FOLDER/model.pt if merged
+# The files of a checkpoint of fairseq's model-parallel training: model-model_part-0.pt and so on.
 #
 # Each holds `{args: argparse.Namespace, model: tensors}`.
 
-MERGED = "model.pt"
 _KEYS, _KIND = ("args", "model"), "a fairseq checkpoint, {args, model}"
 
 
 class PartFiles:
-    """Parts 0, 1, … of one checkpoint, or their merged file."""
+    """Parts 0, 1, … of one checkpoint."""
 
     word = "part"
 
     def __init__(self, source: Path):
-        self.files = _part_files(source)
+        self.files = numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt")
         self.args: list[dict[str, Any]] = []
+        if not self.files:
+            raise UserError(
+                f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
+                "model-model_part-0.pt, model-model_part-1.pt, …"
+            )
 
     def open(self) -> list[dict[str, Tensor]]:
         """Return the tensors of each part; set `args` to their saved settings.
 
         Raises:
-            UserError: a file cannot be opened, or parts are missing at the end.
+            UserError: parts are missing at the end.
         """
         parts = [open_file(file, _KEYS, _KIND) for file in self.files]
-        self.args = [_settings(part.get("args")) for part in parts]
+        self.args = [
+            vars(part["args"]) if isinstance(part.get("args"), Namespace) else {} for part in parts
+        ]
         saved, count = self.args[0].get("model_parallel_size"), len(parts)
-        if saved and saved != count and self.files[0].name != MERGED:
+        if saved and saved != count:
             raise UserError(f"{self.files[0].parent}: {count} parts, but saved as {saved}.")
         return [part["model"] for part in parts]
 
 
-def _settings(args: object) -> dict[str, Any]:
-    """Return the settings of a Namespace or a dict; an empty dict for any other object."""
-    settings = vars(args) if isinstance(args, Namespace) else args
-    return dict(settings) if isinstance(settings, dict) else {}
+def weight_and_bias(
+    names: tuple[str, str], shape: tuple[int, ...], axis: int | None, pieces: int = 1
+) -> tuple[Target, Target]:
+    """Return the targets of a layer, by its names in the model and the checkpoint.
 
-
-def _part_files(source: Path) -> list[Path]:
-    if parts := numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt"):
-        return parts
-    if (source / MERGED).is_file():
-        return [source / MERGED]
-    raise UserError(
-        f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
-        f"model-model_part-0.pt, model-model_part-1.pt, …, or {MERGED} if merged."
+    A bias is split if the rows of its weight are; a split of columns repeats it.
+    """
+    ours, theirs = names
+    split = 0 if axis == 0 else None
+    return (
+        Target(f"{ours}.weight", f"{theirs}.weight", shape, axis, pieces),
+        Target(f"{ours}.bias", f"{theirs}.bias", shape[:1], split, pieces),
     )
 
 
-# The files of a byte-level BPE (GPT-2's or RoBERTa's), and their tokenizer.
+# The files of a byte-level BPE such as GPT-2's, and their tokenizer.
 
 END = "<|endoftext|>"
 _PRINTABLE = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -179,32 +177,22 @@ def read_byte_pairs(folder: Path) -> BytePairs:
             "merges.txt."
         )
     try:
-        pairs = _from_whole(single) if single.is_file() else _from_halves(*halves)
+        if single.is_file():
+            content = json.loads(single.read_text(encoding="utf-8"))
+            merges = content["model"]["merges"]
+            added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
+            vocabulary = dict(content["model"]["vocab"]) | added
+        else:
+            vocabulary = dict(json.loads(halves[0].read_text(encoding="utf-8")))
+            lines = halves[1].read_text(encoding="utf-8").split("\n")
+            merges = [line for line in lines if line.strip() and not line.startswith("#version")]
+        halves_of = (pair.split(" ") if isinstance(pair, str) else pair for pair in merges)
+        pairs = BytePairs(vocabulary, [(left, right) for left, right in halves_of])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"--tokenizer {folder}: its files do not hold a BPE; expected GPT-2's or RoBERTa's."
-        ) from error
+        raise UserError(f"--tokenizer {folder}: its files do not hold a BPE as GPT-2's.") from error
     if absent := [c for c in BYTES if c not in pairs.vocabulary]:
         raise UserError(
             f"--tokenizer {folder}: {len(absent)} of 256 bytes have no token; expected the "
             "byte-level BPE of GPT-2."
         )
     return pairs
-
-
-def _json(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
-def _from_whole(file: Path) -> BytePairs:
-    content = _json(file)
-    model, added = content["model"], content.get("added_tokens", [])
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
-    vocabulary = dict(model["vocab"]) | {token["content"]: token["id"] for token in added}
-    return BytePairs(vocabulary, [(left, right) for left, right in pairs])
-
-
-def _from_halves(vocabulary: Path, merges: Path) -> BytePairs:
-    lines = merges.read_text(encoding="utf-8").split("\n")
-    pairs = [line.split(" ") for line in lines if line.strip() and not line.startswith("#version")]
-    return BytePairs(dict(_json(vocabulary)), [(left, right) for left, right in pairs])

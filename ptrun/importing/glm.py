@@ -5,7 +5,7 @@ checkpoint does not store the width of a head; it is 64 in all released models.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ptrun.hub.convert import (
 )
 from ptrun.hub.pickled import HubFiles, is_snapshot
 from ptrun.hub.staging import check_new
-from ptrun.importing.files import RankFiles, read_byte_pairs
+from ptrun.importing.files import RankFiles, read_byte_pairs, weight_and_bias
 
 POSITIONS, HEAD_WIDTH = 1025, 64
 GPT2_END, GPT2_START = 50256, 50257  # <|endoftext|>, <|startofpiece|>
@@ -60,13 +60,10 @@ def import_glm(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args:
+    Args beyond those of `ptrun.hub.convert.convert`:
         source: the authors' folder of mp_rank files, or the folder above it; or a local snapshot
             of the hub's repository.
-        out: a new or empty folder.
-        dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: folder with GPT-2's tokenizer.
-        file_bytes: most bytes of a file.
     """
     check_new(out)
     if is_snapshot(source):
@@ -99,7 +96,7 @@ def targets(sizes: GLMSizes) -> list[Target]:
         for ours, theirs in _TABLES.items()
     )
     layers = (target for i in range(sizes.layers) for target in _layer(i, width))
-    last = _pair("transformer.ln_f", "transformer.final_layernorm", (width,), None, 1)
+    last = weight_and_bias(("transformer.ln_f", "transformer.final_layernorm"), (width,), None)
     words = Target("transformer.wte.weight", _WORDS, (sizes.vocab, width), 0)
     return [words, *tables, *layers, *last]
 
@@ -132,18 +129,9 @@ def _layer(i: int, width: int) -> Iterator[Target]:
     for ours, (theirs, over, axis, pieces) in _LEAVES.items():
         shape = tuple(width * times for times in over)
         names = f"transformer.h.{i}.{ours}", f"transformer.layers.{i}.{theirs}"
-        yield from _pair(*names, shape, axis, pieces)
-
-
-def _pair(
-    ours: str, theirs: str, shape: tuple[int, ...], axis: int | None, pieces: int
-) -> Iterator[Target]:
-    """Yield weight and bias; a bias is split if the rows of its weight are."""
-    transposed = len(shape) == 2  # GPT-2's Conv1D holds input by output
-    names = f"{ours}.weight", f"{theirs}.weight"
-    yield Target(*names, shape, axis, pieces, transposed=transposed)
-    split = axis if axis == 0 else None
-    yield Target(f"{ours}.bias", f"{theirs}.bias", shape[:1], split, pieces)
+        weight, bias = weight_and_bias(names, shape, axis, pieces)
+        yield replace(weight, transposed=len(shape) == 2)  # GPT-2's Conv1D holds input by output
+        yield bias
 
 
 def _sizes(shards: Shards) -> GLMSizes:

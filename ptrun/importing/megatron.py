@@ -1,4 +1,4 @@
-"""Import of fairseq's Megatron-11B, in parts or merged: `ptrun import megatron SOURCE --out DIR`.
+"""Import of the parts of fairseq's Megatron-11B: `ptrun import megatron SOURCE --out DIR`.
 
 The folder has XGLM's tensors. fairseq's code has a norm after the last layer by default, but the
 released file probably has none. So the tensors decide, and the printed line reports it.
@@ -7,10 +7,11 @@ released file probably has none. So the tensors decide, and the printed line rep
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, names
 from ptrun.hub.convert import (
     FILE_BYTES,
     Dtype,
@@ -23,7 +24,7 @@ from ptrun.hub.convert import (
     write_config,
 )
 from ptrun.hub.staging import check_new
-from ptrun.importing.files import END, BytePairs, PartFiles, read_byte_pairs
+from ptrun.importing.files import END, BytePairs, PartFiles, read_byte_pairs, weight_and_bias
 
 _WORDS, _OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 _FIRST = "decoder.layers.0.fc1.weight"
@@ -52,12 +53,9 @@ def import_megatron(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args:
-        source: folder with model-model_part-*.pt, or model.pt if merged, and dict.txt.
-        out: a new or empty folder.
-        dtype: dtype of the tensors; defaults to the checkpoint's.
-        tokenizer: folder with GPT-2's tokenizer, or RoBERTa's.
-        file_bytes: most bytes of a file.
+    Args beyond those of `ptrun.hub.convert.convert`:
+        source: folder with model-model_part-*.pt and dict.txt.
+        tokenizer: folder with GPT-2's tokenizer.
     """
     check_new(out)
     files = PartFiles(source)
@@ -80,9 +78,24 @@ def import_megatron(
 
 def targets(sizes: MegatronSizes) -> list[Target]:
     """Return all tensors of the model, under the names of `XGLMForCausalLM`."""
-    words = _target("embed_tokens.weight", (sizes.vocab, sizes.width), 0)
-    layers = (target for i in range(sizes.layers) for target in _layer(f"layers.{i}", sizes))
-    return [words, *layers, *(_norm("layer_norm", sizes) if sizes.final_norm else ())]
+    width, inner = sizes.width, sizes.inner
+    layer: dict[str, tuple[tuple[int, ...], int | None]] = {  # shapes, and axes of the split
+        **{f"self_attn.{letter}_proj": ((width, width), 0) for letter in "qkv"},
+        "self_attn.out_proj": ((width, width), 1),
+        "self_attn_layer_norm": ((width,), None),
+        "fc1": ((inner, width), 0),
+        "fc2": ((width, inner), 1),
+        "final_layer_norm": ((width,), None),  # before fc1, in spite of its name
+    }
+    parts = {f"layers.{i}.{name}": layer[name] for i in range(sizes.layers) for name in layer}
+    if sizes.final_norm:
+        parts["layer_norm"] = ((width,), None)
+    words = Target("model.embed_tokens.weight", _WORDS, (sizes.vocab, width), 0)
+    pairs = (
+        weight_and_bias((f"model.{name}", f"decoder.{name}"), shape, axis)
+        for name, (shape, axis) in parts.items()
+    )
+    return [words, *chain.from_iterable(pairs)]
 
 
 def model_config(sizes: MegatronSizes, dtype: str, saved: dict[str, Any]) -> dict[str, Any]:
@@ -102,31 +115,6 @@ def model_config(sizes: MegatronSizes, dtype: str, saved: dict[str, Any]) -> dic
         "tie_word_embeddings": True,
         "final_norm": sizes.final_norm,
     }
-
-
-def _layer(name: str, s: MegatronSizes) -> Iterator[Target]:
-    for letter in "qkv":
-        yield from _linear(f"{name}.self_attn.{letter}_proj", s.width, s.width, axis=0)
-    yield from _linear(f"{name}.self_attn.out_proj", s.width, s.width, axis=1)
-    yield from _norm(f"{name}.self_attn_layer_norm", s)
-    yield from _linear(f"{name}.fc1", s.inner, s.width, axis=0)
-    yield from _linear(f"{name}.fc2", s.width, s.inner, axis=1)
-    yield from _norm(f"{name}.final_layer_norm", s)  # before fc1, in spite of its name
-
-
-def _linear(name: str, rows: int, columns: int, *, axis: int) -> Iterator[Target]:
-    """Yield a matrix that is split along an axis, and its bias; a split of columns repeats it."""
-    yield _target(f"{name}.weight", (rows, columns), axis)
-    yield _target(f"{name}.bias", (rows,), 0 if axis == 0 else None)
-
-
-def _norm(name: str, s: MegatronSizes) -> Iterator[Target]:
-    for leaf in ("weight", "bias"):
-        yield _target(f"{name}.{leaf}", (s.width,), None)
-
-
-def _target(name: str, shape: tuple[int, ...], axis: int | None) -> Target:
-    return Target(f"model.{name}", f"decoder.{name}", shape, axis)
 
 
 def _sizes(shards: Shards) -> MegatronSizes:
@@ -152,14 +140,18 @@ def _settings(files: PartFiles, sizes: MegatronSizes) -> dict[str, Any]:
     if any(other != saved[0] for other in saved):
         raise UserError("the parts hold different args; copy the parts of one model.")
     expected = {"embed_dim": sizes.width, "ffn_embed_dim": sizes.inner, "layers": sizes.layers}
-    check_sizes(files.args[0], {f"decoder_{name}": size for name, size in expected.items()})
+    for name, size in expected.items():
+        if (value := files.args[0].get(f"decoder_{name}", size)) != size:
+            raise UserError(
+                f"the tensors have decoder_{name} {size}, but args.decoder_{name} is {value}."
+            )
     return saved[0]
 
 
 def _notes(sizes: MegatronSizes, *, has_tokenizer: bool) -> Iterator[str]:
     yield "with a final norm" if sizes.final_norm else "no final norm in the file"
     if not has_tokenizer:
-        yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's or RoBERTa's tokenizer files)"
+        yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's tokenizer files)"
 
 
 # The settings saved with a fairseq checkpoint, as keys of config.json.
@@ -193,6 +185,9 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
     Raises:
         UserError: a setting is not supported, or the number of heads is missing.
     """
+    activation = args.get("activation_fn", "gelu")
+    if activation not in _ACTIVATIONS:
+        raise UserError(f"args.activation_fn is {activation!r}; allowed: {names(_ACTIVATIONS)}.")
     for name, supported in _SUPPORTED.items():
         if args.get(name, supported) != supported:
             raise UserError(
@@ -201,7 +196,7 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
             )
     return {
         "attention_heads": _heads(args, width),
-        "activation_function": _activation(args),
+        "activation_function": _ACTIVATIONS[activation],
         "max_position_embeddings": int(
             _number(args, "max_target_positions", 0)
             or _number(args, "tokens_per_sample", 0)
@@ -215,13 +210,6 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
     }
 
 
-def check_sizes(args: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Raise a UserError if a size of the tensors differs from the setting of the same name."""
-    for name, size in sizes.items():
-        if args.get(name, size) != size:
-            raise UserError(f"the tensors have {name} {size}, but args.{name} is {args[name]}.")
-
-
 def _heads(args: Mapping[str, Any], width: int) -> int:
     heads = args.get("decoder_attention_heads", _KNOWN_HEADS if width == _KNOWN_WIDTH else None)
     if heads is None:
@@ -233,13 +221,6 @@ def _heads(args: Mapping[str, Any], width: int) -> int:
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise UserError(f"args.decoder_attention_heads: {heads} does not divide {width} columns.")
     return heads
-
-
-def _activation(args: Mapping[str, Any]) -> str:
-    name = args.get("activation_fn", "gelu")
-    if name not in _ACTIVATIONS:
-        raise UserError(f"args.activation_fn is {name!r}; allowed: {', '.join(_ACTIVATIONS)}.")
-    return _ACTIVATIONS[name]
 
 
 def _number(args: Mapping[str, Any], name: str, default: float) -> float:
@@ -256,11 +237,9 @@ def _number(args: Mapping[str, Any], name: str, default: float) -> float:
 #
 # fairseq's dictionary (dict.txt) has lines `SYMBOL COUNT`. A symbol is GPT-2's id of a token, or a
 # filler such as madeupword0000. Line n has the id 4 + n, after <s>, <pad>, </s> and <unk>.
-# RoBERTa's files already have such ids.
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 DICTIONARY = "dict.txt"
-_NEVER = "<mask>"  # RoBERTa's; Megatron-11B was trained without
 _FILLER = "madeupword"
 _SETTINGS = {
     "tokenizer_class": "PreTrainedTokenizerFast",
@@ -273,7 +252,7 @@ def read_tokenizer(folder: Path, source: Path, rows: int) -> BytePairs:
     """Return the BPE with fairseq's ids.
 
     Args:
-        folder: GPT-2's files, or RoBERTa's.
+        folder: GPT-2's files.
         source: the checkpoint, whose dict.txt gives the ids.
         rows: number of rows of the model's embeddings.
 
@@ -281,13 +260,12 @@ def read_tokenizer(folder: Path, source: Path, rows: int) -> BytePairs:
         UserError: the files are of another kind, or do not fit the dictionary or the model.
     """
     pairs, file = read_byte_pairs(folder), source / DICTIONARY
-    ids = _from_dictionary(pairs, file) if file.is_file() else None
-    if all(pairs.vocabulary.get(token) == i for i, token in enumerate(SPECIAL)):
-        ids = _checked(pairs.vocabulary, ids, folder)
-    elif ids is None:
+    tokens = pairs.gpt2_tokens()
+    if not file.is_file():
         raise UserError(f"--tokenizer {folder}: GPT-2's files need {file}, which is missing.")
-    elif pairs.vocabulary != {token: i for i, token in enumerate(pairs.gpt2_tokens())}:
-        raise UserError(f"--tokenizer {folder}: neither GPT-2's vocabulary nor RoBERTa's.")
+    if pairs.vocabulary != {token: i for i, token in enumerate(tokens)}:
+        raise UserError(f"--tokenizer {folder}: not GPT-2's vocabulary.")
+    ids = _from_dictionary(tokens, file)
     if max(ids.values()) >= rows:
         raise UserError(
             f"--tokenizer {folder}: ids up to {max(ids.values())}, but the model has {rows} rows."
@@ -304,23 +282,7 @@ def write_tokenizer(pairs: BytePairs, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
 
-def _checked(
-    vocabulary: dict[str, int], ids: dict[str, int] | None, folder: Path
-) -> dict[str, int]:
-    """Return RoBERTa's ids, or those of a dictionary that agrees with them."""
-    if ids is None:
-        return {token: i for token, i in vocabulary.items() if token != _NEVER}
-    for token, i in ids.items():
-        if vocabulary.get(token) != i and not token.startswith(_FILLER):
-            raise UserError(
-                f"--tokenizer {folder}: {token!r} is {vocabulary.get(token)}, but {i} by the "
-                f"checkpoint's {DICTIONARY}."
-            )
-    return ids
-
-
-def _from_dictionary(pairs: BytePairs, file: Path) -> dict[str, int]:
-    tokens = pairs.gpt2_tokens()
+def _from_dictionary(tokens: list[str], file: Path) -> dict[str, int]:
     ids = {token: i for i, token in enumerate(SPECIAL)}
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")

@@ -17,12 +17,8 @@ def test_a_snapshot_of_glm_is_to_be_imported(tmp_path, kind):
         PretrainedBackbone(name="x", path=str(folder))
 
 
-@pytest.mark.parametrize("merged", [False, True])
-def test_fairseqs_parts_are_to_be_imported(tmp_path, merged):
-    write = megatron_shards.write_merged if merged else megatron_shards.write_parts
-    folder, parts = tmp_path / "megatron_11b", () if merged else (2,)
-    write(megatron_shards.whole_state(1), folder, *parts)
-    (folder / "dict.txt").write_text("13 5\n")
+def test_fairseqs_parts_are_to_be_imported(tmp_path):
+    folder = megatron_shards.write_parts(megatron_shards.whole_state(1), tmp_path / "megatron", 2)
     with pytest.raises(UserError, match=f"\nptrun import megatron {folder} --out DIR"):
         PretrainedBackbone(name="x", path=str(folder))
 

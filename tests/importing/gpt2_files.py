@@ -23,14 +23,6 @@ def write_gpt2(folder: Path) -> Path:
     return write_files(folder, {token: i for i, token in enumerate(tokens())})
 
 
-def write_roberta(folder: Path, order) -> Path:
-    """Write RoBERTa's files: GPT-2's ids in `order`, after four tokens, then fillers and a mask."""
-    text = tokens()
-    named = ["<s>", "<pad>", "</s>", "<unk>", *(text[i] for i in order)]
-    named += [f"madeupword{i:04d}" for i in range(3)] + ["<mask>"]
-    return write_files(folder, {token: i for i, token in enumerate(named)})
-
-
 def write_files(folder, ids):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")

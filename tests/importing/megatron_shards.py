@@ -79,10 +79,3 @@ def write_parts(state, folder: Path, parts: int, change=None, **args) -> Path:
         whole = {"args": argparse.Namespace(**known), "model": held, "extra_state": {"epoch": 3}}
         torch.save(whole, folder / f"model-model_part-{part}.pt")
     return folder
-
-
-def write_merged(state, folder: Path, **args) -> Path:
-    """Write model.pt, one file."""
-    write_parts(state, folder, 1, **args)
-    (folder / "model-model_part-0.pt").rename(folder / "model.pt")
-    return folder

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import XGLMConfig, XGLMForCausalLM
 
 from ptrun.importing.megatron import MegatronSizes, import_megatron, settings, targets
-from tests.importing.megatron_shards import part_state, whole_state, write_merged, write_parts
+from tests.importing.megatron_shards import part_state, whole_state, write_parts
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,6 @@ def test_parts_make_the_unsplit_tensors(state, tmp_path, parts):
     assert_same(made.folder, state)
     assert made.parameters == sum(tensor.numel() for tensor in state.values())
     assert "2 layers, vocabulary 320" in made.line()
-
-
-def test_a_merged_file_is_the_same_model(state, tmp_path):
-    source = write_merged(state, tmp_path / "s", model_parallel_size=8)
-    assert_same(import_megatron(source, tmp_path / "hf").folder, state)
 
 
 def test_adding_up_biases_or_joining_along_the_wrong_axis_would_differ(state):
@@ -115,12 +110,3 @@ def test_the_published_model_has_its_size(final_norm, more):
     shares = [1 if target.axis is None else 8 for target in wanted]
     part = sum(count // share for count, share in zip(counts, shares, strict=True))
     assert part == 1_380_191_232 + more
-
-
-def test_settings_in_a_plain_dict_are_read_too(state, tmp_path):
-    source = write_merged(state, tmp_path / "s")
-    args = {"decoder_attention_heads": 2, "dropout": 0.0}
-    torch.save({"args": args, "model": state}, source / "model.pt")
-    import_megatron(source, tmp_path / "hf")
-    made = config_of(tmp_path / "hf")
-    assert (made["attention_heads"], made["dropout"]) == (2, 0.0)

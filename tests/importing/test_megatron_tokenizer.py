@@ -1,4 +1,4 @@
-"""Megatron's tokenizer has fairseq's ids, from GPT-2's files or RoBERTa's."""
+"""Megatron's tokenizer has fairseq's ids, from GPT-2's files."""
 
 import random
 
@@ -15,7 +15,6 @@ from tests.importing.gpt2_files import (
     write_dictionary,
     write_files,
     write_gpt2,
-    write_roberta,
 )
 from tests.importing.megatron_shards import whole_state, write_parts
 
@@ -45,12 +44,8 @@ def encode(text):
     return fairseq_ids(text, symbols(), byte_pair_ids({t: i for i, t in enumerate(tokens())}))
 
 
-@pytest.mark.parametrize("files", ["gpt2", "roberta"])
-def test_ids_are_those_of_fairseq(source, tmp_path, files):
-    if files == "gpt2":
-        given = write_gpt2(tmp_path / "t")
-    else:
-        given = write_roberta(tmp_path / "t", [int(s) for s in symbols() if s.isdigit()])
+def test_ids_are_those_of_fairseq(source, tmp_path):
+    given = write_gpt2(tmp_path / "t")
     made = loaded(read_tokenizer(given, source, 320), tmp_path / "made")
     for text in TEXTS:
         ids = made(text)["input_ids"]
@@ -60,14 +55,6 @@ def test_ids_are_those_of_fairseq(source, tmp_path, files):
     special = (made.bos_token_id, made.pad_token_id, made.eos_token_id, made.unk_token_id)
     assert special == (0, 1, 2, 3) and made.mask_token is None
     assert made("a", "b")["input_ids"] == encode("a") + encode("b")
-
-
-def test_robertas_own_ids_serve_where_there_is_no_dictionary(tmp_path):
-    order = [int(s) for s in symbols() if s.isdigit()]
-    given = write_roberta(tmp_path / "t", order)
-    made = loaded(read_tokenizer(given, tmp_path, 320), tmp_path / "made")
-    assert all(made(text)["input_ids"] == encode(text) for text in TEXTS)
-    assert made.convert_tokens_to_ids("<mask>") in (None, 3)
 
 
 @pytest.mark.slow
@@ -115,17 +102,13 @@ def test_gpt2s_files_need_the_dictionary(tmp_path):
     refused(write_gpt2(tmp_path / "t"), tmp_path, "dict.txt")
 
 
-def test_robertas_ids_must_be_the_dictionarys(source, tmp_path):
-    refused(write_roberta(tmp_path / "t", range(len(tokens()))), source, "by the checkpoint's")
-
-
 def test_more_ids_than_rows_are_refused(source, tmp_path):
     refused(write_gpt2(tmp_path / "t"), source, "the model has 200 rows", rows=200)
 
 
 def test_other_vocabularies_are_refused(source, tmp_path):
     names = {token: i for i, token in enumerate(reversed(tokens()))}
-    refused(write_files(tmp_path / "t", names), source, "neither GPT-2's")
+    refused(write_files(tmp_path / "t", names), source, "not GPT-2's")
     refused(write_files(tmp_path / "u", {"a": 0}), source, "256 bytes")
     refused(tmp_path / "absent", source, "tokenizer.json")
     (tmp_path / "t" / "tokenizer.json").write_text("{}")
