@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
 from ptrun.errors import UserError, shown
-from ptrun.metrics import Metric, multirc_scores, pearson, pearson_and_spearman, score, spearman
+from ptrun.metrics import Metric, multirc_scores, pearson, score, spearman
 from ptrun.task.dataset import Common, Dataset, Part, Scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
@@ -213,6 +213,12 @@ def _bare(words: str) -> str:
 _ENOUGH = 50  # numbers of a part; fewer may all be small by chance
 
 
+def correlations(guesses: Sequence[float], golds: Sequence[float]) -> Scores:
+    """Return Pearson's and Spearman's correlation and their mean, -100 to 100."""
+    linear, ranked = pearson(guesses, golds), spearman(guesses, golds)
+    return {"pearson_spearman": (linear + ranked) / 2, "pearson": linear, "spearman": ranked}
+
+
 class Regression(Dataset):
     """Texts with one number each.
 
@@ -276,11 +282,7 @@ class Regression(Dataset):
                 f"task={self.name} is scored by correlation, which is undefined for one example; "
                 "give dev and test two examples or more."
             )
-        return {
-            "pearson_spearman": pearson_and_spearman(guesses, golds),
-            "pearson": pearson(guesses, golds),
-            "spearman": spearman(guesses, golds),
-        }
+        return correlations(guesses, golds)
 
     def target(self, row: Row, unlabelled: Example) -> float:
         """Return the number."""

@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from ptrun.config.writing import value_text
@@ -79,7 +80,12 @@ def listed(text: str) -> Any:
 
 def normal(raw: Any) -> str:
     """Return one text for equal labels: `1` for 1.0, `true` for True, one form of accents."""
-    text = unicodedata.normalize("NFC", bare(str(raw)))
+    return _normal(str(raw))
+
+
+@lru_cache(maxsize=10_000)
+def _normal(text: str) -> str:
+    text = unicodedata.normalize("NFC", bare(text))
     if text.lower() in ("true", "false"):
         return text.lower()
     number = _WHOLE.fullmatch(text)

@@ -17,7 +17,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -27,11 +27,7 @@ from ptrun.errors import UserError, names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""
-_ENOUGH = 200  # bytes to guess an encoding from
-_COMMON = (
-    *("cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256"),
-    *("gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "mac_roman"),
-)
+_COMMON = ("gb18030", "shift_jis", "cp1251", "cp1252")
 _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
 _PACKED = {
@@ -197,29 +193,17 @@ def _undecoded(file: Path, encoding: str, number: int, error: UnicodeError) -> U
 
 
 def _other_encodings(file: Path, line: bytes) -> str:
-    """Return advice: the encodings that decode the start of a file, with what a line says in each.
-
-    The most likely one comes first.
-    """
-    from charset_normalizer import from_bytes
-
+    """Return advice: encodings that decode the start of a file, with what a line says in each."""
     start = start_of(file)
-    top = start[: start.rfind(b"\n") + 1] or start
-    best = from_bytes(top, cp_isolation=[*_COMMON]).best() if len(top) >= _ENOUGH else None
-    likely = [best.encoding] if best else []
     texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
-    for encoding in dict.fromkeys([*likely, "gb18030", "shift_jis", "cp1252"]):
-        try:
-            top.decode(encoding)
+    for encoding in _COMMON:
+        with suppress(UnicodeError):
+            start[: start.rfind(b"\n") + 1].decode(encoding)
             texts[line.decode(encoding).strip()] = encoding
-        except (UnicodeError, LookupError):
-            continue
-    if not texts:
-        return "Save the file as UTF-8."
     listed = " or ".join(f"{name} if it says {shown(text[:40])}" for text, name in texts.items())
     return (
         "Save the file as UTF-8, or give its encoding (task=csv: task.encoding=..., ptrun predict: "
-        f"--encoding ...): {listed}."
+        f"--encoding ...): {listed or 'as Python names it'}."
     )
 
 
@@ -350,32 +334,7 @@ def json_file(file: Path) -> dict[str, Any]:
     return _parsed(str(file), "".join(text for _, text in text_lines(file)))
 
 
-def json_objects(file: Path) -> list[dict[str, Any]]:
-    """Return the objects of the one list that a file holds.
-
-    Raises:
-        UserError: the file is damaged, not UTF-8, or not one JSON list of objects.
-    """
-    data = _value(str(file), "".join(text for _, text in text_lines(file)))
-    if not isinstance(data, list):
-        raise UserError(f"{file}: expected a list [...], got {type(data).__name__}.")
-    for number, row in enumerate(data):
-        if not isinstance(row, dict):
-            raise UserError(f"{file} entry {number}: expected an object {{...}}, got {shown(row)}.")
-    return data
-
-
 def _parsed(where: str, text: str) -> dict[str, Any]:
-    data = _value(where, text)
-    if not isinstance(data, dict):
-        raise UserError(
-            f"{where}: expected an object {{...}} with a name for each value, got "
-            f"{type(data).__name__}."
-        )
-    return data
-
-
-def _value(where: str, text: str) -> Any:
     try:
         data = json.loads(
             text, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite
@@ -391,6 +350,11 @@ def _value(where: str, text: str) -> Any:
         raise UserError(f"{where}: not readable as JSON (nested too deeply).") from error
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
         raise UserError(f"{where}: not JSON ({str(error).split(';')[0][:120]}).") from error
+    if not isinstance(data, dict):
+        raise UserError(
+            f"{where}: expected an object {{...}} with a name for each value, got "
+            f"{type(data).__name__}."
+        )
     return data
 
 

@@ -19,7 +19,8 @@ from yaml import YAMLError
 from ptrun.config import plain_yaml
 from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
-from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
+from ptrun.metrics import accuracy, macro_f1
+from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
 from ptrun.task.dataset import PARTS, Account, Part, Scores
 from ptrun.task.generation import (
@@ -55,7 +56,6 @@ _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and wha
 _VERDICTS = {"accept", *_LEFT_OUT}
 _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
-_KNOWN = 10_000  # cells of labels whose text is remembered
 _SHOWN = 5  # places of rows that are named
 Column = str | int
 _LabelMetric = Literal["accuracy", "pearson_spearman", "pearson", "spearman"]
@@ -138,35 +138,40 @@ class Own:
         labels: list[str] | None = None,
     ):
         # 1) keys that are missing, or exclude each other
-        if hub == "":
-            raise UserError(
-                "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN."
-            )
-        if train is None and labels is None:
-            raise UserError(
+        refusals = (
+            (
+                hub == "",
+                "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN.",
+            ),
+            (
+                train is None and labels is None,
                 "task=csv: no training file. Type task.train=FILE task.text=COLUMN "
                 "task.label=COLUMN; FILE is CSV, TSV, JSON, parquet, Arrow or Excel. A data set of "
-                "the hub is task=hub task.hub=ORG/NAME."
-            )
-        if variant is not None:
-            raise UserError(
-                f"setting={variant} has its own files, none for task=csv; use setting=full."
-            )
-        if isinstance(label, list) and kind != "multilabel":
-            raise UserError(
+                "the hub is task=hub task.hub=ORG/NAME.",
+            ),
+            (
+                variant is not None,
+                f"setting={variant} has its own files, none for task=csv; use setting=full.",
+            ),
+            (
+                isinstance(label, list) and kind != "multilabel",
                 f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
-                "label, type task.kind=multilabel."
-            )
-        if answer is not None and label is not None:
-            raise UserError(
+                "label, type task.kind=multilabel.",
+            ),
+            (
+                answer is not None and label is not None,
                 f"task.label={label} task.answer={answer}: a row has a label or a text to write; "
-                "leave one of them out."
-            )
-        if messages is not None and any(key is not None for key in (label, text, answer)):
-            raise UserError(
+                "leave one of them out.",
+            ),
+            (
+                messages is not None and any(key is not None for key in (label, text, answer)),
                 f"task.messages={messages} is a whole conversation; leave task.text, task.label "
-                "and task.answer out."
-            )
+                "and task.answer out.",
+            ),
+        )
+        for is_wrong, refusal in refusals:
+            if is_wrong:
+                raise UserError(refusal)
         # 2) the kind of task, and its metric
         self._chats, written = messages is not None, answer if messages is None else messages
         self.kind = kind if written is None else "generation"
@@ -203,7 +208,6 @@ class Own:
         self.pvps_from = pattern and place(pattern)
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, Sequence[Example]] = {}
-        self._texts_of_labels: dict[str, str] = {}
 
     @property
     def repositories(self) -> Sequence[Repository]:
@@ -270,11 +274,7 @@ class Own:
         if self.kind == "multilabel":
             return label_scores(self.labels, predictions, golds)
         if self.kind == "regression":
-            return {
-                "pearson_spearman": pearson_and_spearman(guesses, golds),
-                "pearson": pearson(guesses, golds),
-                "spearman": spearman(guesses, golds),
-            }
+            return correlations(guesses, golds)
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
     @property
@@ -402,12 +402,7 @@ class Own:
             return str(row.value(self._label) or "") or None
         if self.kind == "multilabel":  # none is an answer
             return ";".join(self._several(row))
-        raw = row.data.get(self._label)
-        label = self._texts_of_labels.get(raw) if isinstance(raw, str) else None
-        if label is None:
-            label = label_text(row, self._label)
-            if isinstance(raw, str) and len(self._texts_of_labels) < _KNOWN:
-                self._texts_of_labels[raw] = label
+        label = label_text(row, self._label)
         return label if _is_filled(label) else None
 
     def _raw(self, row: Row) -> list[str]:
@@ -442,13 +437,10 @@ class Own:
         lines = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         columns = sorted({column for _, column in places})
-        advice = "Fill them in, or type task.empty=skip to leave these rows out."
-        if len(self.fields) > 1 and len(columns) == 1 and columns[0] in self.fields:
-            advice = f"If rows need no {columns[0]}, write both texts into one column; "
-            advice += f"task.empty=skip would leave out {len(places)} of {rows} rows."
         return UserError(
-            f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
-            f"{lines}{more}.\n{advice}"
+            f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} of {rows} rows: "
+            f"{lines}{more}.\nFill them in, or type task.empty=skip to leave these rows out. If a "
+            "second text is optional, write both into one column."
         )
 
 
@@ -511,22 +503,18 @@ def entry(option: str) -> dict[Any, Any]:
         return {"pattern": option}
     file = Path(os.path.expanduser(place(option)))
     text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
-    one_line = "\n" not in text
-    try:
-        content = parse_yaml(text)
-    except ValueError as error:
-        if one_line:
-            return {"pattern": text}
-        raise UserError(f"{file}: not YAML ({error}); {_EXPECTED}") from error
-    has_keys = isinstance(content, dict) and any(near(str(key), _KEYS) for key in content)
-    if one_line and not has_keys:
+    if "\n" not in text and not near(text.partition(":")[0], _KEYS):
         return {"pattern": text}
-    if not isinstance(content, dict) or list(content.values()) == [None]:
+    try:
+        content = plain_yaml.load_plain(text)
+    except (YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:120]
+        where = f", line {mark.line + 1}" if mark else ""
+        raise UserError(f"{file}: not YAML ({problem}{where}); {_EXPECTED}") from error
+    if not isinstance(content, dict):
         raise UserError(f"{file}: found {shown(text)}; {_EXPECTED}")
     return content
-
-
-# Reading of YAML files that a user wrote.
 
 
 def text_of(file: Path, most_bytes: int, expected: str) -> str:
@@ -540,18 +528,3 @@ def text_of(file: Path, most_bytes: int, expected: str) -> str:
     if file.stat().st_size > most_bytes:
         raise UserError(f"{file}: more than {most_bytes:,} bytes, {expected}")
     return "".join(line for _, line in text_lines(file)).strip()
-
-
-def parse_yaml(text: str) -> Any:
-    """Return the content of YAML text as plain data.
-
-    Raises:
-        ValueError: it is not YAML, or has a key twice.
-    """
-    try:
-        content = plain_yaml.load_plain(text)
-    except (YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:120]
-        raise ValueError(f"{problem}, line {mark.line + 1}" if mark else problem) from error
-    return {} if content is None else content

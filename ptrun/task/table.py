@@ -12,8 +12,8 @@
 | header    | the first row that is not blank                               | `columns`   |
 
 A library does each step that one does well: pyarrow reads parquet and Arrow, openpyxl Excel, csv
-the cells, charset-normalizer guesses encodings for an error's advice. No sniffer chooses quotes or
-a header: those of csv, clevercsv and DuckDB guess, and drop or join rows where they are wrong.
+the cells. No sniffer chooses quotes or a header: those of csv, clevercsv and DuckDB guess, and drop
+or join rows where they are wrong.
 """
 
 import csv
@@ -24,8 +24,7 @@ import re
 import zipfile
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import chain, islice
@@ -74,7 +73,6 @@ _OTHER = {
     b"__label__": "lines of fastText; write two columns, text and label",
 }
 """What a file is that is no table, by its first bytes in small letters."""
-_TYPO = 0.8  # how similar, from 0 to 1, a name is to the column that it means
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
 _BACKSLASH = (
     'A quote within quotes is written \\" here: type task.quoting=backslash (ptrun predict: '
@@ -201,10 +199,13 @@ class Table:
         for table in self.parts or (self,):
             for name in columns:
                 if name not in table.columns:
+                    typed = (
+                        ". Set it by task.separator=';' or, without a header, task.columns=[...]"
+                    )
                     raise UserError(
                         f"{table.file}: no column {shown(name)}{near(name, table.columns)}\nIts "
-                        f"first line names the columns: {names(table.columns)}"
-                        f"{table._otherwise(name)}"
+                        f"first line names the columns: {names(table.columns)}\n"
+                        f"It is read as {table.found}{typed * (table.kind == 'cells')}"
                     )
 
     def identity(self) -> str:
@@ -234,27 +235,6 @@ class Table:
         quotes = ", quotes are text" if self.form.quoting == "none" else ""
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
 
-    def _otherwise(self, name: str) -> str:
-        """Return how else a file can be read so that it has a column."""
-        if self.kind == "excel":
-            return f"\nIt is read{rest}" if (rest := binary.first_of(self.file)) else ""
-        if self.kind != "cells" or self.form.columns:
-            return ""
-        for other in _SEPARATORS:
-            if other != self.separator and name in replace(self, separator=other).columns:
-                typed = "tab" if other == "\t" else f"'{other}'"
-                return (
-                    f"\nSeparated by {typed} it has this column: task.separator={typed} (ptrun "
-                    f"predict: --separator {typed})."
-                )
-        typo = get_close_matches(name.lower(), [c.lower() for c in self.columns], 1, _TYPO)
-        if len(self.columns) == 1 or typo:
-            return ""
-        return (
-            f"\nIf it has no header, name the columns, {len(self.columns)} in all: "
-            "task.columns=[...] (ptrun predict: --columns)."
-        )
-
     def _under_header(self) -> Iterator[Row]:
         """Yield the rows below the header."""
         columns = self.columns
@@ -278,12 +258,10 @@ class Table:
 
     def _repair(self, cells: Sequence[str]) -> str:
         """Return what to do about a row that has more or fewer cells than the header."""
-        columns, more = self.columns, len(cells) - len(self.columns)
         if self.form.columns:
-            line = " For a text a line type task.separator=tab (--separator tab)."
             return (
-                f"task.columns (ptrun predict: --columns) names {len(columns)} columns; name all."
-                f"{line if len(columns) == 1 else ''}"
+                "task.columns (ptrun predict: --columns) names all columns; for a text a line type "
+                "task.separator=tab (--separator tab)."
             )
         if self.form.quoting == "none":
             return (
@@ -292,13 +270,10 @@ class Table:
             )
         if any('\\"' in cell or cell.endswith("\\") for cell in cells):
             return _BACKSLASH
-        if more == 1 and not cells[-1]:
-            return "The row ends in a separator; end the header in one too, or remove it."
-        if more == -1 and not columns[-1]:
-            return "The header ends in a separator; remove it."
-        if more == 1 and cells[0].isdecimal():
-            return "If R wrote the numbers of rows, write the file again with row.names=FALSE."
-        return 'Put a text with the separator or a line break in double quotes: "a, b".'
+        return (
+            'Put a text with the separator or a line break in double quotes: "a, b". Header and '
+            "rows must end alike (in R: row.names=FALSE)."
+        )
 
     def _records(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield `file:line` and the cells of each row; blank lines are skipped.

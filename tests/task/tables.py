@@ -290,8 +290,8 @@ REFUSED = {
         "double quotes",
     ),
     "numbers of R": ('"text";"label"\n"1";"a";"x"\n', "a.csv:2", "row.names=FALSE"),
-    "a separator at the end": ("text,label\na,x,\n", "a.csv:2", "The row ends in a separator"),
-    "a header that ends so": ("text,label,\na,x\n", "a.csv:2", "The header ends in a separator"),
+    "a separator at the end": ("text,label\na,x,\n", "a.csv:2", "must end alike"),
+    "a header that ends so": ("text,label,\na,x\n", "a.csv:2", "must end alike"),
     "another separator": ("text;label,2,3\na;x\n", "no column 'text'", "task.separator=';'"),
     "the header again": (AGAIN, "a.csv:4: the names of the columns again", "Delete this line"),
     "a name twice": ("text,label,text\na,b,c\n", "a.csv:1: column 'text' appears twice"),
@@ -303,7 +303,7 @@ REFUSED = {
     "empty cells": (
         "text,label\n,x\na,\n\u200b,y\n",
         "a.csv:2: an empty cell",
-        "in 3 rows: a.csv:2, a.csv:3, a.csv:4",
+        "in 3 of 3 rows: a.csv:2, a.csv:3, a.csv:4",
         "task.empty=skip",
     ),
     # bytes
@@ -365,13 +365,13 @@ REFUSED = {
     "a.jsonl: half a pair": ('{"text": "\\ud83d", "label": "x"}\n', "an unpaired surrogate"),
     "a.jsonl: a missing key": (
         lines([{"text": "a"}, {"text": "b", "label": "x"}, {"label": "y"}]),
-        "in 2 rows: a.jsonl:1, a.jsonl:3",
+        "in 2 of 3 rows: a.jsonl:1, a.jsonl:3",
     ),
     # parquet
     "a.parquet: nulls": (
         parquet({"text": ["a", None], "label": [1.0, 0.0]}),
         "an empty cell",
-        "in 1 rows",
+        "in 1 of 2 rows",
     ),
     "a.parquet: bytes": (
         parquet({"text": [b"a", b"b"], "label": ["x", "y"]}),

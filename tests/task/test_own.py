@@ -75,7 +75,7 @@ LABELS = {
     "fractions": ([0.5, 1.5], {}, ["0.5", "1.5"]),
     "skipped": (["a", "b", "nan"], {"skip": ["nan"]}, ["a", "b"]),
     "skipped -1": (["-1", "0", "1"], {"skip": [-1]}, ["0", "1"]),
-    "empty": (["", "a", "b", None], {}, "in 2 rows"),
+    "empty": (["", "a", "b", None], {}, "in 2 of 4 rows"),
     "empty, skipped": (["", "a", "b", None], {"empty": "skip"}, ["a", "b"]),
     "all empty": (["", ""], {"empty": "skip"}, "no rows are left"),
     "all skipped": (
@@ -193,8 +193,8 @@ def test_pairs_are_two_texts():
     assert task.load("train")[0].fields["premise"] == 'He said "no",\nthen left'
     Path("pairs.csv").write_text(text + "z,,1\n")
     told = refused("pairs.csv", text=["premise", "hypothesis"], label="y")
-    assert "pairs.csv:5: an empty cell (hypothesis), in 1 rows" in told
-    assert "write both texts into one column" in told and "leave out 1 of 3 rows" in told
+    assert "pairs.csv:5: an empty cell (hypothesis), in 1 of 3 rows" in told
+    assert "write both into one column" in told
 
 
 def test_rows_keep_the_ids_that_their_file_has():
