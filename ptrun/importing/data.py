@@ -125,7 +125,7 @@ def each(row: Row, key: str) -> list[Row]:
     """
     values = row.typed(key, list, "objects")
     if not all(isinstance(value, dict) for value in values):
-        raise UserError(f"{row.where}: field {key!r} is {shown(values)}; expected objects.")
+        raise row.wrong(key, "objects")
     return [Row(row.where, value) for value in values]
 
 
@@ -139,8 +139,7 @@ def label(row: Row, names: Sequence[Any]) -> int:
         raise UserError(f"{row.where}: no label; the file is a hidden test or another task's.")
     raw = row.data["label"]
     if raw not in names:
-        allowed = ", ".join(map(repr, names))
-        raise UserError(f"{row.where}: label is {shown(raw)}; expected one of {allowed}.")
+        raise row.wrong("label", f"one of {', '.join(map(repr, names))}")
     return list(names).index(raw)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError
 from ptrun.importing.data import MadeFile, Record, each, inner
 from ptrun.task.lines import json_file
 from ptrun.task.source import Row
@@ -54,7 +54,7 @@ def _choice(row: Row) -> Record:
     options = [row.text(f"answer_{letter}") for letter in "abcde"]
     correct = row.text("correct")
     if correct not in options:
-        raise UserError(f"{row.where}: correct is {shown(correct)}, which is none of the answers.")
+        raise row.wrong("correct", "one of the answers")
     listed = "\n".join(options)
     return {
         "id": str(row.value("No")),
@@ -79,7 +79,7 @@ def _qasper(papers: Row) -> Iterator[Document]:
 def _paragraphs(section: Row) -> list[str]:
     paragraphs = section.value("paragraphs")
     if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
-        raise UserError(f"{section.where}: paragraphs is {shown(paragraphs)}; expected texts.")
+        raise section.wrong("paragraphs", "texts")
     return paragraphs
 
 

@@ -161,10 +161,7 @@ def _span(entity: Row, text: str) -> dict[str, Any]:
     """Return an entity's text and its characters `start` to `end`; the files include the last."""
     start, end = whole_number(entity, "start"), whole_number(entity, "end") + 1
     if not 0 <= start < end <= len(text):
-        raise UserError(
-            f"{entity.where}: entity {shown(entity.data)} is outside its passage of {len(text)} "
-            "characters."
-        )
+        raise UserError(f"{entity.where}: entity {shown(entity.data)} is outside its passage.")
     return {"text": text[start:end], "start": start, "end": end}
 
 
@@ -338,7 +335,7 @@ def _glue_label(row: Row, task: Glue) -> int | float:
     try:
         return float(raw)
     except ValueError as error:
-        raise UserError(f"{row.where}: {task.label} is {shown(raw)}; expected a number.") from error
+        raise row.wrong(task.label, "a number") from error
 
 
 # LAMA's T-REx facts as P-tuning releases them (zenodo 5578210, `P-tune_LAMA.tar.gz`).

@@ -179,10 +179,7 @@ def _lists(row: Row, key: str) -> Row:
     """Return the row with spans written as lists turned into objects."""
     spans = row.value(key)
     if isinstance(spans, list) and spans and all(isinstance(span, str) for span in spans):
-        raise UserError(
-            f"{row.where}: field {key!r} is {shown(spans)}, labels of the whole text.\n"
-            f"For labels of texts type task=csv task.train=FILE task.label={key}."
-        )
+        raise row.wrong(key, f"spans. Labels of whole texts are task=csv task.label={key}")
     if not isinstance(spans, list):
         return row
     return row.with_fields({key: [_named(span) for span in spans]})

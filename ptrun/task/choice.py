@@ -1,9 +1,9 @@
 """Multiple choice: one of several written options; their number may differ by example."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError
 from ptrun.metrics import accuracy, squad_scores
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
@@ -25,8 +25,8 @@ class Choice(Dataset):
             that have it (PPT's pre-training).
     """
 
-    kind: ClassVar[str] = "choice"
-    answer: ClassVar[str] = "option"
+    kind = "choice"
+    answer = "option"
     metric = "accuracy"
 
     def __init__(
@@ -65,10 +65,7 @@ class Choice(Dataset):
         if most is None:
             return {}
         if not isinstance(most, dict) or not all(type(m) is int and m > 0 for m in most.values()):
-            raise UserError(
-                f"{row.where}: {self._limits} is {shown(most)}; expected tokens by field, as in "
-                '{"query": 400}.'
-            )
+            raise row.wrong(str(self._limits), 'tokens by field, as in {"query": 400}')
         return {"limits": most}
 
     def _read_options(self, row: Row) -> list[str]:
@@ -76,9 +73,7 @@ class Choice(Dataset):
             return [row.text(field) for field in self._options]
         options = row.value(self._options)
         if not is_texts(options) or not 2 <= len(options) <= len(_LETTERS):
-            raise UserError(
-                f"{row.where}: {self._options} is {shown(options)}; expected 2 to 16 texts."
-            )
+            raise row.wrong(self._options, "2 to 16 texts")
         return list(options)
 
     def target(self, row: Row, unlabelled: Example) -> int:
@@ -91,10 +86,7 @@ class Choice(Dataset):
         }[self._answer_is]
         fits = type(raw) is (int if self._answer_is == "index" else str)
         if not fits or raw == "" or raw not in names:
-            raise UserError(
-                f"{row.where}: {self._answer} is {shown(raw)}; expected the {self._answer_is} of "
-                f"one of {len(options)} options."
-            )
+            raise row.wrong(self._answer, f"the {self._answer_is} of one of {len(options)} options")
         return names.index(raw)  # of equal options the first, as in the official code
 
 
@@ -110,8 +102,8 @@ class EntityChoice(Dataset):
     passage become dashes, as in all official code.
     """
 
-    kind: ClassVar[str] = "entity_choice"
-    answer: ClassVar[str] = "entity"
+    kind = "entity_choice"
+    answer = "entity"
     metric = "f1"
     fields = ("passage", "query")
     columns = (*fields, "entities")
@@ -138,5 +130,5 @@ class EntityChoice(Dataset):
         """Return the right entities, which need not be among the candidates."""
         answers: Any = row.value("answers")
         if not is_texts(answers):
-            raise UserError(f"{row.where}: answers is {shown(answers)}; expected a list of texts.")
+            raise row.wrong("answers", "a list of texts")
         return list(answers)

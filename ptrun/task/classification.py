@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.metrics import Metric, multirc_scores, pearson, score, spearman
@@ -26,8 +26,8 @@ class Classification(Dataset):
         extra: further fields that patterns use.
     """
 
-    kind: ClassVar[str] = "classification"
-    stratified: ClassVar[bool] = True
+    kind = "classification"
+    stratified = True
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class Classification(Dataset):
         self.labels: Sequence[str] = list(labels)
         self.fields, self.columns = fields, [*fields, *(extra or [])]
         self.metrics: list[Metric] = list(metrics or ["accuracy"])
-        self.metric, self.positive = self.metrics[0], positive
+        self.metric: str = self.metrics[0]
+        self.positive = positive
         self.blank, self._label = self.labels[0], label
         self._raw: Mapping[Any, str] = {raw: name for name, raw in labels.items()}
         if not all(isinstance(label, str) for label in labels):
             raise UserError(
-                f"task {self.name}: labels are {list(labels)}; they must be texts. "
-                "Quote yes, no, on and off, which YAML reads as booleans."
+                f"task {self.name}: labels are {list(labels)}, not texts. Quote yes, no, on, off."
             )
         if not 1 <= len(fields) <= 2:
             raise UserError(
-                f"task {self.name}: fields is {fields}; expected one or two. Join several fields "
-                "into one in task.written, and list fields that patterns use in task.extra."
+                f"task {self.name}: fields is {fields}; expected one or two. Join others by "
+                "task.written."
             )
         if positive is None and {"f1", "accuracy_f1"} & set(self.metrics):
             raise UserError(f"task {self.name}: F1 needs task.positive, one of {self.labels}.")
@@ -92,7 +92,7 @@ class Grouped(Classification):
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
-    kind: ClassVar[str] = "classification"
+    kind = "classification"
 
     def __init__(
         self,
@@ -110,10 +110,7 @@ class Grouped(Classification):
         keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
         super().__init__(data_dir, variant, positive=positive, **keys, **common)
         if len(labels) != 2 or positive not in labels:
-            raise UserError(
-                f"task {self.name}: labels are {list(labels)} and positive is {positive!r}; "
-                "a grouped task needs two labels, one of them positive."
-            )
+            raise UserError(f"task {self.name}: expected two labels, one of them positive.")
         self.metric, self._group = "f1a", group
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
@@ -148,9 +145,9 @@ class SpanCheck(Classification):
             splits off: `*him* ,`.
     """
 
-    kind: ClassVar[str] = "span_check"
-    fills_gap: ClassVar[bool] = True
-    stratified: ClassVar[bool] = False
+    kind = "span_check"
+    fills_gap = True
+    stratified = False
 
     def __init__(
         self,
@@ -187,7 +184,7 @@ def _marked(row: Row, starred: Starred) -> str:
     words, pronoun = row.text("text").split(), row.text("span2_text")
     noun, size = row.value("span1_index"), len(pronoun.split())
     if type(noun) is not int or not 0 <= noun < len(words):
-        raise UserError(f"{row.where}: span1_index is {shown(noun)}; expected a word's index.")
+        raise row.wrong("span1_index", "a word's index")
     place = _place(row, words, pronoun)
     marked = " ".join(words[place : place + size])
     star = pronoun if starred == "pronoun" and marked.startswith(pronoun) else marked
@@ -233,8 +230,8 @@ class Regression(Dataset):
         UserError: `unit` is not above 0.
     """
 
-    kind: ClassVar[str] = "regression"
-    answer: ClassVar[str] = "number"
+    kind = "regression"
+    answer = "number"
     metric = "pearson_spearman"
 
     def __init__(
@@ -278,10 +275,7 @@ class Regression(Dataset):
         """
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         if len(golds) < 2:
-            raise UserError(
-                f"task={self.name} is scored by correlation, which is undefined for one example; "
-                "give dev and test two examples or more."
-            )
+            raise UserError(f"task={self.name}: give dev and test two examples or more.")
         return correlations(guesses, golds)
 
     def target(self, row: Row, unlabelled: Example) -> float:
@@ -289,8 +283,5 @@ class Regression(Dataset):
         raw: Any = row.value(self._label)
         number = isinstance(raw, int | float) and not isinstance(raw, bool)
         if not number or not self.low <= raw <= self.high:
-            raise UserError(
-                f"{row.where}: {self._label} is {shown(raw)}; expected a number from {self.low} to "
-                f"{self.high}."
-            )
+            raise row.wrong(self._label, f"a number from {self.low} to {self.high}")
         return float(raw)

@@ -109,10 +109,8 @@ def gathered(examples: Iterable[Example]) -> Sequence[Example]:
     try:
         return _written(names, rows)
     except OSError as error:
-        raise UserError(
-            f"{gettempdir()}: {error.strerror or error}. It holds the rows of large tables; free "
-            "space there, or set TMPDIR to another folder."
-        ) from error
+        place = f"{gettempdir()}: {error.strerror or error}"
+        raise UserError(f"{place}. Free space there, or set TMPDIR to another folder.") from error
 
 
 def _written(names: Sequence[str], examples: Iterator[Example]) -> Sequence[Example]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import accumulate, groupby, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from ptrun.errors import UserError, names, near, shown
+from ptrun.errors import UserError, names
 from ptrun.task.lines import json_lines, text_lines
 
 # A corpus as a stream of documents, each a list of lines; memory holds one document at a time.
@@ -91,9 +91,9 @@ def _texts(file: Path, field: str) -> Iterator[str]:
     for where, row in json_lines(file):
         text = row.get(field)
         if not isinstance(text, str):
+            has = names(sorted(row))
             raise UserError(
-                f"{where}: field {field!r} is {shown(text)}; expected text. This row has "
-                f"{names(sorted(row))}.\nType task.source.field=NAME."
+                f"{where}: no text {field!r}; it has {has}. Type task.source.field=NAME."
             )
         yield text
 
@@ -227,17 +227,14 @@ class MadeExamples(ABC):
     shares: Sequence[int] = (900, 50, 50)
 
     def __post_init__(self) -> None:
-        check_allowed("unit", self.unit, get_args(Unit))
         if set(self.examples) != set(SPLITS) or not positive(self.examples.values()):
             raise UserError(
                 f"task.source.examples is {dict(self.examples)}; give a number above 0 for each "
                 f"of {', '.join(SPLITS)}."
             )
         if len(self.shares) != len(SPLITS) or not positive(self.shares):
-            raise UserError(
-                f"task.source.shares is {list(self.shares)}; give three numbers above 0, "
-                "for train, validation and test, as in [900,50,50]."
-            )
+            shares = list(self.shares)
+            raise UserError(f"task.source.shares is {shares}; give three numbers above 0.")
 
     def rows(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the rows of a split, each with its place for error messages.
@@ -271,14 +268,6 @@ class MadeExamples(ABC):
     @abstractmethod
     def none(self, split: str) -> str:
         """Return the error message for a split without examples."""
-
-
-def check_allowed(key: str, value: Any, allowed: Iterable[str]) -> None:
-    """Refuse an unknown value of a key of `task.source`; with key "", an unknown key."""
-    if value not in allowed:
-        subject = f"task.source.{key} is" if key else "task.source has"
-        hint = near(str(value), allowed) or "."
-        raise UserError(f"{subject} {shown(value)}{hint} Allowed: {names(allowed)}.")
 
 
 def positive(values: Iterable[Any]) -> bool:

@@ -4,13 +4,13 @@ import hashlib
 import inspect
 import json
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, Unpack
+from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
@@ -49,42 +49,45 @@ class Account:
         return {"read": self.read, "left_out": dict(self.left_out)}
 
 
+_NONE: Mapping[str, Any] = {}
+
+
 class Task(Protocol):
     """Data and its scoring; a head or verbalizer tells `labels` apart, in this order."""
 
     kind: str
     answer: str
     """What a prediction is: label, number, option, entity, tags, span, spans, word or several."""
-    fills_gap: bool
+    fills_gap: bool = False
     """Whether words that fill a gap of the text decide the label (WSC)."""
-    stratified: bool
+    stratified: bool = False
     """Whether parts of train are drawn class by class."""
     name: str
     version: int
-    fields: Sequence[str]
+    fields: Sequence[str] = ()
     """The text fields of an example, in reading order."""
-    labels: Sequence[str]
+    labels: Sequence[str] = ()
     metric: str
     """The metric that selects, one of those `score` returns."""
-    pvps: Mapping[str, Any]
+    pvps: Mapping[str, Any] = _NONE
     """Pattern-verbalizer pairs by name, as the task's YAML file has them."""
-    pvps_from: str | None
+    pvps_from: str | None = None
     """Where the user wrote `pvps`, for errors. None: they belong to a data set, and may use fields
     that only some of its files have."""
-    descriptions: Mapping[str, str]
+    descriptions: Mapping[str, str] = _NONE
     """A description of each label, as the task's YAML file has it; empty if there is none."""
-    max_tokens: int | None
+    max_tokens: int | None = None
     """Longest input in tokens; None means the backbone's limit."""
-
-    accounts: Mapping[str, Account]
+    accounts: Mapping[str, Account] = _NONE
     """What became of the rows of each part that was loaded; a data set may keep none."""
 
     @property
     def repositories(self) -> Sequence[Repository]:
         """The hub repositories that the examples come from."""
 
-    reads: Sequence[str]
-    """The fields of a file that `unlabelled` needs."""
+    @property
+    def reads(self) -> Sequence[str]:
+        """The fields of a file that `unlabelled` needs."""
 
     def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row without a label; its target is a placeholder."""
@@ -143,7 +146,7 @@ class Common(TypedDict, total=False):
     descriptions: dict[str, str] | None
 
 
-class Dataset(ABC):
+class Dataset(Task):
     """The published parts of a data set; each subclass is a kind of task and builds its examples.
 
     Args:
@@ -153,26 +156,18 @@ class Dataset(ABC):
         common: see `Common`.
     """
 
-    kind: ClassVar[str]
-    answer: ClassVar[str] = "label"
-    fills_gap: ClassVar[bool] = False
-    stratified: ClassVar[bool] = False
-    fields: Sequence[str]
+    answer = "label"
     columns: Sequence[str]
     """The fields that `inputs` reads, including those that `written` composes."""
     blank: Any = ""
     """The placeholder target of an example without a label; it has the form of a target."""
-    labels: Sequence[str] = ()
-    pvps_from: str | None = None
-    metric: str
     store: Path | None = None
     """The folder that keeps examples in files, for a task with millions of them; None: in memory"""
 
     def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
         self.max_tokens = common.get("max_tokens")
-        self.pvps: Mapping[str, Any] = common.get("pvps") or {}
-        self.descriptions: Mapping[str, str] = common.get("descriptions") or {}
+        self.pvps, self.descriptions = common.get("pvps") or {}, common.get("descriptions") or {}
         self._splits = common["splits"]
         self._paper = common.get("paper_splits")
         self._values = common.get("values") or {}
@@ -198,11 +193,7 @@ class Dataset(ABC):
         return self._place(part, paper=paper) is not None
 
     def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
-        """Return the examples of a part, in file order; `paper` selects the authors' splits.
-
-        Raises:
-            UserError: a file or line cannot be read, or does not fit the task.
-        """
+        """Return the examples of a part, in file order; `paper` selects the authors' splits."""
         source, split = self._place(part, paper=paper) or (self._source, part)
 
         def examples() -> Iterator[Example]:
@@ -251,10 +242,6 @@ class Dataset(ABC):
     @abstractmethod
     def target(self, row: Row, unlabelled: Example) -> Any:
         """Return the checked target of an example."""
-
-    @abstractmethod
-    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
-        """Return every metric of predictions paired with examples by position."""
 
     def _check_rows(self, rows: Mapping[str, int]) -> None:
         """Refuse a name in `source.rows` that is no split."""

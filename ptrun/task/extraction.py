@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.metrics import by_characters, drop_scores, squad_scores, squad_v2_scores
@@ -68,8 +68,8 @@ class Extraction(InContext):
             characters of Chinese and Japanese, as CMRC 2018, DRCD and MLQA do.
     """
 
-    kind: ClassVar[str] = "extraction"
-    answer: ClassVar[str] = "span"
+    kind = "extraction"
+    answer = "span"
 
     def __init__(
         self,
@@ -117,9 +117,7 @@ def _answers(row: Row, field: str, context: str) -> list[Answer]:
     texts: Any = parts.get("text")
     starts: Any = parts.get("answer_start")
     if not _is_list(texts, str) or not _is_list(starts, int) or len(texts) != len(starts):
-        raise UserError(
-            f"{row.where}: {field} must be {{text: [...], answer_start: [...]}} of equal length."
-        )
+        raise row.wrong(field, "{text: [...], answer_start: [...]} of equal length")
     answers = [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
     for answer in answers:
         text, start = answer.text, answer.start
@@ -141,8 +139,8 @@ def _is_list(values: Any, kind: type) -> bool:
 class MultiSpan(InContext):
     """Questions with several answers each; a prediction is the list of all answer texts."""
 
-    kind: ClassVar[str] = "multispan"
-    answer: ClassVar[str] = "spans"
+    kind = "multispan"
+    answer = "spans"
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and F1 over sets of spans, 0-100, by DROP's rules.

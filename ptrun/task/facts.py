@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from ptrun.errors import UserError, names, shown
 from ptrun.metrics import precision_at_1
@@ -38,8 +38,8 @@ class Facts(Dataset):
         vocabulary_of: the model whose list of a `.json` file is read, such as `gpt2-xl`.
     """
 
-    kind: ClassVar[str] = "facts"
-    answer: ClassVar[str] = "word"
+    kind = "facts"
+    answer = "word"
     metric = "p_at_1"
     fields = ("sub_label",)
     columns = ("predicate_id", "sub_label", "template")
@@ -60,8 +60,7 @@ class Facts(Dataset):
         self._allowed, self._model = vocabulary, vocabulary_of
         if vocabulary_of is not None and vocabulary in (None, OBJECTS):
             raise UserError(
-                f"task.vocabulary_of={vocabulary_of}: it selects a list of a .json file; type "
-                "task.vocabulary=FILE.json too."
+                f"task.vocabulary_of={vocabulary_of} needs task.vocabulary=FILE.json too."
             )
 
     @cached_property
@@ -122,8 +121,7 @@ class Facts(Dataset):
             if place and place.is_file():
                 return place
         raise UserError(
-            f"task.vocabulary={file}: no such file. Give a file of one word per line or P-tuning's "
-            f".json, type task.vocabulary={OBJECTS}, or null for any token."
+            f"task.vocabulary={file}: no such file; a list of words, {OBJECTS} or null."
         )
 
     def _places(self) -> set[tuple[Source, str]]:
@@ -161,10 +159,7 @@ def word_list(file: Path, model: str | None) -> list[str]:
         marked = [token.removeprefix(_START) for token in tokens if token.startswith(_START)]
         words: Iterable[str] = marked or tokens
     elif model is not None:
-        raise UserError(
-            f"task.vocabulary_of={model}: {file} is one list of words; leave it out. It selects a "
-            "list of a .json file."
-        )
+        raise UserError(f"task.vocabulary_of={model}: {file} is one list of words; leave it out.")
     else:
         words = (line.strip() for line in file.read_bytes().decode("utf-8").splitlines())
     if not (listed := list(dict.fromkeys(word for word in words if word))):
@@ -177,8 +172,7 @@ def _list_of(file: Path, lists: dict[str, Any], model: str | None) -> Sequence[s
     if model not in lists:
         problem = "no model is named" if model is None else f"it has no list of {model}"
         raise UserError(
-            f"task.vocabulary={file}: {problem}; type task.vocabulary_of=NAME, one of "
-            f"{names(lists)}."
+            f"task.vocabulary={file}: {problem}; type task.vocabulary_of=NAME of {names(lists)}."
         )
     tokens = list(lists[model]) if isinstance(lists[model], dict) else lists[model]
     if not is_texts(tokens):

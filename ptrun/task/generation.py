@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from ptrun.errors import UserError, names, shown
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
@@ -39,9 +39,9 @@ class Generation(Dataset):
         extra: further fields that patterns use.
     """
 
-    kind: ClassVar[str] = "generation"
-    answer: ClassVar[str] = "text"
-    first_metric: ClassVar[str | None] = None
+    kind = "generation"
+    answer = "text"
+    first_metric: str | None = None
     """A metric of a kind's own, which is reported before `metrics`."""
 
     def __init__(
@@ -58,10 +58,7 @@ class Generation(Dataset):
     ):
         super().__init__(data_dir, variant, **common)
         if (messages is None) == (fields is None or target is None):
-            raise UserError(
-                f"task {self.name}: name fields and target, or messages, the field of a "
-                "conversation."
-            )
+            raise UserError(f"task {self.name}: name fields and target, or messages.")
         self._messages, self._target = messages, target
         self.fields = [MESSAGES] if messages else list(fields or [])
         self.columns = [] if messages else [*self.fields, *(extra or [])]
@@ -138,9 +135,7 @@ def references(row: Row, column: str) -> list[str]:
     texts: Any = raw.get("text") if isinstance(raw, dict) else raw
     texts = [str(raw)] if isinstance(raw, str | int | float) else texts
     if not is_texts(texts) or not all(text.strip() for text in texts):
-        raise UserError(
-            f"{row.where}: {column} is {shown(raw)}; expected a text, or a list of texts."
-        )
+        raise row.wrong(column, "a text, or a list of texts")
     return list(texts)
 
 
@@ -169,9 +164,8 @@ def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]
     for key in SAYS_LEARNED:
         if row.data.get(key) not in EMPTY:
             raise UserError(
-                f"{row.where}: {key} is {shown(row.data[key])}, which ptrun does not read: all "
-                f"turns of the assistant are learned, without tools.\nDelete {key} if it changes "
-                "nothing, or the row."
+                f"{row.where}: {key} is {shown(row.data[key])}, which ptrun does not read.\nDelete "
+                f"{key} if it changes nothing, or the row."
             )
     raw = row.value(column)
     turns = raw if isinstance(raw, list) else []

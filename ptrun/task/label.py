@@ -58,9 +58,7 @@ def label_text(row: Row, column: str) -> str:
         return ""
     finite = isinstance(raw, int | Decimal) or (isinstance(raw, float) and not math.isinf(raw))
     if not isinstance(raw, str) and not finite:
-        raise UserError(
-            f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."
-        )
+        raise row.wrong(column, "text or a number")
     return normal(raw)
 
 

@@ -118,10 +118,7 @@ class Labelled(MadeExamples):
             UserError: no classifier is given.
         """
         if self.shards is None:
-            raise UserError(
-                f"task.source.labeller={self.labeller} names no run. Type "
-                "task.source.labeller=run:RUN_ID, a finished run of a classification task."
-            )
+            raise UserError(f"task.source.labeller={self.labeller}: expected run:RUN_ID.")
         return RowShards(Path(self.shards))
 
     def full(self) -> bool:

@@ -27,7 +27,7 @@ from ptrun.errors import UserError, names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""
-_COMMON = ("gb18030", "shift_jis", "cp1251", "cp1252")
+_COMMON = ("gb18030", "shift_jis", "cp1252")
 _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
 _PACKED = {
@@ -351,10 +351,7 @@ def _parsed(where: str, text: str) -> dict[str, Any]:
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
         raise UserError(f"{where}: not JSON ({str(error).split(';')[0][:120]}).") from error
     if not isinstance(data, dict):
-        raise UserError(
-            f"{where}: expected an object {{...}} with a name for each value, got "
-            f"{type(data).__name__}."
-        )
+        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
     return data
 
 

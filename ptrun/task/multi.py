@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
-from ptrun.task.dataset import PARTS, Account, Part, Scores, Task
+from ptrun.task.dataset import PARTS, Part, Scores, Task
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
 
@@ -17,7 +17,7 @@ _TASK_FIELD = "task"  # the field of an unlabelled row that names its task
 _HELD_OUT = ("dev", "test")  # the parts whose origin a protocol records
 
 
-class Multi:
+class Multi(Task):
     """The examples of several tasks; the id of each begins with the name of its task.
 
     Args:
@@ -27,18 +27,7 @@ class Multi:
         tasks: built tasks by name, two or more.
     """
 
-    kind: ClassVar[str] = "multi"
-    answer: ClassVar[str] = "several"
-    fills_gap: ClassVar[bool] = False
-    stratified: ClassVar[bool] = False
-    metric = "mean"
-    fields: Sequence[str] = ()
-    labels: Sequence[str] = ()
-    accounts: ClassVar[Mapping[str, Account]] = {}
-    pvps: ClassVar[Mapping[str, Any]] = {}
-    descriptions: ClassVar[Mapping[str, str]] = {}
-    pvps_from: str | None = None
-    max_tokens: int | None = None
+    kind, answer, metric = "multi", "several", "mean"
     reads: Sequence[str] = (_TASK_FIELD,)
     """A row also needs the fields that its task reads."""
 
@@ -55,8 +44,7 @@ class Multi:
         self.tasks: dict[str, Task] = tasks
         if len(tasks) < 2 or any(_SEPARATOR in member for member in tasks):
             raise UserError(
-                f"task {name}: tasks are {list(tasks)}; expected two or more names without "
-                f"{_SEPARATOR!r}."
+                f"task {name}: {list(tasks)}; expected two or more names without {_SEPARATOR!r}."
             )
 
     @property

@@ -14,7 +14,7 @@ on dev (`ptrun.readout.multilabel`).
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,9 @@ class Multilabel(Dataset):
         extra: further fields that patterns use.
     """
 
-    kind: ClassVar[str] = "multilabel"
-    answer: ClassVar[str] = "labels"
-    stratified: ClassVar[bool] = True
+    kind = "multilabel"
+    answer = "labels"
+    stratified = True
 
     def __init__(
         self,
@@ -113,19 +113,14 @@ def labels_of(row: Row, label: str | Sequence[str], separator: str | None = None
         return [label for label in dict.fromkeys(map(normal, raw)) if label]
     if raw is None or raw != raw:
         return []
-    raise UserError(
-        f"{row.where}: labels {shown(label)} are {shown(raw)}; expected a list, or texts with "
-        "; between them."
-    )
+    raise row.wrong(label, "a list, or texts with ; between them")
 
 
 def _is_on(row: Row, column: str) -> bool:
     raw = row.data.get(column)
     text = "" if raw is None or raw != raw else normal(raw).lower()
     if text not in _YES | _NO:
-        raise UserError(
-            f"{row.where}: {shown(column)} is {shown(raw)}; a column for one label has 0 or 1."
-        )
+        raise row.wrong(column, "0 or 1, as of a column for one label")
     return text in _YES
 
 

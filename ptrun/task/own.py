@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from yaml import YAMLError
 
@@ -22,7 +22,7 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
-from ptrun.task.dataset import PARTS, Account, Part, Scores
+from ptrun.task.dataset import PARTS, Account, Part, Scores, Task
 from ptrun.task.generation import (
     MESSAGES,
     SAYS_LEARNED,
@@ -70,7 +70,7 @@ _ANSWERS = {"classification": "label", "multilabel": "labels"}
 _ANSWERS |= {"regression": "number", "generation": "text"}
 
 
-class Own:
+class Own(Task):
     """Classification, regression or generation for the user's own rows.
 
     The labels are those of the training file, sorted.
@@ -104,11 +104,8 @@ class Own:
     Rows that Prodigy's column `answer` rejects or ignores are left out, unless a key names it.
     """
 
-    fills_gap: ClassVar[bool] = False
-    version = 1
-    max_tokens: int | None = None
-    descriptions: ClassVar[Mapping[str, str]] = {}
-    unit = 1.0
+    version, unit = 1, 1.0
+    reads: Sequence[str] = ()
 
     def __init__(
         self,
@@ -215,7 +212,7 @@ class Own:
         return [] if self._hub is None else [self._hub]
 
     @cached_property
-    def labels(self) -> Sequence[str]:
+    def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The labels of the training file, sorted."""
         if self._labels is not None:
             return self._labels
@@ -361,7 +358,7 @@ class Own:
                 fields = self._texts(row) if self._chats else fields
                 yield Example(example_id, fields, self._gold(row, label))
         if empty and self._empty == "refuse":
-            raise self._empties(empty, account.read)
+            raise self._empties(empty)
         if strange:
             raise self._strange(strange)
         _LOG.info("%s: %s; %s", table.file, table.found, account)
@@ -432,15 +429,14 @@ class Own:
             f"leave them out{' (and so on)' * (len(counts) > _SHOWN)}."
         )
 
-    def _empties(self, places: Sequence[tuple[str, str]], rows: int) -> UserError:
+    def _empties(self, places: Sequence[tuple[str, str]]) -> UserError:
         """Return the error about empty cells: the place and the column of each."""
         lines = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         columns = sorted({column for _, column in places})
         return UserError(
-            f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} of {rows} rows: "
-            f"{lines}{more}.\nFill them in, or type task.empty=skip to leave these rows out. If a "
-            "second text is optional, write both into one column."
+            f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
+            f"{lines}{more}.\nFill them in, or type task.empty=skip to leave these rows out."
         )
 
 

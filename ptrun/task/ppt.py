@@ -7,11 +7,10 @@ examples. The seed and the corpus determine every example, so a resumed run make
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from ptrun.config.components import fits, spell
-from ptrun.errors import UserError
+from ptrun.config.build import settings
 from ptrun.task.corpus import (
     SPLITS,
     Case,
@@ -19,7 +18,6 @@ from ptrun.task.corpus import (
     MadeExamples,
     Need,
     cases,
-    check_allowed,
     part_of,
 )
 from ptrun.task.labelled import Labelled
@@ -163,12 +161,8 @@ class Construction(MadeExamples):
         seed: determines every draw; PPT's is 233.
     """
 
-    make: str
+    make: Literal["nsp", "nss", "unified"]
     seed: int = 233
-
-    def __post_init__(self) -> None:
-        check_allowed("make", self.make, MAKERS)
-        super().__post_init__()
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
         """Yield all rows that the corpus gives for a split."""
@@ -199,21 +193,6 @@ class Construction(MadeExamples):
 
 
 def read(origin: Mapping[str, Any]) -> MadeExamples:
-    """Return the examples that a task's `source` describes.
-
-    Raises:
-        UserError: a key is unknown or missing, or a value has a wrong type.
-    """
+    """Return the examples that a task's `source` describes."""
     kind: type[MadeExamples] = Labelled if "labeller" in origin else Construction
-    allowed = [f.name for f in fields(kind)]
-    for key in origin:
-        check_allowed("", key, allowed)
-    for key in ("corpus", "examples", *(() if kind is Labelled else ("make",))):
-        if key not in origin:
-            raise UserError(f"task.source has no {key}; give {', '.join(allowed)}.")
-    hints = get_type_hints(kind)
-    for key, value in origin.items():
-        plain = list(value) if isinstance(value, tuple) else value
-        if get_origin(hints[key]) is not Literal and not fits(plain, hints[key]):
-            raise UserError(f"task.source.{key}: expected {spell(hints[key])}, got {plain!r}.")
-    return kind(**origin)
+    return settings("task.source", kind, origin)

@@ -79,10 +79,7 @@ def carve(
                 *(part, len(sample), k, f" of {train[places[0]].target}" if by_class else ""),
             )
     if not taken:
-        raise UserError(
-            f"train has too few different texts to carve {share:.0%} for {part}; name another "
-            "column, or give a dev and a test set."
-        )
+        raise UserError(f"train has too few different texts to carve {share:.0%} for {part}.")
     rest = [index for index in range(len(train)) if index not in taken]
     return part_of(train, rest), part_of(train, sorted(taken))
 

@@ -51,8 +51,7 @@ def apart(
             others.pop()
         if not others:
             raise UserError(
-                f"{examples[place].id}: its text is in train too, so dev needs another, and its "
-                "class has none.\nUse a smaller setting.k, or setting=full."
+                f"{examples[place].id}: its text is in train too, and no other is left."
             )
         disjoint.append(others.pop())
     return disjoint
@@ -207,10 +206,7 @@ class LowResource(Setting):
             rng.shuffle(indices)
             sample += indices[: int(self.share * len(indices))]
         if not sample:
-            raise UserError(
-                f"setting.share is {self.share}, which leaves none of {len(split.train)} training "
-                "examples; use a larger setting.share."
-            )
+            raise UserError(f"setting.share is {self.share}: none of {len(split.train)} is left.")
         return drawn(split, {"train": f"{self.share:.0%} of each class"}, train=sample)
 
 
@@ -236,10 +232,7 @@ class SampleSize(Setting):
             UserError: train has fewer.
         """
         if len(split.train) < self.n:
-            raise UserError(
-                f"setting.n is {self.n}, but train has {len(split.train)} examples; "
-                f"use setting.n={len(split.train)} or less."
-            )
+            raise UserError(f"setting.n is {self.n}, but train has {len(split.train)} examples.")
         order = list(range(len(split.train)))
         random.Random(f"sample size:{data_seed}").shuffle(order)
         return drawn(split, {"train": f"{self.n} of train"}, train=order[: self.n])

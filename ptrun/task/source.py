@@ -32,7 +32,6 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-_BLOCK = 2**20  # bytes
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
 _KEYS |= {"reasoning", "options", "seed"}
 _MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
@@ -57,8 +56,13 @@ class Row(NamedTuple):
         """
         value = self.value(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise UserError(f"{self.where}: field {key!r} is {shown(value)}; expected {expected}.")
+            raise self.wrong(key, expected)
         return value
+
+    def wrong(self, key: str, expected: str) -> UserError:
+        """Return the error of a field that is not what is expected."""
+        value = shown(self.data.get(key))
+        return UserError(f"{self.where}: field {key!r} is {value}; expected {expected}.")
 
     def value(self, key: str) -> Any:
         """Return a field.
@@ -103,15 +107,12 @@ class Source:
             read(self.origin)
         elif keys - _KEYS or not {"hub", "pocket", "reasoning", "folder"} & keys:
             raise UserError(
-                f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision` "
-                "and perhaps `subset`, or `folder: NAME` for local files only."
+                f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision`, "
+                "or `folder: NAME` for local files only."
             )
         rows = self.origin.get("rows", {})
         if not isinstance(rows, Mapping) or not positive(rows.values()):
-            raise UserError(
-                f"task.source.rows={rows}: expected a whole number from 1 for each split, for "
-                "example task.source.rows={validation:100,test:100}."
-            )
+            raise UserError(f"task.source.rows={rows}: expected a whole number for each split.")
 
     @cached_property
     def _on_hub(self) -> Repository:
@@ -162,8 +163,7 @@ class Source:
                 if (most := self.origin.get("rows", {}).get(split)) is not None:
                     hashed.update(f"first {most} rows\n".encode())
                 with self._file(split).open("rb") as opened:
-                    while block := opened.read(_BLOCK):
-                        hashed.update(block)
+                    hashlib.file_digest(opened, lambda: hashed)
             return hashed.hexdigest()[:16]
         if "corpus" in self.origin:
             return read(self.origin).digest()
@@ -243,6 +243,20 @@ class Source:
             yield Row(row.where, fields)
 
 
+def check_columns(wanted: Sequence[str], file: Any, columns: Sequence[str], more: str = "") -> None:
+    """Refuse columns that a table does not have.
+
+    Raises:
+        UserError: names the column, the most similar one, and all columns.
+    """
+    for name in wanted:
+        if name not in columns:
+            raise UserError(
+                f"{file}: no column {shown(name)}{near(name, columns)}\nIts first line names the "
+                f"columns: {names(columns)}{more}"
+            )
+
+
 class HubTable:
     """A split of a data set of the hub as the user's own table; `ptrun.task.table.Table` is a file.
 
@@ -279,17 +293,8 @@ class HubTable:
         return _hub_rows(self.file, data)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that the split does not have.
-
-        Raises:
-            UserError: names the column, the most similar one, and all columns.
-        """
-        for name in columns:
-            if name not in self.columns:
-                raise UserError(
-                    f"{self.file}: no column {shown(name)}{near(name, self.columns)}\n"
-                    f"Its columns: {names(self.columns)}"
-                )
+        """Refuse columns that the split does not have."""
+        check_columns(columns, self.file, self.columns)
 
     def identity(self) -> str:
         """Return what identifies the rows: data set, subset, revision and split."""

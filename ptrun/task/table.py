@@ -44,7 +44,7 @@ from ptrun.task.lines import (
     start_of,
     text_lines,
 )
-from ptrun.task.source import Row
+from ptrun.task.source import Row, check_columns
 
 _LOG = logging.getLogger(__name__)
 csv.field_size_limit(LONGEST)  # Python's own limit is shorter than a long document
@@ -60,7 +60,6 @@ _NAMED |= {".xlsx": "excel", ".json": "json", ".jsonl": "json", ".ndjson": "json
 _NAMED |= {".csv": "cells", ".tsv": "cells", ".txt": "cells", ".tab": "cells"}
 _MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow", b"PK\x03\x04": "excel"}
 _MAGIC[b"\xff\xff\xff\xff"] = "arrow"  # a stream
-_BLOCK = 2**20  # bytes that are read together
 _TOP = 100  # objects of JSON that name the columns
 _QUOTES = 5000  # bytes in which spaces before quotes are looked for
 _OTHER = {
@@ -191,22 +190,19 @@ class Table:
         return chain(top, rows)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that the table does not have.
-
-        Raises:
-            UserError: names the column, the most similar one, and all columns.
-        """
+        """Refuse columns that the table does not have."""
         for table in self.parts or (self,):
-            for name in columns:
-                if name not in table.columns:
-                    typed = (
-                        ". Set it by task.separator=';' or, without a header, task.columns=[...]"
-                    )
-                    raise UserError(
-                        f"{table.file}: no column {shown(name)}{near(name, table.columns)}\nIts "
-                        f"first line names the columns: {names(table.columns)}\n"
-                        f"It is read as {table.found}{typed * (table.kind == 'cells')}"
-                    )
+            more = ""
+            if table.kind == "excel":
+                more = f"\nIt is read as {table.found}"
+            elif table.kind == "cells" and len(table.columns) == 1:
+                more = f"\nIt is read as {table.found}; task.separator=... sets another separator."
+            elif table.kind == "cells" and not self.form.columns:
+                more = (
+                    f"\nIf it has no header, name the columns, {len(table.columns)} in all: "
+                    "task.columns=[...] (ptrun predict: --columns)."
+                )
+            check_columns(columns, table.file, table.columns, more)
 
     def identity(self) -> str:
         """Return what identifies the rows: the form, and the SHA-256 of all files in hex."""
@@ -215,8 +211,7 @@ class Table:
         hashed = hashlib.sha256()
         for file in binary.streams(self.file) if self.file.is_dir() else [self.file]:
             with file.open("rb") as opened:
-                while block := opened.read(_BLOCK):
-                    hashed.update(block)
+                hashlib.file_digest(opened, lambda: hashed)
         return f"{''.join(self.file.suffixes[-2:]).lower()} {hashed.hexdigest()}"
 
     @property
@@ -270,10 +265,7 @@ class Table:
             )
         if any('\\"' in cell or cell.endswith("\\") for cell in cells):
             return _BACKSLASH
-        return (
-            'Put a text with the separator or a line break in double quotes: "a, b". Header and '
-            "rows must end alike (in R: row.names=FALSE)."
-        )
+        return 'Put a text with the separator or a line break in double quotes: "a, b".'
 
     def _records(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield `file:line` and the cells of each row; blank lines are skipped.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.metrics import entity_scores
@@ -24,8 +24,8 @@ class Tagging(Dataset):
             index becomes the field `predicate`, to be read after the sentence.
     """
 
-    kind: ClassVar[str] = "tagging"
-    answer: ClassVar[str] = "tags"
+    kind = "tagging"
+    answer = "tags"
     metric = "f1"
 
     def __init__(
@@ -69,10 +69,7 @@ class Tagging(Dataset):
         """Return the checked words of a row, and its predicate."""
         words = row.value(self._tokens)
         if not is_texts(words):
-            raise UserError(
-                f"{row.where}: {self._tokens} is {shown(words)}; expected a list of at least one "
-                "word, each a text."
-            )
+            raise row.wrong(self._tokens, "a list of at least one word, each a text")
         fields: dict[str, Any] = {self._tokens: words}
         if self._predicate is not None:
             fields["predicate"] = self._predicate_word(row, words)
@@ -104,11 +101,11 @@ class Tagging(Dataset):
     def _read_tags(self, row: Row) -> list[Any]:
         tags = row.value(self._tags)
         if not isinstance(tags, list):
-            raise UserError(f"{row.where}: {self._tags} is {tags!r}; expected a list of tags.")
+            raise row.wrong(self._tags, "a list of tags")
         return [self._tag_names.get(t, t) if type(t) is int else t for t in tags]
 
     def _predicate_word(self, row: Row, words: list[str]) -> str:
         place = row.value(self._predicate or "")
         if type(place) is not int or not 0 <= place < len(words):
-            raise UserError(f"{row.where}: {self._predicate} is {place!r}; expected a word index.")
+            raise row.wrong(self._predicate or "", "a word index")
         return words[place]

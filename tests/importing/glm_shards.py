@@ -71,13 +71,10 @@ def write_ranks(state, folder: Path, ranks: int, change=None, latest="latest", *
         held = rank_state(state, rank, ranks)
         if change is not None:
             change(rank, held)
-        torch.save({"module": held} | bookkeeping | extra, rank_file(folder, rank))
+        file = folder / "9" / f"mp_rank_{rank:02d}_model_states.pt"
+        torch.save({"module": held} | bookkeeping | extra, file)
     (folder / latest).write_text("9\n")
     return folder
-
-
-def rank_file(folder, rank):
-    return folder / "9" / f"mp_rank_{rank:02d}_model_states.pt"
 
 
 def write_hub(state, folder: Path, kind="bin", files=1, prefix="", index=True) -> Path:

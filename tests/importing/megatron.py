@@ -73,25 +73,18 @@ def cut(tensor, name, rank, ranks):
     return part(tensor, rank, ranks, 1 if by_columns else 0)
 
 
-def save_rank(folder, rank, state, **extra):
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save({"module": state, **extra}, folder / f"mp_rank_{rank:02d}_model_states.pt")
-
-
 def write_shards(model, folder: Path, ranks: int, change=None, **extra) -> Path:
     """Write a checkpoint; `change(rank, state)` may spoil a rank first."""
     bookkeeping = {"iteration": 100, "global_steps": 100, "optimizer": None, "mp_world_size": ranks}
+    name = "mp_rank_{:02d}_model_states.pt"
+    (folder / "100").mkdir(parents=True)
     for rank in range(ranks):
         state = rank_state(model, rank, ranks)
         if change is not None:
             change(rank, state)
-        save_rank(folder / "100", rank, state, **(bookkeeping | extra))
+        torch.save({"module": state} | bookkeeping | extra, folder / "100" / name.format(rank))
     (folder / "latest_checkpointed_iteration.txt").write_text("100\n")
     return folder
-
-
-def rank_file(folder, rank):
-    return folder / "100" / f"mp_rank_{rank:02d}_model_states.pt"
 
 
 def divided(model):

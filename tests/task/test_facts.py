@@ -1,8 +1,6 @@
 """Facts take the searched templates of their relation from a file beside the splits."""
 
-import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -104,22 +102,3 @@ def test_pocket_facts_need_no_file_and_take_one(local):
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
     (local / "pocket_facts" / "templates.jsonl").write_text(lines)
     assert facts(local, "pocket_facts").load("dev")[0].fields["lpaqa"] == LPAQA
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_every_real_relation_has_both_templates_and_every_pattern_reads(shared):
-    file = Path(shared / "data" / "lama_trex" / "templates.jsonl.gz")
-    with gzip.open(file, "rt", encoding="utf-8") as opened:
-        rows = {row["predicate_id"]: row for row in map(json.loads, opened)}
-    task = facts(shared / "data")
-    examples = {e.group: e for e in task.load("test")}
-    assert len(examples) == len(rows) == 41
-    pvps = [pvp for name, pvp in read_pvps(task.pvps).items() if "auto" in name or "lpaqa" in name]
-    for relation, example in examples.items():
-        own = rows[relation]
-        assert {key: example.fields[key] for key in ("lpaqa", "autoprompt")}.items() <= own.items()
-        assert example.fields["template"] == own["lama"]
-        kinds = [[piece.kind for piece in pvp.render(example.fields)] for pvp in pvps]
-        assert [own.count("mask") for own in kinds] == [1, 1, 1, 1]
-        assert kinds[1][-1] == kinds[3][-1] == "mask"

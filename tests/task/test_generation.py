@@ -9,11 +9,10 @@ import pytest
 from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.predicting.rows import given
-from ptrun.task.generation import SAYS_LEARNED, Generation, conversation
+from ptrun.task.generation import SAYS_LEARNED, Generation
 from ptrun.task.own import Own
-from ptrun.task.source import Row
 from ptrun.task.text_metrics import check_references, last_number, signatures, text_scores
-from ptrun.types import Example, Prediction
+from ptrun.types import Prediction
 from tests.composing import task_node
 from tests.tiers import package
 
@@ -48,10 +47,6 @@ def test_a_conversation_is_split_before_its_answer(tmp_path):
     assert asked.example.fields == first.fields and asked.example.target == []
 
 
-def test_one_conversation_in_a_file_is_one_row(tmp_path):
-    assert len(own(tmp_path, [{"talk": TALK}], messages="talk").load("train")) == 1
-
-
 @pytest.mark.parametrize(
     ("turns", "told"),
     [
@@ -66,21 +61,6 @@ def test_one_conversation_in_a_file_is_one_row(tmp_path):
 def test_a_conversation_without_an_answer_is_refused(tmp_path, turns, told):
     with pytest.raises(UserError, match=told):
         own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
-
-
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        ({"text": "a", "answer": "b", "label": "b"}, "a label or a text to write"),
-        ({"text": "a", "messages": "b"}, "a whole conversation"),
-        ({"text": "a", "answer": "c"}, "no column|c"),
-        ({"text": "a", "answer": "b", "metric": "accuracy"}, "task.kind=generation has f1"),
-        ({"text": "a"}, "task.answer=COLUMN"),
-    ],
-)
-def test_keys_that_exclude_each_other_are_named(tmp_path, keys, told):
-    with pytest.raises(UserError, match=told):
-        own(tmp_path, [{"a": "x", "b": "y"}], **keys)
 
 
 CALL = {"tool_calls": [{"id": "a", "type": "function"}]}
@@ -137,21 +117,6 @@ def test_other_columns_are_listed_once(tmp_path, caplog):
     assert "not read: input" in caplog.text
 
 
-def test_an_optional_text_that_is_empty_is_no_reason_to_drop_the_row(tmp_path):
-    rows = [{"a": "x", "b": "" if i else "y", "c": "z"} for i in range(5)]
-    with pytest.raises(UserError, match=r"empty cell \(b\), in 4 of 5 rows.*\n.*write both"):
-        own(tmp_path, rows, text=["a", "b"], answer="c").load("train")
-
-
-@pytest.mark.parametrize(
-    "sentence", ["This is the long sentence number {}.", "{}, yes; it is so, or I am wrong, {}"]
-)
-def test_a_label_column_of_sentences_is_told_of_answer(tmp_path, sentence):
-    rows = [{"a": f"x {i}", "b": sentence.format(i, i)} for i in range(8)]
-    with pytest.raises(UserError, match=r"type task\.answer=b instead of task\.label"):
-        _ = own(tmp_path, rows, text="a", label="b").labels
-
-
 def test_an_empty_answer_is_counted_or_refused(tmp_path):
     rows = [{"a": "x", "b": "y"}, {"a": "x", "b": ""}]
     with pytest.raises(UserError, match="an empty cell"):
@@ -166,11 +131,6 @@ def test_a_task_names_fields_or_messages():
     common["splits"] = {"train": "train", "dev": "validation", "test": "test"}
     with pytest.raises(UserError, match="name fields and target, or messages"):
         Generation(None, fields=["facts"], **common)
-
-
-def test_the_other_roles_are_kept():
-    turns = [{"role": "system", "content": "be kind"}, *TALK]
-    assert conversation(Row("here", {"m": turns}), "m") == (turns[:-1], ["good day"])
 
 
 def scored(*pairs, metrics=("f1", "exact_match")):
@@ -221,10 +181,6 @@ def test_loss_and_perplexity_are_a_token():
     predictions = [Prediction("a", None, figures=own) for own in figures]
     found = text_scores(("f1",), predictions, [["x"], ["y"]])
     assert found == {"loss": 1.0, "perplexity": pytest.approx(math.e)}
-
-
-def test_an_example_is_plain_data():
-    assert Example("a", {"messages": TALK[:1]}, ["b"]).target == ["b"]
 
 
 def test_a_part_may_have_a_source_of_its_own(tmp_path):

@@ -7,7 +7,6 @@ from decimal import Decimal
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from ptrun.errors import UserError
 from ptrun.task.label import doubts, label_text, missing, normal, skipping
 from ptrun.task.own import Own
 from ptrun.task.source import Row
@@ -37,12 +36,6 @@ from ptrun.task.source import Row
 )
 def test_a_cell_is_read_as_one_label(raw, label):
     assert label_text(Row("a.csv:2", {"label": raw}), "label") == label
-
-
-@pytest.mark.parametrize("raw", [["a", "b"], "['a', 'b']", '["a","b"]'])
-def test_several_labels_are_refused(raw):
-    with pytest.raises(UserError, match=r"several labels\.\nIf rows have several, type task\.kind"):
-        label_text(Row("a.csv:2", {"label": raw}), "label")
 
 
 WORDS = ["NULL", "null", "NaN", "<NA>", "\\N", "#N/A", "N.A.", "(null)", "NaT", "?", '""', "-"]

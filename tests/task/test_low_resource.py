@@ -5,8 +5,6 @@ from collections import Counter
 
 import pytest
 
-from ptrun.config.compose import compose_run
-from ptrun.runs.plan import plan, split_of
 from ptrun.task.setting import LowResource
 from ptrun.types import Example, Split
 
@@ -37,16 +35,3 @@ def test_low_resource_draws_as_the_released_code(share):
     assert random.getstate() == state
     sizes = Counter(labels)
     assert Counter(e.target for e in chosen.train) == {c: int(share * sizes[c]) for c in sizes}
-
-
-@pytest.mark.slow
-def test_two_training_seeds_learn_from_the_same_tenth():
-    """Dev and test too; where dev is cut from train, the data seed decides, not the seed."""
-    parts = [
-        split_of(plan(compose_run(["task=pocket_topics", "setting=low_resource", f"seed={s}"])))[0]
-        for s in (1, 2)
-    ]
-    assert parts[0] == parts[1]
-    whole = split_of(plan(compose_run(["task=pocket_topics"])))[0].train
-    sizes = Counter(e.target for e in whole)
-    assert Counter(e.target for e in parts[0].train) == {c: int(0.1 * sizes[c]) for c in sizes}

@@ -57,7 +57,7 @@ def test_a_separator_may_be_named():
 def test_columns_with_0_and_1_are_labels():
     row = Row("f:1", {"a": 1, "b": "0", "c": "true", "d": None, "e": "x"})
     assert labels_of(row, ["a", "b", "c", "d", "e"]) == ["a", "c", "e"]
-    with pytest.raises(UserError, match="'a' is 2; a column for one label has 0 or 1"):
+    with pytest.raises(UserError, match="field 'a' is 2; expected 0 or 1"):
         labels_of(Row("f:1", {"a": 2}), ["a"])
 
 

@@ -1,7 +1,6 @@
 """Tasks read local files line by line, map labels by name, and say where something is wrong."""
 
 import gzip
-import json
 
 import pytest
 
@@ -28,54 +27,6 @@ def test_gzip_and_plain_files_read_the_same(data_dir):
         opened.write(file.read_text())
     file.unlink()
     assert conll03(data_dir).load("train") == plain
-
-
-def test_a_label_may_stand_in_the_file_by_name(data_dir):
-    (data_dir / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": "positive"}\n')
-    assert sst2(data_dir).load("train")[0].target == "positive"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"sentence": "x", "label": 1', r"train.jsonl:2: not JSON"),
-        ("[1, 2]", r"train.jsonl:2: expected an object"),
-        ('{"sentence": "x"}', r"train.jsonl:2: no field 'label'; this row has sentence"),
-        (
-            '{"sentence": "x", "label": 2}',
-            r"train.jsonl:2: label is 2; task sst2 has negative \(0\)",
-        ),
-        ('{"sentence": "x", "label": [1]}', r"train.jsonl:2: label is \[1\]"),
-        (
-            '{"sentence": null, "label": 1}',
-            r"train.jsonl:2: field 'sentence' is None; expected text",
-        ),
-    ],
-)
-def test_a_bad_line_is_named_with_file_and_number(data_dir, line, message):
-    file = data_dir / "sst2" / "train.jsonl"
-    file.write_text('{"sentence": "fine", "label": 1}\n' + line + "\n")
-    with pytest.raises(UserError, match=message):
-        sst2(data_dir).load("train")
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "lists of equal length"),
-        ({"tokens": [], "ner_tags": []}, "at least one word"),
-        ({"tokens": "a", "ner_tags": ["O"]}, "tokens is .a.; expected a list of at least one"),
-        ({"tokens": ["a"], "ner_tags": "O"}, "ner_tags is .O.; expected a list of tags"),
-        (
-            {"tokens": ["a"], "ner_tags": ["B-MISC"]},
-            "tag 'B-MISC' is not a tag of task conll03; allowed: O, B-PER",
-        ),
-    ],
-)
-def test_a_bad_sentence_is_named(data_dir, row, message):
-    (data_dir / "conll03" / "train.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(UserError, match=f"train.jsonl:1: .*{message}"):
-        conll03(data_dir).load("train")
 
 
 def test_empty_missing_and_unreadable_files_are_named(data_dir):
@@ -190,15 +141,3 @@ def test_wrong_rows_of_a_source_are_refused(rows, message):
     node["source"]["rows"] = rows
     with pytest.raises(UserError, match=message):
         build("task", node, None)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "counts"),
-    [(conll03, (14041, 3250, 3453)), (sst2, (6920, 872, 1821))],
-    ids=["conll03", "sst2"],
-)
-def test_the_real_data_have_the_published_sizes(shared, make, counts):
-    task = build("task", task_node(make.__name__), str(shared / "data"))
-    assert tuple(len(task.load(part)) for part in ("train", "dev", "test")) == counts

@@ -186,35 +186,6 @@ def test_a_number_has_the_name_that_the_manifest_gives_it(shared, manifest):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "field", "spelling"),
-    [
-        ("trec", "label_name", {"HUM": "human", "NUM": "number", "ENTY": "entity"}
-         | {"ABBR": "abbreviation", "DESC": "description", "LOC": "location"}),
-        ("tnews", "label_desc", {"news_edu": "education"}),
-    ],
-    ids=["trec", "tnews"],
-)  # fmt: skip
-def test_labels_agree_with_the_names_beside_them_in_the_files(shared, name, field, spelling):
-    task = reader(name, shared, "test")
-    for example, row in zip(task.load("train"), task._source.rows("test"), strict=True):
-        raw = row.data[field]
-        assert example.target == spelling.get(raw, raw.removeprefix("news_"))
-
-
-@pytest.mark.shared
-def test_tasks_over_the_same_sentences_agree_on_them(shared):
-    two, five, glue = (
-        {" ".join(e.fields[task.fields[0]].split()): e.target for e in task.load("train")}
-        for task in (reader(n, shared, "validation") for n in ("sst2", "sst5", "glue_sst2"))
-    )
-    shared_texts = two.keys() & five.keys()
-    assert len(shared_texts) > 800 and len(two.keys() & glue.keys()) > 800
-    assert all(five[text].endswith(two[text]) for text in shared_texts)
-    assert all(two[text] == glue[text] for text in two.keys() & glue.keys())
-
-
-@pytest.mark.shared
 def test_every_folder_of_the_manifest_has_a_task_and_every_split_a_part(shared, manifest):
     folders = {folder_of(name): name for name in REAL}
     for folder, split in manifest[0]:
@@ -229,21 +200,6 @@ def test_every_folder_of_the_manifest_has_a_task_and_every_split_a_part(shared, 
 def test_an_unlabelled_test_is_refused_and_not_scored(shared):
     with pytest.raises(UserError, match=r"ccpm.test.jsonl.gz:1: no field 'answer'"):
         read("ccpm", shared, "test")
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["cb", "rte", "wic", "wsc"])
-def test_the_test_of_fewglue_is_the_validation_of_superglue(shared, name):
-    plain = read(name, shared, "validation")
-    few = read(name, shared, "test", "fewglue")
-    assert [(e.fields, e.target) for e in few] == [(e.fields, e.target) for e in plain]
-
-
-@pytest.mark.shared
-def test_the_pronoun_of_a_row_whose_index_is_one_off_is_marked(shared):
-    examples = read("wsc", shared, "validation")
-    assert all(e.fields["marked"].count("*") >= 2 for e in examples)
-    assert "use *it*" in examples[42].fields["marked"]
 
 
 def columns(name):

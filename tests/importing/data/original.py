@@ -104,11 +104,3 @@ def facts(folder, rows):
 def _fact(row):
     kept = {key: row[key] for key in ("predicate_id", "sub_label", "obj_label")}
     return {**kept, "uuid": "x", "sub_uri": "Q1", "obj_uri": "Q2", "evidences": [{"masked": "x"}]}
-
-
-def columns(file, rows, tokens, tags):
-    """Write sentences as CoNLL-2003 does, with a document mark first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    sentences = [zip(row[tokens], row[tags], strict=True) for row in rows]
-    lines = ["\n".join(f"{word} NNP B-NP {tag}" for word, tag in own) for own in sentences]
-    file.write_text("\n\n".join(["-DOCSTART- -X- -X- O", *lines]), encoding="utf-8")

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.errors import UserError
-from tests.importing.data.original import columns, imported, load, task
+from tests.importing.data.original import imported, task
 from tests.tiers import tiered
 
 IOB1 = """-DOCSTART- -X- O O
@@ -141,51 +141,3 @@ def test_another_form_is_named_and_nothing_is_written(tmp_path, name, text, opti
     with pytest.raises(UserError, match=words):
         read(name, write(tmp_path / "c", text), *options)
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_column_files_are_those_of_the_real_data(shared, tmp_path):
-    """CoNLL-2003's layout, written from the shared rows, is imported as these rows again."""
-    folder = shared / "data" / "conll03"
-    if not folder.is_dir():
-        pytest.skip("shared data: no conll03")
-    parts = {"train": "train", "valid": "validation", "test": "test"}
-    rows = {ours: load(folder / f"{ours}.jsonl.gz") for ours in parts.values()}
-    for theirs, ours in parts.items():
-        columns(tmp_path / "c" / f"{theirs}.txt", rows[ours], "tokens", "ner_tags")
-    out = imported("conll", tmp_path / "c", tmp_path / "out", "--task", "conll03")
-    for ours, expected in rows.items():
-        assert load(out / "conll03" / f"{ours}.jsonl") == expected
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("layout", tiered(["lines", "spans"], lambda name: name == "spans"))
-def test_roles_of_the_real_data_survive(shared, tmp_path, layout):
-    folder = shared / "data" / "srl_up_de"
-    if not folder.is_dir():
-        pytest.skip("shared data: no srl_up_de")
-    rows = load(folder / "validation.jsonl.gz")
-    written = "\n\n".join(_line(row) if layout == "lines" else _column(row) for row in rows)
-    options = () if layout == "lines" else ("--roles", "2:2")
-    read("srl_up_de", write(tmp_path / "c", written), *options)
-    made = load(tmp_path / "out" / "srl_up_de" / "train.jsonl")
-    assert [_kept(row) for row in made] == [_kept(row) for row in rows]
-
-
-def _kept(row):
-    return [row[key] for key in ("tokens", "predicate_index", "srl_tags")]
-
-
-def _line(row):
-    return f"{row['predicate_index']} {' '.join(row['tokens'])} ||| {' '.join(row['srl_tags'])}"
-
-
-def _column(row):
-    """Return words and spans in brackets, one word a line."""
-    tags = row["srl_tags"]
-    lines = []
-    for word, tag, after in zip(row["tokens"], tags, [*tags[1:], "O"], strict=True):
-        begins = f"({tag[2:]}" if tag[0] == "B" else ""
-        lines.append(f"{word} {begins}*{')' if tag != 'O' and after[0] != 'I' else ''}")
-    return "\n".join(lines)

@@ -126,7 +126,7 @@ def test_a_run_reads_what_was_written(tmp_path):
                     "questions": [{"No": 1, "question": "a", "correct": "x", **OPTIONS}],
                 }
             },
-            "correct is 'x', which is none of the answers",
+            "field 'correct' is 'x'; expected one of the answers",
         ),
         ("qasper", {"p": {"title": "a"}}, "abstract"),
         ("squad_articles", {"data": 3}, "expected objects"),

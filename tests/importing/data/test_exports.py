@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptrun.errors import UserError
-from tests.importing.data.original import imported, task
+from tests.importing.data.original import dump, imported, task
 from tests.importing.data.test_conll import write
 
 TEXT = "Ann Lee left Oslo ."
@@ -105,14 +105,19 @@ MARKS = {
 }
 
 
+def marked(project, marks, count=10):
+    """Write so many rows of marks, and return the file."""
+    rows = [{"id": i, "text": f"{TEXT} {i}", **marks} for i in range(count)]
+    dump(project / "a.jsonl", rows)
+    return project / "a.jsonl"
+
+
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
 @pytest.mark.parametrize("form", ["lines", "list"])
-def test_the_three_forms_of_doccano(project, marks, form):
-    made = [{"id": i, "text": f"{TEXT} {i}", **marks} for i in range(10)]
-    file = project / "a.jsonl"
-    file.write_text(
-        json.dumps(made) if form == "list" else "".join(json.dumps(r) + "\n" for r in made)
-    )
+def test_the_forms_of_doccano(project, marks, form):
+    file = marked(project, marks)
+    if form == "list":
+        file.write_text(f"[{','.join(file.read_text().splitlines())}]")
     assert tags_of("spans", file) == [*TAGS, "O"]
 
 
@@ -120,76 +125,44 @@ def test_rows_that_prodigy_rejects_are_no_gold(project, caplog):
     spans = [{"start": 0, "end": 7, "label": "PER"}]
     verdicts = ["accept"] * 20 + ["reject"] * 10 + ["ignore"] * 10
     made = [{"text": f"{TEXT} {i}", "spans": spans, "answer": v} for i, v in enumerate(verdicts)]
-    file = project / "a.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in made))
-    out = imported("spans", file, project / "out", "--task", "mine")
+    dump(project / "a.jsonl", made)
+    out = imported("spans", project / "a.jsonl", project / "out", "--task", "mine")
     parts = ("train", "validation", "test")
     assert sum(len(rows(out / "mine", part)) for part in parts) == 20
 
 
-def label_studio(project, region):
-    result = {"id": "a", "from_name": "label", "to_name": "text", **region}
-    made = [
-        {"id": i, "data": {"text": f"{TEXT} {i}"}, "annotations": [{"result": [result]}]}
-        for i in range(10)
+SHOWN = {"globalOffsets": {"start": 0, "end": 7}, "hypertextlabels": ["PER"]}
+STUDIO = {
+    "places in what is shown": (
+        f"{TEXT} {{}}",
+        [{"type": "hypertextlabels", "value": {"startOffset": 9, "endOffset": 1, **SHOWN}}],
+    ),
+    "tags of HTML, no text to check": (
+        "<p><b>Ann</b> Lee &amp; {}</p>",
+        [{"type": "hypertextlabels", "value": {**SHOWN, "start": "/b[1]", "end": "/b[1]"}}],
+    ),
+    "choices beside spans": (
+        f"{TEXT} {{}}",
+        [
+            {"type": "labels", "value": {"start": 0, "end": 7, "labels": ["PER"]}},
+            {"type": "choices", "value": {"choices": ["news"]}},
+        ],
+    ),
+}
+
+
+def label_studio(project, text, results):
+    tasks = [
+        {"data": {"text": text.format(i)}, "annotations": [{"result": results}]} for i in range(10)
     ]
-    file = project / "a.json"
-    file.write_text(json.dumps(made))
-    return tags_of("label_studio", file)
+    (project / "a.json").write_text(json.dumps(tasks))
+    return tags_of("label_studio", project / "a.json")
 
 
-def test_regions_of_a_hypertext_count_the_characters_shown(project):
-    value = {"startOffset": 9, "endOffset": 1, "globalOffsets": {"start": 0, "end": 7}}
-    region = {"type": "hypertextlabels", "value": {**value, "hypertextlabels": ["PER"]}}
-    assert label_studio(project, region) == ["B-PER", "I-PER", "O", "O", "O", "O"]
-
-
-def test_tags_of_html_do_not_count(project):
-    """`<b>Ann Lee</b> ...` with a place that counts what a browser shows, and no text to check."""
-    value = {"globalOffsets": {"start": 0, "end": 7}, "hypertextlabels": ["PER"]}
-    region = {"type": "hypertextlabels", "value": {**value, "start": "/b[1]", "end": "/b[1]"}}
-    made = [
-        {
-            "data": {"text": f"<p><b>Ann</b> Lee &amp; {i}</p>"},
-            "annotations": [{"result": [region]}],
-        }
-        for i in range(10)
-    ]
-    file = project / "a.json"
-    file.write_text(json.dumps(made))
-    assert tags_of("label_studio", file) == ["B-PER", "I-PER", "O", "O"]
-
-
-def test_choices_beside_spans_are_not_read(project):
-    span = {"type": "labels", "value": {"start": 0, "end": 7, "labels": ["PER"]}}
-    results = [span, {"type": "choices", "value": {"choices": ["news"]}}]
-    made = [
-        {"data": {"text": f"{TEXT} {i}"}, "annotations": [{"result": results}]} for i in range(10)
-    ]
-    file = project / "a.json"
-    file.write_text(json.dumps(made))
-    assert tags_of("label_studio", file) == ["B-PER", "I-PER", "O", "O", "O", "O"]
-
-
-@pytest.mark.parametrize(
-    ("marks", "told"),
-    [
-        ({"label": ["news"]}, "labels of the whole text"),
-        ({"spans": [[0, 3, "B-PER"], [4, 7, "I-PER"]]}, "without B- and I-"),
-    ],
-)
-def test_marks_of_another_kind_are_explained(project, marks, told):
-    file = project / "a.jsonl"
-    file.write_text("".join(json.dumps({"text": f"{TEXT} {i}", **marks}) + "\n" for i in range(9)))
-    with pytest.raises(UserError, match=told):
-        tags_of("spans", file)
-
-
-def test_an_empty_list_of_spans_does_not_hide_another(project):
-    marks = {"spans": [], "label": [[0, 7, "PER"]]}
-    file = project / "a.jsonl"
-    file.write_text("".join(json.dumps({"text": f"{TEXT} {i}", **marks}) + "\n" for i in range(9)))
-    assert tags_of("spans", file) == ["B-PER", "I-PER", "O", "O", "O", "O"]
+@pytest.mark.parametrize(("text", "results"), STUDIO.values(), ids=STUDIO)
+def test_regions_of_label_studio(project, text, results):
+    tags = label_studio(project, text, results)
+    assert tags[:2] == ["B-PER", "I-PER"] and {*tags[2:]} == {"O"}
 
 
 @pytest.mark.parametrize(
@@ -197,25 +170,24 @@ def test_an_empty_list_of_spans_does_not_hide_another(project):
 )
 def test_other_regions_are_refused_by_type(project, kind, told):
     with pytest.raises(UserError, match=told):
-        label_studio(project, {"type": kind, "value": {kind: ["x"]}})
+        label_studio(project, TEXT, [{"type": kind, "value": {kind: ["x"]}}])
 
 
-@pytest.mark.parametrize("version", ["1.1", "v2.0"])
-def test_squad_s_own_files(project, version):
-    answer = {"text": "Oslo", "answer_start": 13}
-    asked = {"id": "1", "question": "Where?", "answers": [answer]}
-    hard = {"id": "2", "question": "When?", "answers": [], "is_impossible": True}
-    inside = [{"context": TEXT, "qas": [asked, *([hard] if version == "v2.0" else [])]}]
-    content = json.dumps({"version": version, "data": [{"title": "T", "paragraphs": inside}]})
-    source = project / "source"
-    source.mkdir()
-    for part in ("train", "dev"):
-        (source / f"{part}-{version}.json").write_text(content)
-    out = imported("squad", source, project / "out")
-    folder = out / ("squad_v2" if version == "v2.0" else "squad")
-    first = rows(folder, "validation")[0]
-    assert first["answers"] == {"text": ["Oslo"], "answer_start": [13]}
-    assert [row["id"] for row in rows(folder)] == (["1", "2"] if version == "v2.0" else ["1"])
+@pytest.mark.parametrize(
+    ("marks", "told"),
+    [
+        ({"label": ["news"]}, "Labels of whole texts are task=csv"),
+        ({"spans": [[0, 3, "B-PER"], [4, 7, "I-PER"]]}, "without B- and I-"),
+    ],
+)
+def test_marks_of_another_kind_are_explained(project, marks, told):
+    with pytest.raises(UserError, match=told):
+        tags_of("spans", marked(project, marks))
+
+
+def test_an_empty_list_of_spans_does_not_hide_another(project):
+    file = marked(project, {"spans": [], "label": [[0, 7, "PER"]]})
+    assert tags_of("spans", file) == ["B-PER", "I-PER", "O", "O", "O", "O"]
 
 
 def squad_file(file, version, *, impossible=False):
@@ -226,11 +198,16 @@ def squad_file(file, version, *, impossible=False):
     file.write_text(json.dumps({"version": version, "data": [{"paragraphs": inside}]}))
 
 
-def test_a_question_without_an_answer_is_of_the_second_squad(project):
-    squad_file(project / "source" / "train.json", "custom", impossible=True)
-    squad_file(project / "source" / "test.json", "custom")
+@pytest.mark.parametrize(("version", "impossible"), [("1.1", False), ("v2.0", True), ("x", True)])
+def test_squad_s_own_files(project, version, impossible):
+    """A question without an answer is of the second version, whatever the file says."""
+    for part in ("train", "dev"):
+        squad_file(project / "source" / f"{part}-{version}.json", version, impossible=impossible)
     out = imported("squad", project / "source", project / "out")
-    assert [row["id"] for row in rows(out / "squad_v2")] == ["1", "2"]
+    folder = out / ("squad_v2" if impossible else "squad")
+    first = rows(folder, "validation")[0]
+    assert first["answers"] == {"text": ["Oslo"], "answer_start": [13]}
+    assert [row["id"] for row in rows(folder)] == (["1", "2"] if impossible else ["1"])
 
 
 def test_squads_of_two_versions_in_a_folder_are_refused(project):

@@ -113,23 +113,3 @@ def test_damage_is_named_and_nothing_is_written(released, tmp_path, damage, word
     with pytest.raises(UserError, match=words):
         imported("lama", released, tmp_path / "out")
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_published_facts_are_those_of_the_real_data(shared, tmp_path):
-    """The authors' layout, written from the shared rows, is imported as these rows again."""
-    folder = shared / "data" / "lama_trex"
-    if not folder.is_dir():
-        pytest.skip("shared data: no lama_trex")
-    splits = {"train": "train", "dev": "validation", "test": "test"}
-    rows = {split: load(folder / f"{ours}.jsonl.gz") for split, ours in splits.items()}
-    for own in rows.values():
-        own[:] = [{k: v for k, v in row.items() if k != "origin"} for row in own]
-    facts(tmp_path / "LAMA", rows)
-    common = {r["obj_label"] for own in rows.values() for r in own if r["obj_in_common_vocab"]}
-    lists = {"bert-base-cased": sorted(common), "gpt2-xl": [f"Ġ{word}" for word in common]}
-    (tmp_path / "LAMA" / "29k-vocab.json").write_text(json.dumps(lists))
-    out = imported("lama", tmp_path / "LAMA", tmp_path / "out")
-    for split, ours in splits.items():
-        assert load(out / "lama_trex" / f"{ours}.jsonl") == rows[split]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ptrun.task.corpus import has_words
 from ptrun.task.labelled import Labelled
 from ptrun.task.ppt import MAKERS, SIX, UNIFIED, Construction
 from tests.task.ppt.corpora import write
@@ -43,15 +42,6 @@ def test_all_kinds_are_made(corpus, make):
     made = rows(corpus, make)
     assert len(made) > 400
     check(make, made)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_all_kinds_are_made_of_a_real_corpus(shared, make):
-    made = rows(str(shared / "data" / "corpus_zh"), make)
-    assert len(made) > 300
-    check(make, made)
-    texts = [row.get("first", row.get("query")) for row in made]
-    assert all(has_words(text, 5) for text in texts)
 
 
 def test_lines_for_a_classifier_are_counted_in_characters(corpus):

@@ -89,14 +89,14 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"make": "npp"}, r"task.source.make is 'npp'; did you mean 'nsp'\? Allowed: nsp, nss"),
-        ({"unit": "word"}, r"task.source.unit is 'word'\. Allowed: line, sentence"),
+        ({"make": "npp"}, r"task.source.make: expected one of 'nsp', 'nss', 'unified', got 'npp'"),
+        ({"unit": "word"}, r"task.source.unit: expected one of 'line', 'sentence', got 'word'"),
         ({"examples": {"train": 5}}, r"task.source.examples is .*each of train, validation, test"),
         ({"shares": [1, 0, 0]}, r"task.source.shares is \[1, 0, 0\]; give three"),
         ({"examples": 100}, r"task.source.examples: expected .*got 100"),
         ({"shares": 5}, r"task.source.shares: expected list of int, got 5"),
         ({"corpus": None}, r"task.source.corpus: expected str, got None"),
-        ({"filed": "doc"}, r"task.source has 'filed'; did you mean 'field'"),
+        ({"filed": "doc"}, r"task.source.filed: unknown; did you mean 'field'"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, told):

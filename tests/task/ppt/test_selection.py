@@ -109,5 +109,5 @@ def test_a_local_row_may_have_no_limits_but_no_wrong_ones():
     task = build("task", compose_run(["task=ppt_nss"]).config["task"], None)
     row = {"query": "a", "options": ["b", "c"], "answer": 0}
     assert "limits" not in task.example("1", Row("here", row)).fields
-    with pytest.raises(UserError, match=r"here: limits is .* expected tokens by field"):
+    with pytest.raises(UserError, match=r"here: field 'limits' is .* expected tokens by field"):
         task.example("1", Row("here", {**row, "limits": {"query": 0}}))
