@@ -30,11 +30,7 @@ class Sentence:
     lines: Sequence[Sequence[str]]
 
     def column(self, number: int) -> list[str]:
-        """Return a column, counted from 1, or from -1 at the end.
-
-        Raises:
-            UserError: there are fewer columns.
-        """
+        """Return a column, counted from 1, or from -1 at the end."""
         width = len(self.lines[0])
         if not -width <= number <= width or number == 0:
             raise UserError(
@@ -46,11 +42,7 @@ class Sentence:
 
 
 def sentences(file: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a file; columns are separated by tabs, or else by spaces.
-
-    Raises:
-        UserError: the lines of a sentence differ in their number of columns.
-    """
+    """Yield the sentences of a file; columns are separated by tabs, or else by spaces."""
     where: list[str] = []
     lines: list[list[str]] = []
     for place, text in text_lines(file):
@@ -85,9 +77,6 @@ def tags(sentence: Sentence, number: int) -> list[str]:
 
     IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch. `S-`
     and `U-` are one word, `E-` and `L-` the last.
-
-    Raises:
-        UserError: a line has no such tag.
     """
     column = sentence.column(number)
     if all("*" in tag or _ALONE.fullmatch(tag) for tag in column):
@@ -113,9 +102,6 @@ def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list
         sentence: a sentence with one column for each of its predicates.
         left: the first of these columns, as in `Sentence.column`.
         right: the last of them.
-
-    Raises:
-        UserError: a column has no brackets, or no (V*) at its predicate.
     """
     width = len(sentence.lines[0])
     stop = right if right > 0 else width + 1 + right

@@ -64,13 +64,7 @@ class CPM2Sizes:
         return f"{self.encoder_layers}+{self.decoder_layers}"
 
 
-@dataclass(frozen=True)
-class SpecialIds:
-    """The special token ids of a configuration."""
-
-    pad: int
-    eos: int
-    start: int
+_SPECIAL = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
 
 
 def read_sizes(shapes: Shapes, ranks: int) -> CPM2Sizes:
@@ -94,14 +88,13 @@ def read_sizes(shapes: Shapes, ranks: int) -> CPM2Sizes:
     )
 
 
-def special_ids(rows: int, *, t5: bool) -> SpecialIds:
-    """Return the special ids of a vocabulary, which its size identifies."""
-    if t5 or rows in T5_ROWS:
-        return SpecialIds(pad=0, eos=1, start=0)
-    return SpecialIds(pad=5, eos=8 if rows == CPM2_ROWS[1] else 7, start=1)
+def special_ids(rows: int, *, t5: bool) -> dict[str, int]:
+    """Return the special ids of a vocabulary, which its size identifies, as keys of config.json."""
+    ids = (0, 1, 0) if t5 or rows in T5_ROWS else (5, 8 if rows == CPM2_ROWS[1] else 7, 1)
+    return dict(zip(_SPECIAL, ids, strict=True))
 
 
-def model_config(sizes: CPM2Sizes, special: SpecialIds, dtype: str) -> dict[str, Any]:
+def model_config(sizes: CPM2Sizes, special: Mapping[str, int], dtype: str) -> dict[str, Any]:
     """Return the config.json of `T5ForConditionalGeneration`."""
     return {
         "architectures": ["T5ForConditionalGeneration"],
@@ -123,9 +116,7 @@ def model_config(sizes: CPM2Sizes, special: SpecialIds, dtype: str) -> dict[str,
         "tie_word_embeddings": False,
         "is_encoder_decoder": True,
         "use_cache": True,
-        "pad_token_id": special.pad,
-        "eos_token_id": special.eos,
-        "decoder_start_token_id": special.start,
+        **special,
     }
 
 
@@ -153,7 +144,12 @@ def import_cpm2(
     sizes = read_sizes(shards.shapes, shards.count)
     special = _special(sizes, tokenizer, unscale=unscale)
     tensors = targets(sizes)
-    _check(shards, sizes, tensors)
+    if sizes.inner % sizes.heads:
+        raise UserError(f"attention has {sizes.inner} columns, no multiple of {sizes.heads} heads.")
+    aliases = dict.fromkeys(ALIASES, EMBEDDINGS)
+    shards.check(tensors, model="T5", aliases=aliases, spare=[PROMPT])
+    if PROMPT in shards.shapes:
+        shards.check_equal(PROMPT)
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
@@ -170,18 +166,7 @@ def import_cpm2(
     return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 
-def _check(shards: Shards, sizes: CPM2Sizes, tensors: list[Target]) -> None:
-    if sizes.inner % sizes.heads:
-        raise UserError(
-            f"attention has {sizes.inner} columns; expected a multiple of its {sizes.heads} heads."
-        )
-    aliases = dict.fromkeys(ALIASES, EMBEDDINGS)
-    shards.check(tensors, model="T5", aliases=aliases, spare=[PROMPT])
-    if PROMPT in shards.shapes:
-        shards.check_equal(PROMPT)
-
-
-def _special(sizes: CPM2Sizes, tokenizer: Path | None, *, unscale: bool) -> SpecialIds:
+def _special(sizes: CPM2Sizes, tokenizer: Path | None, *, unscale: bool) -> dict[str, int]:
     """Return the special ids, from the vocabulary file if there is one."""
     if unscale and sizes.vocab in CPM2_ROWS:
         raise UserError(
@@ -195,7 +180,7 @@ def _special(sizes: CPM2Sizes, tokenizer: Path | None, *, unscale: bool) -> Spec
         raise UserError(
             f"--tokenizer {tokenizer}: {len(ids)} lines, but the model has {sizes.vocab} rows."
         )
-    return SpecialIds(pad=ids["<pad>"], eos=ids["<eod>"], start=ids["<s>"])
+    return dict(zip(_SPECIAL, (ids["<pad>"], ids["<eod>"], ids["<s>"]), strict=True))
 
 
 # The place of each tensor of a transformers T5 in CPM-2's Megatron shards.

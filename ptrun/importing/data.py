@@ -78,12 +78,7 @@ def _written(output: MadeFile, file: Path, advance: Callable[[int], None]) -> in
 
 
 def write_new(files: Mapping[Path, str]) -> None:
-    """Write text files that do not exist yet: all of them or, after an error, none.
-
-    Raises:
-        UserError: one exists.
-        OSError: one cannot be written.
-    """
+    """Write text files that do not exist yet: all of them or, after an error, none."""
     if there := next((file for file in files if file.exists()), None):
         raise UserError(f"{there}: exists. Choose another name, or move the file away.")
     written: list[Path] = []
@@ -118,11 +113,7 @@ def inner(row: Row, key: str) -> Row:
 
 
 def each(row: Row, key: str) -> list[Row]:
-    """Return the objects of a list inside a row.
-
-    Raises:
-        UserError: the field is absent or no list of objects.
-    """
+    """Return the objects of a list inside a row."""
     values = row.typed(key, list, "objects")
     if not all(isinstance(value, dict) for value in values):
         raise row.wrong(key, "objects")
@@ -130,14 +121,8 @@ def each(row: Row, key: str) -> list[Row]:
 
 
 def label(row: Row, names: Sequence[Any]) -> int:
-    """Return the index of the row's `label` among its published names.
-
-    Raises:
-        UserError: the row has no label, or another one.
-    """
-    if "label" not in row.data:
-        raise UserError(f"{row.where}: no label; the file is a hidden test or another task's.")
-    raw = row.data["label"]
+    """Return the index of the row's `label` among its published names."""
+    raw = row.value("label")
     if raw not in names:
         raise row.wrong("label", f"one of {', '.join(map(repr, names))}")
     return list(names).index(raw)
@@ -166,11 +151,7 @@ class TaggingFields:
 
 
 def task_fields(task: str) -> TaggingFields:
-    """Return what the file of a task says.
-
-    Raises:
-        UserError: there is no such task, it tags nothing, or a name in it leads out of the folder.
-    """
+    """Return what the file of a task says."""
     node = compose_run([f"task={task}"]).task
     if not {"tokens", "tags", "splits"} <= node.keys():
         raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
@@ -190,11 +171,7 @@ def candidates(source: Path, part: str) -> list[Path]:
 
 
 def found(source: Path, part: str) -> Path:
-    """Return the one file or folder of a part.
-
-    Raises:
-        UserError: there is none, or there are several.
-    """
+    """Return the one file or folder of a part."""
     files = candidates(source, part)
     if len(files) == 1:
         return files[0]

@@ -23,9 +23,6 @@ def documents(kind: str, source: Path) -> list[MadeFile]:
     Args:
         kind: whose file it is.
         source: LongHealth's benchmark_v5.json, a file of QASPER's, or SQuAD's own JSON.
-
-    Raises:
-        UserError: the file is another one, or a field is missing.
     """
     texts = list(_READERS[kind](Row(str(source), json_file(source))))
     if not texts:

@@ -44,11 +44,7 @@ class RankFiles:
             )
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each rank.
-
-        Raises:
-            UserError: the files come from different saves.
-        """
+        """Return the tensors of each rank."""
         ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
         folder = self.files[0].parent
         for key in _SAME:
@@ -70,11 +66,7 @@ def folder_of(source: Path) -> Path:
 
 
 def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
-    """Return the files whose names match a pattern, in the order of their numbers from 0.
-
-    Raises:
-        UserError: a number is missing; `name` is the format of the names.
-    """
+    """Return the files whose names match a pattern, in the order of their numbers from 0."""
     matches = (re.fullmatch(pattern, file.name) for file in folder.glob("*"))
     files = {int(match[1]): folder / match[0] for match in matches if match}
     if absent := sorted(set(range(max(files, default=0))) - set(files)):
@@ -105,11 +97,7 @@ class PartFiles:
             )
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each part; set `args` to their saved settings.
-
-        Raises:
-            UserError: parts are missing at the end.
-        """
+        """Return the tensors of each part; set `args` to their saved settings."""
         parts = [open_file(file, _KEYS, _KIND) for file in self.files]
         self.args = [
             vars(part["args"]) if isinstance(part.get("args"), Namespace) else {} for part in parts
@@ -165,11 +153,7 @@ class BytePairs:
 
 
 def read_byte_pairs(folder: Path) -> BytePairs:
-    """Return the BPE of a folder's tokenizer.json, or of its vocab.json and merges.txt.
-
-    Raises:
-        UserError: the files are missing, cannot be read, or hold another kind of tokenizer.
-    """
+    """Return the BPE of a folder's tokenizer.json, or of its vocab.json and merges.txt."""
     single, halves = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
     if not single.is_file() and not all(file.is_file() for file in halves):
         raise UserError(

@@ -85,7 +85,11 @@ def import_glm(
         write_config(folder, model_config(sizes, kind, *ids))
 
     size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
-    return Imported(out, sizes, *size, notes=tuple(_notes(stray, has_tokenizer=bool(words))))
+    notes = (
+        *([f"left out: {', '.join(stray)} (a classifier)"] if stray else []),
+        *([] if words else ["no tokenizer (import with --tokenizer FOLDER, GPT-2's)"]),
+    )
+    return Imported(out, sizes, *size, notes)
 
 
 def targets(sizes: GLMSizes) -> list[Target]:
@@ -176,10 +180,3 @@ def _tokenizer(folder: Path | None, rows: int) -> Any:
             f"but the model has {rows} rows.\nUse GPT-2's files, where {END} is {GPT2_END}."
         )
     return words
-
-
-def _notes(stray: list[str], *, has_tokenizer: bool) -> Iterator[str]:
-    if stray:
-        yield f"left out: {', '.join(stray)} (a classifier)"
-    if not has_tokenizer:
-        yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's tokenizer files)"

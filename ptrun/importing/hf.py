@@ -40,10 +40,6 @@ def import_hf(
         dtype: dtype of the tensors; defaults to that of each tensor.
         revision: of a hub model.
         file_bytes: most bytes of a file.
-
-    Raises:
-        UserError: it cannot be downloaded, its files are damaged or no model, a value does not fit
-            the dtype, `out` is not empty, or the disk is too full. Nothing is written then.
     """
     check_new(out)
     folder = Path(source)

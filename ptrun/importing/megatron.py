@@ -5,7 +5,7 @@ released file probably has none. So the tensors decide, and the printed line rep
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -73,7 +73,11 @@ def import_megatron(
         write_config(folder, model_config(sizes, kind, saved))
 
     size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
-    return Imported(out, sizes, *size, notes=tuple(_notes(sizes, has_tokenizer=bool(pairs))))
+    notes = (
+        "with a final norm" if sizes.final_norm else "no final norm in the file",
+        *([] if pairs else ["no tokenizer (import with --tokenizer FOLDER, GPT-2's)"]),
+    )
+    return Imported(out, sizes, *size, notes)
 
 
 def targets(sizes: MegatronSizes) -> list[Target]:
@@ -148,12 +152,6 @@ def _settings(files: PartFiles, sizes: MegatronSizes) -> dict[str, Any]:
     return saved[0]
 
 
-def _notes(sizes: MegatronSizes, *, has_tokenizer: bool) -> Iterator[str]:
-    yield "with a final norm" if sizes.final_norm else "no final norm in the file"
-    if not has_tokenizer:
-        yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's tokenizer files)"
-
-
 # The settings saved with a fairseq checkpoint, as keys of config.json.
 #
 # They are those of models/transformer_lm.py in fairseq at the release of Megatron-11B (April 2020).
@@ -180,11 +178,7 @@ _KNOWN_WIDTH, _KNOWN_HEADS = 3072, 32  # Megatron-11B's
 
 
 def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Return the part of config.json that the shapes of the tensors do not give.
-
-    Raises:
-        UserError: a setting is not supported, or the number of heads is missing.
-    """
+    """Return the part of config.json that the shapes of the tensors do not give."""
     activation = args.get("activation_fn", "gelu")
     if activation not in _ACTIVATIONS:
         raise UserError(f"args.activation_fn is {activation!r}; allowed: {names(_ACTIVATIONS)}.")
@@ -255,9 +249,6 @@ def read_tokenizer(folder: Path, source: Path, rows: int) -> BytePairs:
         folder: GPT-2's files.
         source: the checkpoint, whose dict.txt gives the ids.
         rows: number of rows of the model's embeddings.
-
-    Raises:
-        UserError: the files are of another kind, or do not fit the dictionary or the model.
     """
     pairs, file = read_byte_pairs(folder), source / DICTIONARY
     tokens = pairs.gpt2_tokens()

@@ -34,11 +34,7 @@ _FEWGLUE_ONLY = ("dev32.jsonl", "unlabeled.jsonl")
 
 
 def superglue(source: Path) -> list[MadeFile]:
-    """Return the files of all tasks that a folder of SuperGLUE has.
-
-    Raises:
-        UserError: it has none, one lacks a split, or the files are FewGLUE's.
-    """
+    """Return the files of all tasks that a folder of SuperGLUE has."""
     for folder in _tasks(source):
         if few := next((folder / n for n in _FEWGLUE_ONLY if (folder / n).is_file()), None):
             raise UserError(
@@ -48,11 +44,7 @@ def superglue(source: Path) -> list[MadeFile]:
 
 
 def fewglue(source: Path) -> list[MadeFile]:
-    """Return the files of all tasks that a folder of FewGLUE has; dev32 and val may be absent.
-
-    Raises:
-        UserError: it has none, one lacks train, or a train file has more than 32 lines.
-    """
+    """Return the files of all tasks that a folder of FewGLUE has; dev32 and val may be absent."""
     for folder in _tasks(source):
         file = folder / "train.jsonl"
         more = islice(rows(file), _FEW, None) if file.is_file() else iter(())
@@ -81,12 +73,19 @@ def _made(
             if file.is_file():
                 place = f"{kind}/{folder.name.lower()}"
                 hidden = kind == "superglue" and theirs == "test"
-                read = partial(READERS[folder.name], hidden=hidden)
-                records = chain.from_iterable(map(read, rows(file)))
+                records = _records(file, folder.name, hidden=hidden)
                 files.append(MadeFile(place, f"{ours}.jsonl", [file], records))
             elif theirs in needed:
                 raise UserError(f"{file}: no such file; {folder.name} needs it.")
     return files
+
+
+def _records(file: Path, task: str, *, hidden: bool) -> Iterator[Record]:
+    for row in rows(file):
+        for record in READERS[task](row):
+            if not hidden and not {"label", "answers"} & record.keys():
+                raise UserError(f"{row.where}: no label; a hidden test, or another task's file.")
+            yield record
 
 
 # One published row of a SuperGLUE task as rows with the field names of the hub's copy.
@@ -98,26 +97,20 @@ _NO_YES = (False, True)
 
 
 def _flat(
-    texts: Sequence[str],
-    labels: Sequence[Any],
-    row: Row,
-    *,
-    hidden: bool,
-    numbers: Sequence[str] = (),
+    texts: Sequence[str], labels: Sequence[Any], row: Row, numbers: Sequence[str] = ()
 ) -> Iterator[Record]:
     """Yield the row of a task whose rows are flat."""
-    fields = {key: row.text(key) for key in texts} | {
-        key: whole_number(row, key) for key in numbers
-    }
-    yield {**fields, "idx": row.value("idx"), **_label(row, labels, hidden=hidden)}
+    fields: dict[str, Any] = {key: row.text(key) for key in texts}
+    fields |= {key: whole_number(row, key) for key in numbers}
+    yield {**fields, "idx": row.value("idx"), **_label(row, labels)}
 
 
-def _label(row: Row, labels: Sequence[Any], *, hidden: bool) -> Record:
+def _label(row: Row, labels: Sequence[Any]) -> Record:
     """Return the label as a field; a hidden test has none."""
-    return {} if hidden else {"label": label(row, labels)}
+    return {"label": label(row, labels)} if "label" in row.data else {}
 
 
-def _multirc(row: Row, *, hidden: bool) -> Iterator[Record]:
+def _multirc(row: Row) -> Iterator[Record]:
     """Yield one row per candidate answer; the indices are those of the files."""
     passage = inner(row, "passage")
     for question in each(passage, "questions"):
@@ -131,11 +124,11 @@ def _multirc(row: Row, *, hidden: bool) -> Iterator[Record]:
                     "question": whole_number(question, "idx"),
                     "answer": whole_number(answer, "idx"),
                 },
-                **_label(answer, (0, 1), hidden=hidden),
+                **_label(answer, (0, 1)),
             }
 
 
-def _record(row: Row, *, hidden: bool) -> Iterator[Record]:
+def _record(row: Row) -> Iterator[Record]:
     """Yield one row per query; entities and answers without repetitions, sorted."""
     passage = inner(row, "passage")
     text = passage.text("text")
@@ -148,7 +141,7 @@ def _record(row: Row, *, hidden: bool) -> Iterator[Record]:
             "query": query.text("query"),
             "entities": sorted({span["text"] for span in spans}),
             "entity_spans": {k: [span[k] for span in spans] for k in ("text", "start", "end")},
-            **({} if hidden else {"answers": _answers(query)}),
+            **({"answers": _answers(query)} if "answers" in query.data else {}),
             "idx": {"passage": whole_number(row, "idx"), "query": whole_number(query, "idx")},
         }
 
@@ -165,7 +158,7 @@ def _span(entity: Row, text: str) -> dict[str, Any]:
     return {"text": text[start:end], "start": start, "end": end}
 
 
-def _wsc(row: Row, *, hidden: bool) -> Iterator[Record]:
+def _wsc(row: Row) -> Iterator[Record]:
     """Yield the row with its two spans beside the text."""
     target = inner(row, "target")
     yield {
@@ -175,7 +168,7 @@ def _wsc(row: Row, *, hidden: bool) -> Iterator[Record]:
         "span1_text": target.text("span1_text"),
         "span2_text": target.text("span2_text"),
         "idx": row.value("idx"),
-        **_label(row, _NO_YES, hidden=hidden),
+        **_label(row, _NO_YES),
     }
 
 
@@ -194,7 +187,7 @@ READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ),
     "WSC": _wsc,
 }
-"""How a row of each task is read, by the name of its folder; `hidden` says that it has no label."""
+"""How a row of each task is read, by the name of its folder."""
 
 
 # GLUE's tables as published: `<Task>/{train,dev,test}.tsv`, with tabs, and quotes that are text.
@@ -280,11 +273,7 @@ GLUE = {
 
 
 def glue(source: Path) -> list[MadeFile]:
-    """Return the files of all tasks that a folder of GLUE has; tests are without labels.
-
-    Raises:
-        UserError: it has none, or one lacks train.
-    """
+    """Return the files of all tasks that a folder of GLUE has; tests are without labels."""
     tasks = [name for name in GLUE if (source / name).is_dir()]
     if not tasks:
         raise UserError(f"{source}: none of the folders {', '.join(GLUE)} is there.")
@@ -317,7 +306,7 @@ def _glue_rows(file: Path, task: Glue, *, hidden: bool) -> Iterator[Record]:
     for number, (place, line) in enumerate(every):
         account.read += 1
         if len(line) != len(named):
-            account.leave_out(f"not {len(named)} cells")
+            account.left_out[f"not {len(named)} cells"] += 1
             continue
         row = Row(place, dict(zip(named, line, strict=True)))
         fields: dict[str, Any] = {ours: row.text(theirs) for theirs, ours in task.texts.items()}
@@ -355,9 +344,6 @@ def lama(source: Path) -> list[MadeFile]:
     """Return the files of `task=lama`: facts, searched templates, lists of words.
 
     A fact is in the common vocabulary if `29k-vocab.json` lists its object for any model.
-
-    Raises:
-        UserError: no relation is there, or a relation lacks a split or a template.
     """
     templates = _templates(source / "relations.jsonl")
     relations = _relations(source)
@@ -447,9 +433,6 @@ def squad(source: Path) -> list[MadeFile]:
 
     Args:
         source: a file, or a folder of files whose names begin with train and dev.
-
-    Raises:
-        UserError: there is no such file, or it is not SQuAD's.
     """
     files = [source] if source.is_file() else sorted(source.glob("*.json*"))
     words = {file: re.split(r"[\W_]+", file.name.lower()) for file in files}

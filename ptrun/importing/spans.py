@@ -67,10 +67,6 @@ def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], lis
         where: the place of the text, for errors.
         text: the text.
         spans: in any order; whitespace at their ends does not count.
-
-    Raises:
-        UserError: the text has no word, or a span is outside it, holds no word, cuts a word,
-            differs from its text, or overlaps another one.
     """
     places = words(text)
     if not places:
@@ -142,15 +138,12 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
     Args:
         file: the file.
         text: the field of the text.
-
-    Raises:
-        UserError: a field is missing or has another form.
     """
     account = Account()
     for row in rows(file):
         account.read += 1
         if row.data.get(_VERDICT) in _LEFT_OUT:
-            account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
+            account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
             continue
         keys = [key for key in _KEYS if key in row.data]
         key = next((key for key in keys if row.data[key]), next(iter(keys), None))
@@ -202,9 +195,6 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
     Args:
         file: the export.
         text: the key of the text in `data`.
-
-    Raises:
-        UserError: the file has another form, or a task has several annotations.
     """
     account = Account()
     for index, row in enumerate(rows(file)):
@@ -216,7 +206,7 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
                 "from Label Studio 1.0 or newer."
             )
         if (annotation := _annotation(task)) is None:
-            account.leave_out("no annotation, or a cancelled one")
+            account.left_out["no annotation, or a cancelled one"] += 1
             continue
         results = each(annotation, "result")
         regions = [region for region in results if _is_region(region, alone=len(results) == 1)]

@@ -14,7 +14,6 @@ from ptrun.task.source import Row, class_name, label_names
 STATE = "state.json"
 """In a folder of `datasets.Dataset.save_to_disk`."""
 _BATCH = 1024  # rows of a parquet file that are read together
-_LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 
 
 def columns(file: Path) -> list[str]:
@@ -23,11 +22,7 @@ def columns(file: Path) -> list[str]:
 
 
 def rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a file or folder; numbers of a ClassLabel become its names.
-
-    Raises:
-        UserError: it cannot be read, or has such a column twice.
-    """
+    """Yield the rows of a file or folder; numbers of a ClassLabel become its names."""
     import pyarrow
 
     schema, batches = _open(file)
@@ -48,11 +43,7 @@ def rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def streams(folder: Path) -> list[Path]:
-    """Return the files that `datasets` wrote into a folder.
-
-    Raises:
-        UserError: the folder does not name them, or one is missing.
-    """
+    """Return the files that `datasets` wrote into a folder."""
     try:
         listed = json.loads((folder / STATE).read_text("utf-8"))["_data_files"]
         files = [folder / Path(str(file["filename"])).name for file in listed]
@@ -81,7 +72,7 @@ def _open(file: Path) -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
             schema = pyarrow.parquet.read_schema(file)
             texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
             parquet = pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
-            return schema, lambda columns: _parquet_batches(file, parquet, columns)
+            return schema, lambda columns: parquet.iter_batches(_BATCH, columns=list(columns))
         parts = [_reader(part) for part in (streams(file) if file.is_dir() else [file])]
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
@@ -130,21 +121,6 @@ def _values(batch: Any) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _parquet_batches(file: Path, parquet: Any, columns: Sequence[str]) -> Iterator[Any]:
-    """Return batches of a parquet file."""
-    for group in range(parquet.metadata.num_row_groups):
-        chunks = parquet.metadata.row_group(group)
-        for column in map(chunks.column, range(chunks.num_columns)):
-            name, size = column.path_in_schema, column.total_uncompressed_size
-            if name.partition(".")[0] in columns and size > _LARGEST:
-                raise UserError(
-                    f"{file}: column {shown(name)} of row group {group + 1} has {size:,} bytes, "
-                    f"more than {_LARGEST:,}. Write it with smaller row groups."
-                )
-    batches: Iterator[Any] = parquet.iter_batches(_BATCH, columns=list(columns))
-    return batches
-
-
 def _unreadable(file: Path, error: Exception) -> UserError:
     kind = "parquet" if _is_parquet(file) else "Arrow"
     return UserError(f"{file}: not readable as {kind} ({' '.join(str(error).split())[:120]}).")
@@ -154,9 +130,6 @@ def sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
     """Yield the rows of the first sheet of an Excel file; one without any value has empty cells.
 
     Such rows at the end are none.
-
-    Raises:
-        UserError: openpyxl is not installed, or the file is damaged.
     """
     begun, blank = False, []
     try:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Required, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.metrics import Metric, multirc_scores, pearson, score, spearman
@@ -12,6 +12,17 @@ from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
+
+
+class Keys(Common, total=False):
+    """The keys that all kinds of classification take from YAML, as in `Classification`."""
+
+    fields: Required[list[str]]
+    label: Required[str]
+    labels: Required[dict[str, str | int | bool]]
+    metrics: list[Metric] | None
+    positive: str | None
+    extra: list[str] | None
 
 
 class Classification(Dataset):
@@ -87,8 +98,7 @@ class Grouped(Classification):
     """Classification whose exact match counts whole groups.
 
     Args beyond those of `Common`:
-        fields, label, labels, extra: as in `Classification`, with two labels.
-        positive: the label that F1 is about.
+        fields, label, labels, positive, extra: as in `Classification`, with two labels.
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
@@ -99,18 +109,12 @@ class Grouped(Classification):
         data_dir: str | None,
         variant: str | None = None,
         *,
-        fields: list[str],
-        label: str,
-        labels: dict[str, str | int | bool],
-        positive: str,
         group: list[str],
-        extra: list[str] | None = None,
-        **common: Unpack[Common],
+        **keys: Unpack[Keys],
     ):
-        keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
-        super().__init__(data_dir, variant, positive=positive, **keys, **common)
-        if len(labels) != 2 or positive not in labels:
-            raise UserError(f"task {self.name}: expected two labels, one of them positive.")
+        super().__init__(data_dir, variant, **keys)
+        if len(self.labels) != 2 or self.positive not in self.labels:
+            raise UserError(f"task {self.name}: expected two labels, one of them task.positive.")
         self.metric, self._group = "f1a", group
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
@@ -154,17 +158,10 @@ class SpanCheck(Classification):
         data_dir: str | None,
         variant: str | None = None,
         *,
-        fields: list[str],
-        label: str,
-        labels: dict[str, str | int | bool],
-        metrics: list[Metric] | None = None,
-        positive: str | None = None,
-        extra: list[str] | None = None,
         starred: Starred = "word",
-        **common: Unpack[Common],
+        **keys: Unpack[Keys],
     ):
-        keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
-        super().__init__(data_dir, variant, metrics=metrics, positive=positive, **keys, **common)
+        super().__init__(data_dir, variant, **keys)
         self._starred = starred
 
     @property
@@ -225,9 +222,6 @@ class Regression(Dataset):
         low, high: bounds of the number, inclusive.
         unit: the loss compares numbers divided by it. Predictions are on the scale of the files. A
             file of 50 rows or more without a number above `high / unit` is read as already divided.
-
-    Raises:
-        UserError: `unit` is not above 0.
     """
 
     kind = "regression"
@@ -268,11 +262,7 @@ class Regression(Dataset):
         return [replace(e, target=e.target * self.unit) for e in examples]
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
-        """Return Pearson's and Spearman's correlation and their mean, -100 to 100.
-
-        Raises:
-            UserError: there are fewer than two examples.
-        """
+        """Return Pearson's and Spearman's correlation and their mean, -100 to 100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         if len(golds) < 2:
             raise UserError(f"task={self.name}: give dev and test two examples or more.")

@@ -96,9 +96,6 @@ def gathered(examples: Iterable[Example]) -> Sequence[Example]:
     """Return examples as a list; many that hold plain texts, as columns.
 
     Columns are in a file without a name, of which memory holds what is read.
-
-    Raises:
-        UserError: the disk of temporary files is full.
     """
     rows = iter(examples)
     few = list(islice(rows, FEW))

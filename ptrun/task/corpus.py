@@ -51,11 +51,7 @@ def documents(corpus: str, *, field: str = "doc", unit: Unit = "line") -> Iterat
 
 
 def files(corpus: str) -> list[Path]:
-    """Return the files of a corpus other than `pocket`.
-
-    Raises:
-        UserError: there are none.
-    """
+    """Return the files of a corpus other than `pocket`."""
     path = Path(corpus).expanduser()
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
     matching = [file for file in inside if file.is_file() and file.name.endswith(_FORMS)]
@@ -215,9 +211,6 @@ class MadeExamples(ABC):
         unit: what a line is.
         shares: shares of train, validation and test. PPT has 949, 50 and 1; a test share of 1 in
             1,000 is too small for a small corpus.
-
-    Raises:
-        UserError: a value has a wrong type or is out of range.
     """
 
     corpus: str
@@ -237,11 +230,7 @@ class MadeExamples(ABC):
             raise UserError(f"task.source.shares is {shares}; give three numbers above 0.")
 
     def rows(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the rows of a split, each with its place for error messages.
-
-        Raises:
-            UserError: the corpus cannot be read, or gives no row.
-        """
+        """Yield the rows of a split, each with its place for error messages."""
         number = 0
         for number, row in enumerate(islice(self.every(split), self.examples[split]), start=1):
             yield f"{self.corpus}/{split} example {number}", row

@@ -36,10 +36,6 @@ class Account:
     read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def leave_out(self, reason: str) -> None:
-        """Count a row that becomes no example."""
-        self.left_out[reason] += 1
-
     def __str__(self) -> str:
         reasons = "; ".join(f"{count:,} left out: {why}" for why, count in self.left_out.items())
         return f"{self.read:,} rows{', ' if reasons else ''}{reasons}"
@@ -221,11 +217,7 @@ class Dataset(Task):
         return replace(unlabelled, target=self.target(row, unlabelled))
 
     def unlabelled(self, name: str, row: Row) -> Example:
-        """Return the example of a raw row without reading its label.
-
-        Raises:
-            UserError: a field that the task reads is missing or has a wrong value.
-        """
+        """Return the example of a raw row without reading its label."""
         return self.inputs(name, self._write(self._map(row)))
 
     @property
@@ -249,9 +241,9 @@ class Dataset(Task):
         names += _VARIANT_SPLITS.values() if self._variant else ()
         splits = {name for name in names if name is not None}
         for name in set(rows) - splits:
+            allowed = ", ".join(sorted(splits))
             raise UserError(
-                f"task.source.rows: {name!r} is no split of {self.name}. "
-                f"Allowed: {', '.join(sorted(splits))}."
+                f"task.source.rows: {name!r} is no split of {self.name}. Allowed: {allowed}."
             )
 
     def _file(self, source: Source, split: str) -> str:
@@ -288,7 +280,7 @@ class Dataset(Task):
         for row in source.rows(split):
             account.read += 1
             if any(row.data.get(key) in raws for key, raws in self._skip.items()):
-                account.leave_out("no gold label")
+                account.left_out["no gold label"] += 1
                 continue
             yield self._write(self._map(row))
         if left_out := account.left_out.total():

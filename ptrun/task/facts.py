@@ -150,9 +150,6 @@ def word_list(file: Path, model: str | None) -> list[str]:
     Args:
         file: the file.
         model: whose list to read, for a `.json` file.
-
-    Raises:
-        UserError: the file has no word or no such list, or `model` does not suit it.
     """
     if file.suffix == ".json":
         tokens = _list_of(file, json_file(file), model)

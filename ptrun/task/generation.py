@@ -126,11 +126,7 @@ def written_pvps(fields: Sequence[str]) -> dict[str, Any]:
 
 
 def references(row: Row, column: str) -> list[str]:
-    """Return the references of a row: a text, a list of texts, or SQuAD's answers.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Return the references of a row: a text, a list of texts, or SQuAD's answers."""
     raw = row.value(column)
     texts: Any = raw.get("text") if isinstance(raw, dict) else raw
     texts = [str(raw)] if isinstance(raw, str | int | float) else texts
@@ -140,11 +136,7 @@ def references(row: Row, column: str) -> list[str]:
 
 
 def answered(row: Row, column: str) -> list[str]:
-    """Return the answer of a conversation.
-
-    Raises:
-        UserError: its last turn is not the assistant's.
-    """
+    """Return the answer of a conversation."""
     turns, answer = conversation(row, column)
     if not (answer and answer[0].strip() and turns):
         raise UserError(

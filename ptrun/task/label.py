@@ -40,11 +40,7 @@ _SKEWED = 0.9  # of the rows have one label
 
 
 def label_text(row: Row, column: str) -> str:
-    """Return a label as text, equal for all ways to write it.
-
-    Raises:
-        UserError: it is neither a text nor a number, or it is a list of several.
-    """
+    """Return a label as text, equal for all ways to write it."""
     raw = row.data.get(column)
     raw = listed(raw) if isinstance(raw, str) else raw
     if isinstance(raw, list) and len(raw) == 1:
@@ -172,9 +168,6 @@ def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping
         column: the column.
         columns: all columns of the table.
         counts: the rows of each value.
-
-    Raises:
-        UserError: names the column, what it holds, and what to type.
     """
     total = sum(counts.values())
     many, mostly = len(counts) > _MOST_LABELS, 2 * len(counts) > total

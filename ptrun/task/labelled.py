@@ -72,9 +72,6 @@ class Labelled(MadeExamples):
             the `last` and each `other` label. PPT: .95, .7 and .5 for five grades.
         fingerprint, shards: the classifier's fingerprint and the folder of the labelled lines;
             `ptrun.runs.finished` fills them in.
-
-    Raises:
-        UserError: a value has a wrong type or is out of range.
     """
 
     labeller: str
@@ -112,11 +109,7 @@ class Labelled(MadeExamples):
 
     @property
     def kept(self) -> RowShards:
-        """The shards.
-
-        Raises:
-            UserError: no classifier is given.
-        """
+        """The shards."""
         if self.shards is None:
             raise UserError(f"task.source.labeller={self.labeller}: expected run:RUN_ID.")
         return RowShards(Path(self.shards))

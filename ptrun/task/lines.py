@@ -57,11 +57,7 @@ def unpacked_name(file: Path) -> Path:
 
 
 def packing(file: Path) -> str | None:
-    """Return how a file is packed, by its first bytes.
-
-    Raises:
-        UserError: its name says another packing.
-    """
+    """Return how a file is packed, by its first bytes."""
     with file.open("rb") as opened:
         start = opened.read(6)
     kind = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
@@ -73,11 +69,7 @@ def packing(file: Path) -> str | None:
 
 @contextmanager
 def unpacked(file: Path) -> Iterator[IO[bytes]]:
-    """Open the bytes of a file, packed or not.
-
-    Raises:
-        UserError: a zip file holds no file, or several.
-    """
+    """Open the bytes of a file, packed or not."""
     kind = packing(file)
     if kind == "zip":
         with zipfile.ZipFile(file) as archive:
@@ -100,11 +92,7 @@ def unpacked(file: Path) -> Iterator[IO[bytes]]:
 
 
 def start_of(file: Path) -> bytes:
-    """Return the first bytes of what a file holds, unpacked.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the first bytes of what a file holds, unpacked."""
     try:
         with unpacked(file) as opened:
             return opened.read(_START)
@@ -118,11 +106,7 @@ def encoding_of(start: bytes) -> str:
 
 
 def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` and the text of each line; None takes the encoding from the file.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not text in its encoding.
-    """
+    """Yield `file:line` and the text of each line; None takes the encoding from the file."""
     start = start_of(file)
     encoding = encoding or encoding_of(start)
     top = start.decode(encoding, errors="ignore")

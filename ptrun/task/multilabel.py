@@ -69,17 +69,13 @@ class Multilabel(Dataset):
         self._label, self._separator = label, separator
 
     def target(self, row: Row, unlabelled: Example) -> Labels:
-        """Return the labels of a row.
-
-        Raises:
-            UserError: it has another label.
-        """
+        """Return the labels of a row."""
         labels = labels_of(row, self._label, self._separator)
         for label in labels:
             if label not in self.labels:
+                hint = f"{near(label, self.labels)}\nIt has {names(self.labels)}."
                 raise UserError(
-                    f"{row.where}: {shown(label)} is no label of task {self.name}"
-                    f"{near(label, self.labels)}\nIt has {names(self.labels)}."
+                    f"{row.where}: {shown(label)} is no label of task {self.name}{hint}"
                 )
         return Labels(in_order(labels, self.labels))
 
@@ -96,9 +92,6 @@ def labels_of(row: Row, label: str | Sequence[str], separator: str | None = None
         row: of a file.
         label: the column of a list or text, or columns with 0 and 1.
         separator: between the labels of a text; None is the first of `;|,` that it has.
-
-    Raises:
-        UserError: a value has another form.
     """
     if not isinstance(label, str):
         return [name for name in label if _is_on(row, name)]

@@ -244,11 +244,7 @@ class Own(Task):
         return part in self._places
 
     def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
-        """Return the examples of a part, in file order.
-
-        Raises:
-            UserError: the user gave no file for the part, or a row does not fit the task.
-        """
+        """Return the examples of a part, in file order."""
         if part not in self._places:
             raise UserError(
                 f"task {self.name} has no {part} file: type task.{part}=FILE, or protocol=honest, "
@@ -309,10 +305,8 @@ class Own(Task):
                 "task.answer=COLUMN if it holds texts to write."
             )
         if len({*texts, str(label)}) <= len(texts) and not self._chats:
-            raise UserError(
-                f"task.text={names(texts)} and task.label={label} name the same column twice; "
-                f"{listed}"
-            )
+            twice = f"task.text={names(texts)} and task.label={label} name the same column twice"
+            raise UserError(f"{twice}; {listed}")
         for part in filter(self.has, PARTS if self._hub is None else ()):  # the hub is asked later
             self._table(part).check([*texts, str(label), *self._each])
         return texts, str(label)
@@ -339,15 +333,15 @@ class Own(Task):
             account.read += 1
             columns |= row.data.keys()
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
-                account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
+                account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
                 continue
             texts, label = self._raw(row), self._target(row)
             if label is not None and (label in self._skip or label.lower() in self._no_label):
-                account.leave_out(f"{self._label} is {label}")
+                account.left_out[f"{self._label} is {label}"] += 1
             elif label is None or not all(map(_is_filled, texts)):
                 blank = (f for f, t in zip(self.fields, texts, strict=False) if not _is_filled(t))
                 empty.append((row.where, self._label if label is None else next(blank)))
-                account.leave_out("an empty cell")
+                account.left_out["an empty cell"] += 1
             elif part != "train" and (unknown := self._unknown(row, label)):
                 strange.append((row.where, unknown))
             else:
@@ -450,10 +444,8 @@ def _text(row: Row, column: str) -> str:
     if type(raw) is str:
         return raw
     if isinstance(raw, list):
-        raise UserError(
-            f"{row.where}: {shown(column)} is a list, {shown(raw)}. Write one object for each row "
-            '(pandas: to_json(orient="records", lines=True)).'
-        )
+        advice = 'Write one object for each row (pandas: to_json(orient="records", lines=True)).'
+        raise UserError(f"{row.where}: {shown(column)} is a list, {shown(raw)}. {advice}")
     if type(raw) in (int, float):
         return "" if raw != raw else str(raw)
     return row.text(column)
@@ -489,9 +481,6 @@ def entry(option: str) -> dict[Any, Any]:
     """Return the PVP entry of `task.pattern`, either a pattern or `@FILE`.
 
     `ptrun.pattern.pattern` checks keys and values when it reads the PVPs.
-
-    Raises:
-        UserError: there is no such file, it is neither one line nor YAML, or its @ is missing.
     """
     if "{" not in option and os.path.isfile(option):
         raise UserError(f"task.pattern={option} is a file; type task.pattern=@{option}.")

@@ -279,49 +279,35 @@ class Overlaps:
 
 def unseen(task: Task, split: Split) -> list[str]:
     """Return warnings of labels or tags that train has not, and of those that no score tells of."""
+    scored = (("dev", split.dev), ("test", split.test))
     if task.answer == "number":
-        return _constant(split)
+        equal = {name: set(map(float, targets_of(part))) for name, part in scored}
+        return [
+            f"{name} has one score, {scores.pop():g}, so there is no correlation, and 0 is shown"
+            for name, scores in equal.items()
+            if len(scores) == 1
+        ]
     if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
-    absent = _absent(split) if task.answer == "label" else []
     learned = {label for target in targets_of(split.train) for label in _listed(target)}
-    counts: Counter[str] = Counter()
-    for target in chain(targets_of(split.dev), targets_of(split.test)):
-        counts.update(str(label) for label in _listed(target) if label not in learned)
-    if not counts:
-        return absent
-    listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
-    noun = "tags" if task.answer == "tags" else "labels"
-    warning = f"dev and test have {noun} that train never has, so no run learns them: {listed}"
-    return [warning, *absent]
-
-
-def _constant(split: Split) -> list[str]:
-    """Return a warning for each scored part whose scores are all equal."""
     warnings = []
-    for name, part in (("dev", split.dev), ("test", split.test)):
-        scores = set(map(float, targets_of(part)))
-        if len(scores) == 1:
-            warnings.append(
-                f"{name} has one score, {scores.pop():g}, so there is no correlation, and 0 is "
-                "shown"
-            )
-    return warnings
-
-
-def _absent(split: Split) -> list[str]:
-    """Return a warning for each part with fewer labels than train."""
-    learned = sorted({str(target) for target in targets_of(split.train)})
-    warnings = []
-    for name, part in (("dev", split.dev), ("test", split.test)):
+    for name, part in scored if task.answer == "label" else ():
         labels = set(map(str, targets_of(part)))
-        lacking = [label for label in learned if label not in labels]
+        lacking = sorted(label for label in map(str, learned) if label not in labels)
         if part and lacking:
             warnings.append(
                 f"{name} has no example of {names(lacking)}, so its scores do not tell how well "
                 f"{'they are' if len(lacking) > 1 else 'it is'} learned"
             )
-    return warnings
+    counts: Counter[str] = Counter()
+    for target in chain(targets_of(split.dev), targets_of(split.test)):
+        counts.update(str(label) for label in _listed(target) if label not in learned)
+    if not counts:
+        return warnings
+    listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
+    noun = "tags" if task.answer == "tags" else "labels"
+    warning = f"dev and test have {noun} that train never has, so no run learns them: {listed}"
+    return [warning, *warnings]
 
 
 def _listed(target: Any) -> Sequence[Any]:

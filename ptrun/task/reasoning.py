@@ -22,11 +22,7 @@ _APART = 10**9  # between the seeds of two parts
 
 
 def installed() -> str:
-    """Return the version of the package, which decides what is asked.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Return the version of the package, which decides what is asked."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -42,10 +38,6 @@ def rows(origin: Mapping[str, Any], split: str) -> Iterator[tuple[str, dict[str,
 
     `origin` has the name of a generator (`reasoning`), its `options`, a `seed`, and how many `rows`
     a split has.
-
-    Raises:
-        UserError: there is no such generator or split, its options are wrong, or it has too few
-            different questions.
     """
     if split not in _ORDER:
         raise UserError(f"task.splits: no split {split!r} is made; use {names(_ORDER)}.")

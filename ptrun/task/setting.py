@@ -29,11 +29,7 @@ class Setting(ABC):
 def apart(
     examples: Sequence[Example], train: Sequence[int], dev: Sequence[int], rng: random.Random
 ) -> list[int]:
-    """Return dev with another example of the class in place of each whose text is in train.
-
-    Raises:
-        UserError: a class has too few other texts.
-    """
+    """Return dev with another example of the class in place of each whose text is in train."""
     learned = {fingerprint(examples[i]) for i in train if examples[i].fields}
     shared = {i for i in dev if fingerprint(examples[i]) in learned}
     if not shared:
@@ -61,9 +57,6 @@ def drawn(split: Split, origin: Mapping[str, str], **parts: Sequence[int]) -> Sp
     """Return the split with parts that are drawn from train by index, in file order."""
     examples = {part: part_of(split.train, sorted(at)) for part, at in parts.items()}
     return replace(split, origin={**split.origin, **origin}, **examples)
-
-
-# The full-data setting: every example of the protocol's split.
 
 
 class Full(Setting):
@@ -94,11 +87,7 @@ class FewShot(Setting):
         self.k, self.per_class = k, per_class
 
     def choose(self, split: Split, data_seed: int) -> Split:
-        """Return k examples for train and k different ones for dev.
-
-        Raises:
-            UserError: a class has too few examples.
-        """
+        """Return k examples for train and k different ones for dev."""
         rng = random.Random(f"few shot:{data_seed}")
         classes = places_by_class(split.train)
         train: list[int] = []
@@ -122,15 +111,13 @@ class FewShot(Setting):
         return drawn(split, origin, train=train, dev=dev)
 
 
-# FewGLUE: the 32 training and 32 dev examples of PET and P-tuning, from their own files.
-#
-# The files of FewGLUE_32dev are `<data_dir>/fewglue/<task>/{train,validation}.jsonl`. The published
-# dev set of the task is the test set. The classes are skewed on purpose (CB has 3 neutral, WSC no
-# negative training examples) and stay so.
-
-
 class FewGlue(Full):
-    """The files of FewGLUE_32dev instead of the task's train and dev."""
+    """The 32 training and 32 dev examples of PET and P-tuning, from the files of FewGLUE_32dev.
+
+    They are `<data_dir>/fewglue/<task>/{train,validation}.jsonl`. The published dev set of the task
+    is the test set. The classes are skewed on purpose (CB has 3 neutral, WSC no negative training
+    examples) and stay so.
+    """
 
     variant: str | None = "fewglue"
     required = True
@@ -158,11 +145,7 @@ class KShot(Setting):
         self.variant: str | None = f"idpg_lowres_{k}"
 
     def choose(self, split: Split, data_seed: int) -> Split:
-        """Return k training examples, and others for dev.
-
-        Raises:
-            UserError: train has too few examples.
-        """
+        """Return k training examples, and others for dev."""
         if split.origin.get("train") == f"files of {self.variant}":
             return split
         if len(split.train) <= self.k:
@@ -210,14 +193,10 @@ class LowResource(Setting):
         return drawn(split, {"train": f"{self.share:.0%} of each class"}, train=sample)
 
 
-# A sample of train of a given size: `setting=sample_size setting.n=100,1000` for a curve.
-
-
 class SampleSize(Setting):
     """n examples of train, drawn with the data seed; larger samples contain smaller ones.
 
-    Args:
-        n: training examples.
+    `setting=sample_size setting.n=100,1000` makes a curve.
     """
 
     def __init__(self, *, n: int):
@@ -226,19 +205,12 @@ class SampleSize(Setting):
         self.n = n
 
     def choose(self, split: Split, data_seed: int) -> Split:
-        """Return the split with n training examples.
-
-        Raises:
-            UserError: train has fewer.
-        """
+        """Return the split with n training examples."""
         if len(split.train) < self.n:
             raise UserError(f"setting.n is {self.n}, but train has {len(split.train)} examples.")
         order = list(range(len(split.train)))
         random.Random(f"sample size:{data_seed}").shuffle(order)
         return drawn(split, {"train": f"{self.n} of train"}, train=order[: self.n])
-
-
-# No training: train and dev are empty.
 
 
 class ZeroShot(Setting):

@@ -49,11 +49,7 @@ class Row(NamedTuple):
         return self.typed(key, str, "text")
 
     def typed(self, key: str, kind: type[T], expected: str) -> T:
-        """Return a field of a type.
-
-        Raises:
-            UserError: the row has no such field, or it is not what is `expected`.
-        """
+        """Return a field of a type."""
         value = self.value(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.wrong(key, expected)
@@ -65,11 +61,7 @@ class Row(NamedTuple):
         return UserError(f"{self.where}: field {key!r} is {value}; expected {expected}.")
 
     def value(self, key: str) -> Any:
-        """Return a field.
-
-        Raises:
-            UserError: the row has no such field.
-        """
+        """Return a field."""
         if key not in self.data:
             raise UserError(
                 f"{self.where}: no field {key!r}; this row has {names(sorted(self.data))}."
@@ -138,11 +130,7 @@ class Source:
         return self.data_dir is not None and self._local(split) is not None
 
     def rows(self, split: str) -> Iterator[Row]:
-        """Yield the rows of one split.
-
-        Raises:
-            UserError: the split cannot be read or is empty, or a line is not a JSON object.
-        """
+        """Yield the rows of one split."""
         empty = True
         for row in islice(self._read(split), self.origin.get("rows", {}).get(split)):
             empty = False
@@ -244,11 +232,7 @@ class Source:
 
 
 def check_columns(wanted: Sequence[str], file: Any, columns: Sequence[str], more: str = "") -> None:
-    """Refuse columns that a table does not have.
-
-    Raises:
-        UserError: names the column, the most similar one, and all columns.
-    """
+    """Refuse columns that a table does not have."""
     for name in wanted:
         if name not in columns:
             raise UserError(
@@ -281,11 +265,7 @@ class HubTable:
         return f"a data set of the hub with splits {names(list(self._data.info.splits or {}))}"
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows in order, with classes by name.
-
-        Raises:
-            UserError: it cannot be read, has no such column, or has no rows.
-        """
+        """Yield the rows in order, with classes by name."""
         self.check(columns)
         data = self._data.select_columns(list(columns))
         if not len(data):
@@ -367,7 +347,8 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     try:
         splits = _downloaded(converted, options) if trouble is None else _noted(converted, subset)
         if not splits:
-            raise _absent(converted, trouble)
+            nothing = FileNotFoundError(f"commit {converted.wanted} has no files of rows")
+            raise UserError(failure(converted, trouble or nothing))
         paths = {name: [str(folder / path) for path in paths] for name, paths in splits.items()}
         builder = _builder(converted, str(folder), name=options.get("name"), data_files=paths)
         builder.download_and_prepare()
@@ -383,16 +364,15 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
     name = repository.name
     if not name.startswith((".", "/")):
         raise UserError(
-            f"{name}: the current folder has a folder of this name, which would be read in place "
-            f"of the hub's.\nRename it, or type {repository.group}.hub=./{name} to read it."
+            f"{name}: the current folder has a folder of this name. Rename it, or type "
+            f"{repository.group}.hub=./{name} to read it."
         )
     try:
         builder = _builder(repository, name, name=subset)
         builder.download_and_prepare()
         return builder
     except (ValueError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{name}: cannot be read ({reason}).") from error
+        raise UserError(f"{name}: cannot be read ({str(error)[:200]!r}).") from error
 
 
 def _with_rows(repository: Repository) -> Repository:
@@ -409,9 +389,8 @@ def _with_rows(repository: Repository) -> Repository:
     other = Repository("dataset", repository.name, CONVERTED, group=repository.group)
     if COMMIT.fullmatch(repository.revision or "") or other.ask():
         raise UserError(
-            f"{repository.name}: its rows are made by {script} at revision {repository.revision}, "
-            "and ptrun runs no script.\n"
-            f"Type {repository.group}.revision={CONVERTED}, if the hub has converted it."
+            f"{repository.name}: {script} makes its rows, and ptrun runs no script.\nType "
+            f"{repository.group}.revision={CONVERTED}, if the hub has converted it."
         )
     _LOG.info("%s has a script; its rows are those of %s.", repository.name, CONVERTED)
     return other
@@ -431,14 +410,13 @@ def _options(repository: Repository, subset: str | None, split: str) -> dict[str
     if subset not in subsets and (subset is not None or len(subsets) > 1):
         raise UserError(
             f"{repository.name}: no subset {subset} at {CONVERTED}; there are "
-            f"{', '.join(sorted(subsets))}.\nType {repository.group}.subset=NAME."
+            f"{names(sorted(subsets))}\nType {repository.group}.subset=NAME."
         )
     part = f"{subset or min(subsets)}/partial-{split}"
     if any(path.startswith(f"{part}/") for path in paths):
         raise UserError(
-            f"{repository.name}: {CONVERTED} has only a part of split {split} of "
-            f"{subset or min(subsets)} ({part}).\n"
-            f"Type {repository.group}.hub= with a repository that has all rows."
+            f"{repository.name}: {CONVERTED} has only a part of the rows, {part}. Type "
+            f"{repository.group}.hub= with a repository that has all."
         )
     return {"data_dir": subset} if subset else {"name": None}
 
@@ -448,9 +426,9 @@ def _split(repository: Repository, builder: Any, split: str) -> Any:
     try:
         return builder.as_dataset(split=split)
     except ValueError as error:
+        has = ", ".join(builder.info.splits or {})
         raise UserError(
-            f"{repository.name}: no split {split!r}; this data set has "
-            f"{', '.join(builder.info.splits or {})}.\nType task.splits with one of them."
+            f"{repository.name}: no split {split!r}; it has {has}.\nType task.splits with one."
         ) from error
 
 
@@ -463,9 +441,8 @@ def _builder(repository: Repository, place: str, **options: Any) -> Any:
     except ValueError as error:
         if "Config" not in str(error):
             raise
-        text = " ".join(str(error).split())
         raise UserError(
-            f"{repository.name}: no subset {options['name']} ({text})\n"
+            f"{repository.name}: no subset {options['name']} ({' '.join(str(error).split())})\n"
             f"Type {repository.group}.subset=NAME."
         ) from error
 
@@ -504,17 +481,3 @@ def _noted(repository: Repository, subset: str | None) -> Mapping[str, Sequence[
     splits: dict[str, list[str]] = read_json(note) if note.is_file() else {}
     paths = [path for files in splits.values() for path in files]
     return splits if all((repository.snapshot / path).is_file() for path in paths) else {}
-
-
-def _absent(repository: Repository, trouble: Exception | None) -> Exception:
-    """Return the refusal of a commit without files, with one that the cache has."""
-    if trouble is None:
-        return FileNotFoundError(f"commit {repository.wanted} has no files of rows")
-    commits = {note.parent.name for note in repository.snapshot.parent.glob("*/.ptrun-*")}
-    if not (others := sorted(commits - {repository.snapshot.name})):
-        return UserError(failure(repository, trouble))
-    return UserError(
-        f"{repository.name}: commit {repository.wanted_commit} is needed, and the hub does not "
-        f"give it now; the cache has {others[0]}.\n"
-        f"Type {repository.group}.revision={others[0]}, or the command again later."
-    )

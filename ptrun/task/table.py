@@ -144,11 +144,7 @@ class Table:
 
     @cached_property
     def columns(self) -> list[str]:
-        """The names of the columns.
-
-        Raises:
-            UserError: the first line names no columns.
-        """
+        """The names of the columns."""
         if self.parts:
             return self.parts[0].columns
         if self.kind in ("parquet", "arrow"):
@@ -170,11 +166,7 @@ class Table:
         return columns
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows, in order; `where` is the first line of a row. Blank lines are none.
-
-        Raises:
-            UserError: a wanted column is missing, a row does not fit the header, or none is there.
-        """
+        """Yield the rows, in order; `where` is the first line of a row. Blank lines are none."""
         self.check(columns)
         if self.parts:
             return chain.from_iterable(part.rows(columns) for part in self.parts)
@@ -243,29 +235,22 @@ class Table:
                     f"{names(columns)}\n{self._repair(cells)}"
                 )
             if str(cells[0]).strip() == columns[0] and [str(c).strip() for c in cells] == columns:
-                advice = "Delete this line; it is no row."
-                if self.form.columns:
-                    advice = "The file has a header; leave out task.columns "
-                    advice += "(ptrun predict: --columns)."
+                advice = "Leave out task.columns (ptrun predict: --columns)."
+                advice = advice if self.form.columns else "Delete this line; it is no row."
                 raise UserError(f"{where}: the names of the columns again. {advice}")
             pairs = zip(columns, cells, strict=True)
             yield Row(where, {name: cell for name, cell in pairs if name})
 
     def _repair(self, cells: Sequence[str]) -> str:
         """Return what to do about a row that has more or fewer cells than the header."""
-        if self.form.columns:
-            return (
-                "task.columns (ptrun predict: --columns) names all columns; for a text a line type "
-                "task.separator=tab (--separator tab)."
-            )
-        if self.form.quoting == "none":
-            return (
-                "A line break cuts this row in two, or a cell has the separator; join or replace "
-                "it."
-            )
+        advice = 'Put a text with the separator or a line break in double quotes: "a, b".'
         if any('\\"' in cell or cell.endswith("\\") for cell in cells):
-            return _BACKSLASH
-        return 'Put a text with the separator or a line break in double quotes: "a, b".'
+            advice = _BACKSLASH
+        if self.form.quoting == "none":
+            advice = "A line break cuts this row in two, or a cell has the separator."
+        if self.form.columns:
+            advice = "task.columns (ptrun predict: --columns) names all columns."
+        return advice
 
     def _records(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield `file:line` and the cells of each row; blank lines are skipped.
@@ -385,11 +370,7 @@ def _one(file: Path, form: Given) -> Table:
 
 
 def check_file(file: Path) -> None:
-    """Refuse a folder or a missing file.
-
-    Raises:
-        UserError: names the most similar file in its folder.
-    """
+    """Refuse a folder or a missing file."""
     if os.path.isdir(file):
         saved = sorted(f.parent.name for f in file.glob(f"*/{binary.STATE}"))  # a DatasetDict
         inside = names(saved or sorted(f.name for f in file.iterdir() if f.is_file()))
@@ -422,16 +403,13 @@ def _kind(file: Path) -> Kind:
     named = _NAMED.get(Path(name).suffix)
     if named in ("parquet", "arrow", "excel"):
         raise UserError(f"{file}: not {named}, though its name says so.")
-    bracket = top[:1] in (b"{", b"[")
     if re.match(rb'(\[\s*)?\{\s*"[^"\n]*"\s*:', top):
         return "json"
     if named is None and packed == "zip":  # it is the file inside that has the name
-        named = "json" if bracket else "cells"
-    if named is None and not bracket:
-        several = re.search(r"\.(tar|tgz|7z|rar)(\.|$)", file.name.lower())
-        advice = "unpack it and name a table" if several else "save the table as one"
-        raise UserError(f"{file}: unknown kind of file; {advice} of {_ALLOWED}.")
-    return named or "json"
+        return "cells"
+    if named is None:
+        raise UserError(f"{file}: unknown kind of file; save the table as one of {_ALLOWED}.")
+    return named
 
 
 def _holds_sheets(file: Path) -> bool:

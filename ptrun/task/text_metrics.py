@@ -9,7 +9,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from itertools import zip_longest
@@ -47,7 +47,7 @@ def text_scores(
     scores: dict[str, float] = {}
     if all(prediction.value is not None for prediction in predictions):
         texts = [str(prediction.value) for prediction in predictions]
-        scores = {name: _METRICS[name](texts, references) for name in metrics}
+        scores = {name: _score(name, texts, references) for name in metrics}
         if any("unfinished" in p.figures for p in predictions):
             scores["unfinished"] = 100 * fmean(p.figures["unfinished"] for p in predictions)
     if tokens := sum(p.figures.get("tokens", 0) for p in predictions):
@@ -64,11 +64,7 @@ def text_scores(
 
 
 def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]) -> None:
-    """Refuse a metric whose words are not those of the references; warn if that is rare.
-
-    Raises:
-        UserError: names the metric, and one that fits.
-    """
+    """Refuse a metric whose words are not those of the references; warn if that is rare."""
     chosen = {name.rstrip("L12"): name for name in metrics if name.startswith(("rouge", "bleu"))}
     if not chosen:
         return
@@ -121,9 +117,8 @@ def last_number(text: str) -> float | None:
     It is what follows the last "The answer is" or "####", else the last number of the text.
     """
     for mark in _MARKS:
-        before, _, after = text.rpartition(mark)
         if mark in text:
-            text = after.split("\n")[0] if before or after else text
+            text = text.rpartition(mark)[2].split("\n")[0]
             break
     numbers = _NUMBER.findall(text)
     if not numbers:
@@ -132,49 +127,29 @@ def last_number(text: str) -> float | None:
     return float(above) / float(below) if below and float(below) else float(above)
 
 
-def _number(texts: Sequence[str], references: _References) -> float:
-    def same(text: str, reference: str) -> bool:
-        answer, gold = last_number(text), last_number(reference)
-        return answer is not None and gold is not None and math.isclose(answer, gold, rel_tol=1e-6)
-
-    return _share(same, texts, references)
+def _same_number(text: str, reference: str) -> bool:
+    answer, gold = last_number(text), last_number(reference)
+    return answer is not None and gold is not None and math.isclose(answer, gold, rel_tol=1e-6)
 
 
-def _math(texts: Sequence[str], references: _References) -> float:
-    """Return the share of texts whose last formula or number equals a reference's."""
-    package = _package("math_verify")
-
-    def same(text: str, reference: str) -> bool:
-        return bool(package.verify(package.parse(reference), package.parse(text)))
-
-    return _share(same, texts, references)
-
-
-def _share(
-    same: Callable[[str, str], bool], texts: Sequence[str], references: _References
-) -> float:
-    pairs = zip(texts, references, strict=True)
-    return 100 * fmean(any(same(text, gold) for gold in golds) for text, golds in pairs)
-
-
-def _best(match: Any, texts: Sequence[str], references: _References) -> float:
-    pairs = zip(texts, references, strict=True)
+def _score(name: str, texts: Sequence[str], references: _References) -> float:
+    """Return a metric of a corpus, or the mean of the best over the references of each text."""
+    if name in ("bleu", "chrf"):  # a text with fewer references has empty ones
+        columns = [[*column] for column in zip_longest(*references)]
+        return float(_sacrebleu(name).corpus_score(list(texts), columns).score)
+    match, pairs = _matcher(name), zip(texts, references, strict=True)
     return 100 * fmean(best(match, text, list(several)) for text, several in pairs)
 
 
-def _rouge(name: str, texts: Sequence[str], references: _References) -> float:
-    """Return ROUGE's F-measure, the best over the references of each text."""
-    scorer = _package("rouge_score.rouge_scorer").RougeScorer([name], use_stemmer=True)
-    pairs = zip(texts, references, strict=True)
-    scores = (max(scorer.score(g, text)[name].fmeasure for g in golds) for text, golds in pairs)
-    return 100 * fmean(scores)
-
-
-def _corpus(name: str, texts: Sequence[str], references: _References) -> float:
-    """Return BLEU or chrF of a corpus; a text with fewer references has empty ones."""
-    columns = zip_longest(*references)
-    score: float = _sacrebleu(name).corpus_score(list(texts), [*map(list, columns)]).score
-    return score
+def _matcher(name: str) -> Any:
+    """Return what compares a text with a reference, from 0 to 1."""
+    if name == "math":  # the last formula or number
+        package = _package("math_verify")
+        return lambda text, gold: bool(package.verify(package.parse(gold), package.parse(text)))
+    if name.startswith("rouge"):  # the F-measure
+        scorer = _package("rouge_score.rouge_scorer").RougeScorer([name], use_stemmer=True)
+        return lambda text, gold: scorer.score(gold, text)[name].fmeasure
+    return {"f1": token_f1, "exact_match": exact_match, "number": _same_number}[name]
 
 
 def _sacrebleu(name: str) -> Any:
@@ -190,16 +165,3 @@ def _package(module: str) -> Any:
             f"task.metrics: {module.partition('.')[0].replace('_', '-')} is not installed. Type "
             f"pip install 'ptrun[{_EXTRAS.get(module, 'text')}]', or task.metrics=[f1,exact_match]."
         ) from error
-
-
-_METRICS: Mapping[str, Callable[[Sequence[str], _References], float]] = {
-    "f1": lambda *both: _best(token_f1, *both),
-    "exact_match": lambda *both: _best(exact_match, *both),
-    "rouge1": lambda *both: _rouge("rouge1", *both),
-    "rouge2": lambda *both: _rouge("rouge2", *both),
-    "rougeL": lambda *both: _rouge("rougeL", *both),
-    "bleu": lambda *both: _corpus("bleu", *both),
-    "chrf": lambda *both: _corpus("chrf", *both),
-    "number": _number,
-    "math": _math,
-}

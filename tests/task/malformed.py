@@ -91,7 +91,7 @@ KINDS = {
         {"fields": ["text"], "extra": ["span1_text", "span2_text"], **BINARY},
         {"text": "Ann ran as she could", "span1_text": "Ann", "span1_index": 0}
         | {"span2_text": "she", "span2_index": 3, "label": 1},
-        [{"span2_index": 2}, {"span2_index": 10**30}, {"span2_text": "."}, {"span2_text": "he is"}],
+        [{"span2_index": 1}, {"span2_index": 10**30}, {"span2_text": "."}, {"span2_text": "he is"}],
     ),
     "facts": Kind(
         "facts.Facts",

@@ -349,7 +349,7 @@ REFUSED = {
     "a.parquet: no parquet": (cells(), "not parquet, though its name says so"),
     "a.xlsx: no Excel": (cells(), "not excel, though its name says so"),
     "a.dat: a name of no form": ("a b\n", "unknown kind of file; save the table as one"),
-    "a.tar: an archive": ("a b\n", "unpack it and name a table"),
+    "a.tar: an archive": ("a b\n", "unknown kind of file"),
     # JSON
     "a.json: a list of columns": ('{"text":["a","b"],"label":["x","y"]}', "is a list", "orient="),
     "a.json: two lists": (json.dumps({"train": objects(), "test": objects()}), "lists train, test"),

@@ -1,11 +1,10 @@
-"""A parquet file of somebody else: equal long texts are read once, and huge columns refused."""
+"""A parquet file of somebody else: equal long texts are read once."""
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ptrun.errors import UserError
-from ptrun.task import binary, table
+from ptrun.task import table
 
 
 @pytest.fixture
@@ -31,10 +30,3 @@ def test_equal_texts_are_stored_once(long_text):
         most = max(most, pyarrow.total_allocated_bytes() - before)
         assert len(row.data["text"]) == 3_000_000
     assert most < 100_000_000
-
-
-def test_a_column_that_is_too_large_is_named(long_text, monkeypatch):
-    monkeypatch.setattr(binary, "_LARGEST", 10_000)
-    with pytest.raises(UserError, match=r"train.parquet: column 'text' of row group 1 has"):
-        next(table.table(long_text).rows(["text", "label"]))
-    assert next(table.table(long_text).rows(["label"])).data == {"label": "a"}

@@ -60,13 +60,13 @@ def test_a_table_is_refused(name):
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ({"columns": ["text", "label"]}, ["a.csv:1: the names", "leave out task.columns"]),
+        ({"columns": ["text", "label"]}, ["a.csv:1: the names", "Leave out task.columns"]),
         ({"columns": ["text"], "label": "text"}, ["same column twice"]),
         ({"columns": ["label", "text", "x"]}, ["a.csv:1: 2 cells", "names all columns"]),
         ({"separator": "ab"}, ["type one character, or tab"]),
         *(({"encoding": e}, ["unknown; for example"]) for e in ("idna", "rot13", "nope", "base64")),
         ({"encoding": "ascii", "train": "e.csv"}, ["e.csv:2: byte 0xc3 at 1"]),
-        ({"quoting": "none", "train": "q.csv"}, ["q.csv:2: 3 cells", "join or replace it"]),
+        ({"quoting": "none", "train": "q.csv"}, ["q.csv:2: 3 cells", "A line break cuts"]),
         ({"train": "."}, ["a folder; name one file", "a.csv"]),
         ({"train": "hub"}, ["a folder; name one file, as hub/test-0.csv"]),
         ({"train": "aa.csv"}, ["no such file", "did you mean 'a.csv'?"]),

@@ -170,7 +170,7 @@ def test_another_form_is_named_and_nothing_is_written(published, tmp_path, name,
 
 def test_a_file_without_labels_is_no_training_file(published, tmp_path):
     (published / "CB" / "test.jsonl").replace(published / "CB" / "train.jsonl")
-    with pytest.raises(UserError, match=r"CB/train.jsonl:1: no label; the file is a hidden test"):
+    with pytest.raises(UserError, match=r"CB/train.jsonl:1: no label; a hidden test"):
         imported("superglue", published, tmp_path / "out")
 
 
