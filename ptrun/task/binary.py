@@ -54,11 +54,9 @@ def streams(folder: Path) -> list[Path]:
     return files
 
 
-def _is_parquet(file: Path) -> bool:
-    return file.is_file() and _starts(file, b"PAR1")
-
-
 def _starts(file: Path, magic: bytes) -> bool:
+    if file.is_dir():
+        return False
     with file.open("rb") as opened:
         return opened.read(len(magic)) == magic
 
@@ -68,7 +66,7 @@ def _open(file: Path) -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
     import pyarrow.parquet
 
     try:
-        if _is_parquet(file):
+        if _starts(file, b"PAR1"):
             schema = pyarrow.parquet.read_schema(file)
             texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
             parquet = pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
@@ -122,7 +120,7 @@ def _values(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _unreadable(file: Path, error: Exception) -> UserError:
-    kind = "parquet" if _is_parquet(file) else "Arrow"
+    kind = "parquet" if _starts(file, b"PAR1") else "Arrow"
     return UserError(f"{file}: not readable as {kind} ({' '.join(str(error).split())[:120]}).")
 
 

@@ -23,14 +23,7 @@ T = TypeVar("T")
 
 
 class ExampleColumns(Sequence[Example]):
-    """Examples as columns, or some of them.
-
-    Args:
-        ids: their ids.
-        fields: their texts by field.
-        targets: their targets; equal ones are one object.
-        places: the rows that are examples here, in order.
-    """
+    """Examples as columns, or the rows at some `places`, in order; equal targets are one object."""
 
     def __init__(
         self,

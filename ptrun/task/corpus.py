@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import random
 import re
 from abc import ABC, abstractmethod
@@ -56,10 +55,7 @@ def files(corpus: str) -> list[Path]:
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
     matching = [file for file in inside if file.is_file() and file.name.endswith(_FORMS)]
     if not matching:
-        raise UserError(
-            f"task.source.corpus={corpus}: no corpus there; give `pocket`, a file "
-            f"({names(_FORMS)}), or a folder with such files."
-        )
+        raise UserError(f"task.source.corpus={corpus}: no corpus there; give {names(_FORMS)}.")
     return [file for file in matching if file.name.split(".")[0] == "train"] or matching
 
 
@@ -154,7 +150,7 @@ def part_of(document: Document, shares: Sequence[int]) -> int:
 def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
     """Yield each document with others of its block; a block with too few is left out."""
     number = 0
-    for block in blocks(usable, characters=_CHARACTERS, count=_DOCUMENTS):
+    for block in _blocks(usable):
         for place, document in enumerate(block):
             if len(block) > others:
                 rng = random.Random(f"{seed}:{number}")
@@ -164,16 +160,12 @@ def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
             number += 1
 
 
-def blocks(
-    usable: Iterable[Document], *, characters: int, count: float = math.inf
-) -> Iterator[list[Document]]:
-    """Yield blocks of `count` documents; a block of more than `characters` ends earlier."""
-    block: list[Document] = []
-    size = 0
+def _blocks(usable: Iterable[Document]) -> Iterator[list[Document]]:
+    block, size = list[Document](), 0
     for document in usable:
         block.append(document)
         size += sum(map(len, document))
-        if len(block) == count or size > characters:
+        if len(block) == _DOCUMENTS or size > _CHARACTERS:
             yield block
             block, size = [], 0
     if block:

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
 
-from ptrun.errors import UserError, shown
+from ptrun.errors import UserError
 from ptrun.hub.repository import Repository
 from ptrun.task.columns import gathered
 from ptrun.task.source import Row, Source
@@ -209,7 +209,10 @@ class Dataset(Task):
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
         """Return the examples of a row, usually one; `fallback` is the id of a row without one."""
-        return [self.example(_id(row, fallback), row)]
+        name = row.data.get("id", fallback)
+        if not isinstance(name, str | int):
+            raise row.wrong("id", "a text or a number, or none")
+        return [self.example(str(name), row)]
 
     def example(self, name: str, row: Row) -> Example:
         """Return the checked example of a row; `name` is its id."""
@@ -218,7 +221,7 @@ class Dataset(Task):
 
     def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a raw row without reading its label."""
-        return self.inputs(name, self._write(self._map(row)))
+        return self.inputs(name, self._composed(row))
 
     @property
     def reads(self) -> Sequence[str]:
@@ -282,22 +285,18 @@ class Dataset(Task):
             if any(row.data.get(key) in raws for key, raws in self._skip.items()):
                 account.left_out["no gold label"] += 1
                 continue
-            yield self._write(self._map(row))
+            yield self._composed(row)
         if left_out := account.left_out.total():
             _LOG.warning(
                 "task %s: %d rows of %s have no gold label (%s) and are left out.",
                 *(self.name, left_out, split, self._skip),
             )
 
-    def _map(self, row: Row) -> Row:
-        mapped = {
-            key: table.get(row.data[key], row.data[key])
-            for key, table in self._values.items()
-            if isinstance(row.data.get(key), str)
-        }
-        return row.with_fields(mapped) if mapped else row
-
-    def _write(self, row: Row) -> Row:
+    def _composed(self, row: Row) -> Row:
+        """Return a row with the values and texts that the YAML file says."""
+        for key, table in self._values.items():
+            if isinstance(raw := row.data.get(key), str):
+                row = row.with_fields({key: table.get(raw, raw)})
         for name, form in self._written.items():
             text = form.format_map({part: row.text(part) for part in _parts(form)})
             row = row.with_fields({name: text})
@@ -311,10 +310,3 @@ def is_texts(value: Any) -> bool:
 
 def _parts(form: str) -> list[str]:
     return [part for _, part, _, _ in Formatter().parse(form) if part]
-
-
-def _id(row: Row, fallback: str) -> str:
-    raw = row.data.get("id", fallback)
-    if not isinstance(raw, str | int):
-        raise UserError(f"{row.where}: id is {shown(raw)}; expected a text or a number, or none.")
-    return str(raw)

@@ -122,10 +122,8 @@ def _answers(row: Row, field: str, context: str) -> list[Answer]:
     for answer in answers:
         text, start = answer.text, answer.start
         if start < 0 or not text or context[start : start + len(text)] != text:
-            raise UserError(
-                f"{row.where}: the context does not have answer {shown(text)} at character "
-                f"{shown(start)}."
-            )
+            place = f"{shown(text)} at character {shown(start)}"
+            raise UserError(f"{row.where}: the context does not have answer {place}.")
     return answers
 
 

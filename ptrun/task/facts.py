@@ -146,10 +146,6 @@ def word_list(file: Path, model: str | None) -> list[str]:
 
     A `.json` file has a list of tokens for each of several models (`29k-vocab.json`). Where tokens
     carry GPT-2's mark of a word's start, only those are words, without the mark.
-
-    Args:
-        file: the file.
-        model: whose list to read, for a `.json` file.
     """
     if file.suffix == ".json":
         tokens = _list_of(file, json_file(file), model)

@@ -87,13 +87,7 @@ def _normal(text: str) -> str:
 
 
 def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iterator[str]:
-    """Yield a line about each doubt: labels that may mean none, lone or similar ones, skewed ones.
-
-    Args:
-        column: the column of the labels.
-        counts: the rows of each label.
-        by_accuracy: whether accuracy selects.
-    """
+    """Yield a line a doubt: labels that may mean none, lone or similar ones, skewed ones."""
     total = sum(counts.values())
     for label in missing(counts):
         yield (
@@ -161,14 +155,7 @@ def several(counts: Mapping[str, int]) -> str | None:
 
 
 def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping[str, int]) -> None:
-    """Refuse values of a column that are no labels, or several labels in a cell.
-
-    Args:
-        file: of the table.
-        column: the column.
-        columns: all columns of the table.
-        counts: the rows of each value.
-    """
+    """Refuse values of a column that are no labels, or several labels in a cell."""
     total = sum(counts.values())
     many, mostly = len(counts) > _MOST_LABELS, 2 * len(counts) > total
     numbers = sorted(map(float, counts)) if all(map(is_number, counts)) else []

@@ -120,10 +120,7 @@ def _carve_groups(
     groups = list(dict.fromkeys(example.group for example in train))
     size = max(1, round(share * len(groups)))
     if not 0 < size < len(groups):
-        raise UserError(
-            f"train has {len(groups)} groups of examples, too few to carve {share:.0%} for {part}; "
-            "add examples, or a dev and a test set."
-        )
+        raise UserError(f"train has {len(groups)} groups, too few to carve {share:.0%} for {part}.")
     taken = set(random.Random(f"carve groups for {part}:{seed}").sample(groups, size))
     rest = [example for example in train if example.group not in taken]
     return rest, [example for example in train if example.group in taken]

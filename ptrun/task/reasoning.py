@@ -75,11 +75,8 @@ def _different(
         yield f"{index}", {"question": question, "answer": entry["answer"], "entry": entry}
         if len(asked) - before == count:
             return
-    raise UserError(
-        f"task.source.rows.{split}={count}: {origin['reasoning']} has only "
-        f"{len(asked) - before} different questions left for it. Ask for fewer, or change "
-        "task.source.options."
-    )
+    few = f"{origin['reasoning']} has only {len(asked) - before} different questions left for it"
+    raise UserError(f"task.source.rows.{split}={count}: {few}.")
 
 
 def _generator(origin: Mapping[str, Any], seed: int, size: int) -> Any:

@@ -164,10 +164,7 @@ class Source:
         if self._is_local():
             return (Row(where, data) for where, data in json_lines(self._file(split)))
         if self.variant:
-            raise UserError(
-                f"setting={self.variant} has its own files: give data_dir=DIR with "
-                f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz].{self._how}"
-            )
+            raise UserError(f"setting={self.variant} has its own files: give {self._wanted}")
         if "corpus" in self.origin:
             return (Row(where, data) for where, data in read(self.origin).rows(split))
         if "pocket" in self.origin:
@@ -181,10 +178,7 @@ class Source:
             return (Row(f"{self.name}/{split} {name}", data) for name, data in questions)
         if "hub" in self.origin:
             return self._hub(split)
-        raise UserError(
-            f"task={self.name}: local files only; give data_dir=DIR with "
-            f"DIR/{self.folder}/{split}.jsonl[.gz].{self._how}"
-        )
+        raise UserError(f"task={self.name}: local files only; give {self._wanted}")
 
     def _is_local(self) -> bool:
         """Return whether to read local files; made data need a folder that the user put there."""
@@ -210,6 +204,11 @@ class Source:
         )
 
     @property
+    def _wanted(self) -> str:
+        files = f"{self.folder}/{{train,validation,test}}.jsonl[.gz]"
+        return f"data_dir=DIR with DIR/{files}.{self._how}"
+
+    @property
     def _how(self) -> str:
         how = self.origin.get("how") if self.variant is None else _MADE.get(self.variant)
         return f"\nHow to make it: {how}" if how else ""
@@ -219,11 +218,8 @@ class Source:
         try:
             data = read_hub(self._on_hub, self.origin.get("subset"), split)
         except UserError as error:
-            raise UserError(
-                f"task={self.name}: {error} "
-                f"For local files type data_dir=DIR with DIR/{self.folder}/"
-                f"{{train,validation,test}}.jsonl[.gz].{self._how}"
-            ) from error
+            local = f"For local files type {self._wanted}"
+            raise UserError(f"task={self.name}: {error} {local}") from error
         rename: Mapping[str, str] = self.origin.get("rename", {})
         for row in _hub_rows(f"{hub}/{split}", data):
             fields = {key: value for key, value in row.data.items() if key not in rename}
@@ -242,13 +238,7 @@ def check_columns(wanted: Sequence[str], file: Any, columns: Sequence[str], more
 
 
 class HubTable:
-    """A split of a data set of the hub as the user's own table; `ptrun.task.table.Table` is a file.
-
-    Args:
-        repository: the data set.
-        subset: its subset, if it has several.
-        split: the name of the split.
-    """
+    """A split of a data set of the hub as the user's own table, as `ptrun.task.table.Table`."""
 
     def __init__(self, repository: Repository, subset: str | None, split: str):
         self._repository, self._subset, self._split = repository, subset, split

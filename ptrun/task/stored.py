@@ -33,12 +33,7 @@ T = TypeVar("T")
 
 
 class Stored(Sequence[T]):
-    """The rows of a file; each is decoded when it is read.
-
-    Args:
-        file: as `stored` writes it.
-        decode: returns a row from its plain data.
-    """
+    """The rows of a file; each is decoded when it is read."""
 
     def __init__(self, file: Path, decode: Callable[[dict[str, Any]], T]):
         import pyarrow

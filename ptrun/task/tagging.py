@@ -85,10 +85,9 @@ class Tagging(Dataset):
         for tag in tags:
             if tag not in self.labels:
                 advice = "\nFor numbers type task.tag_names=[O,B-PER,...], in their order."
-                raise UserError(
-                    f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; allowed: "
-                    f"{', '.join(self.labels[:40])}.{advice if type(tag) is int else ''}"
-                )
+                advice = f"{', '.join(self.labels[:40])}.{advice if type(tag) is int else ''}"
+                wrong = f"tag {shown(tag)} is not a tag of task {self.name}"
+                raise UserError(f"{row.where}: {wrong}; allowed: {advice}")
         return tags
 
     def _tags_of_parts(self) -> set[str]:

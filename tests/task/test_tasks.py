@@ -63,7 +63,7 @@ def test_files_that_only_the_user_has_are_asked_for_with_how_to_make_them(tmp_pa
         list(source.rows("train"))
     message = str(raised.value)
     assert "task=conll05_wsj: local files only; give data_dir=DIR" in message
-    assert "DIR/conll05_wsj/train.jsonl[.gz]" in message
+    assert "DIR/conll05_wsj/{train,validation,test}.jsonl[.gz]" in message
     assert message.endswith("How to make it: from LDC99T42")
     with pytest.raises(UserError, match=r"(?s)test.jsonl\[.gz\]: no such file.*from LDC99T42"):
         list(Source("x", source.origin, str(tmp_path)).rows("test"))
