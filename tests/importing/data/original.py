@@ -2,20 +2,11 @@
 
 import gzip
 import json
-from itertools import groupby
 
 from ptrun.command.import_ import main
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 
-LABELS = {
-    "boolq": [False, True],
-    "wic": [False, True],
-    "wsc": [False, True],
-    "cb": ["entailment", "contradiction", "neutral"],
-    "rte": ["entailment", "not_entailment"],
-    "copa": [0, 1],
-}
 TITLES = {"boolq": "BoolQ", "cb": "CB", "copa": "COPA", "multirc": "MultiRC", "record": "ReCoRD"}
 TITLES |= {"rte": "RTE", "wic": "WiC", "wsc": "WSC"}
 
@@ -42,50 +33,6 @@ def task(name, folder, *overrides, variant=None):
     """Return a task over a folder of data."""
     node = compose_run([f"task={name}", *overrides]).config["task"]
     return build("task", node, str(folder), variant)
-
-
-def superglue(name, rows):
-    """Return a task's rows as SuperGLUE publishes them."""
-    if name == "multirc":
-        return [_passage(list(group)) for _, group in groupby(rows, lambda r: r["paragraph"])]
-    if name == "record":
-        return [_article(row) for row in rows]
-    return [_row(name, row) for row in rows]
-
-
-def _row(name, row):
-    published = {**row, "label": LABELS[name][row["label"]], "version": 1.1}
-    if name == "wsc":
-        keys = ("span1_index", "span2_index", "span1_text", "span2_text")
-        published["target"] = {key: published.pop(key) for key in keys}
-    return published
-
-
-def _passage(rows):
-    questions = [
-        {
-            "question": question,
-            "idx": index,
-            "answers": [
-                {"text": r["answer"], "idx": r["idx"]["answer"], "label": r["label"]} for r in own
-            ],
-        }
-        for (question, index), own in (
-            (key, list(group))
-            for key, group in groupby(rows, lambda r: (r["question"], r["idx"]["question"]))
-        )
-    ]
-    passage = {"text": rows[0]["paragraph"], "questions": questions}
-    return {"idx": rows[0]["idx"]["paragraph"], "version": 1.1, "passage": passage}
-
-
-def _article(row):
-    spans = zip(row["entity_spans"]["start"], row["entity_spans"]["end"], strict=True)
-    entities = [{"start": start, "end": end - 1} for start, end in spans]
-    answers = [{"start": 0, "end": 1, "text": text} for text in 2 * row["answers"]]
-    queries = [{"query": row["query"], "answers": answers, "idx": row["idx"]["query"]}]
-    passage = {"text": row["passage"], "entities": entities[::-1]}
-    return {"source": "", "passage": passage, "qas": queries, "idx": row["idx"]["passage"]}
 
 
 def facts(folder, rows):

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.errors import UserError
-from tests.importing.data.original import TITLES, dump, imported, load, superglue, task
+from tests.importing.data.original import TITLES, dump, imported, load, task
 from tests.tiers import tiered
 
 MULTIRC = {
@@ -187,25 +187,3 @@ def test_one_kind_typed_for_the_other_is_refused(published, tmp_path):
     (published / "RTE" / "dev32.jsonl").unlink()
     with pytest.raises(UserError, match=r"CB/val.jsonl: no such file; CB needs it"):
         imported("superglue", published, tmp_path / "out")
-
-
-ROUND = [("fewglue", name) for name in TITLES if name != "copa"]
-ROUND += [("superglue", name) for name in ("boolq", "cb", "multirc", "rte", "wic", "wsc")]
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("kind", "name"), tiered(ROUND, lambda kind, name: (kind, name) == ("fewglue", "wsc"))
-)
-def test_published_rows_are_those_of_the_real_data(shared, tmp_path, kind, name):
-    """The authors' layout, written from the shared rows, is imported as these rows again."""
-    splits = {"train": "train", "validation": "val" if kind == "superglue" else "dev32"}
-    files = {s: shared / "data" / kind / name / f"{s}.jsonl.gz" for s in splits}
-    if not all(file.is_file() for file in files.values()):
-        pytest.skip(f"shared data: no {kind}/{name}")
-    for split, theirs in splits.items():
-        rows = superglue(name, load(files[split]))
-        dump(tmp_path / "source" / TITLES[name] / f"{theirs}.jsonl", rows)
-    out = imported(kind, tmp_path / "source", tmp_path / "out")
-    for split, file in files.items():
-        assert load(out / kind / name / f"{split}.jsonl") == load(file)
