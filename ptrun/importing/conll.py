@@ -98,10 +98,7 @@ def tags(sentence: Sentence, number: int) -> list[str]:
 def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the place of each predicate, from 0, and its roles as IOB2 tags.
 
-    Args:
-        sentence: a sentence with one column for each of its predicates.
-        left: the first of these columns, as in `Sentence.column`.
-        right: the last of them.
+    `left` and `right` are the first and the last column of them, as in `Sentence.column`.
     """
     width = len(sentence.lines[0])
     stop = right if right > 0 else width + 1 + right

@@ -18,12 +18,7 @@ Document = tuple[str, Sequence[Record]]
 
 
 def documents(kind: str, source: Path) -> list[MadeFile]:
-    """Return the files of a kind: `longhealth`, `qasper` or `squad_articles`.
-
-    Args:
-        kind: whose file it is.
-        source: LongHealth's benchmark_v5.json, a file of QASPER's, or SQuAD's own JSON.
-    """
+    """Return the files of a kind: `longhealth`, `qasper` or `squad_articles`."""
     texts = list(_READERS[kind](Row(str(source), json_file(source))))
     if not texts:
         raise UserError(f"{source}: no documents in it.")

@@ -34,12 +34,9 @@ def import_hf(
 ) -> Imported:
     """Write the folder of a model and return a summary of it.
 
-    Args:
+    Args beyond those of `ptrun.hub.convert.convert_folder`:
         source: a folder, or the id of a model of the hub; a folder of this name wins.
-        out: a new or empty folder.
-        dtype: dtype of the tensors; defaults to that of each tensor.
         revision: of a hub model.
-        file_bytes: most bytes of a file.
     """
     check_new(out)
     folder = Path(source)

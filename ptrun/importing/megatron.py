@@ -243,13 +243,7 @@ _SETTINGS = {
 
 
 def read_tokenizer(folder: Path, source: Path, rows: int) -> BytePairs:
-    """Return the BPE with fairseq's ids.
-
-    Args:
-        folder: GPT-2's files.
-        source: the checkpoint, whose dict.txt gives the ids.
-        rows: number of rows of the model's embeddings.
-    """
+    """Return GPT-2's BPE with the ids of fairseq's dict.txt, fewer than the rows of embeddings."""
     pairs, file = read_byte_pairs(folder), source / DICTIONARY
     tokens = pairs.gpt2_tokens()
     if not file.is_file():

@@ -429,11 +429,7 @@ _SQUAD_SPLITS = {"train": "train", "dev": "validation"}
 
 
 def squad(source: Path) -> list[MadeFile]:
-    """Return the files of `task=squad`, or of `task=squad_v2` if the files are version 2.
-
-    Args:
-        source: a file, or a folder of files whose names begin with train and dev.
-    """
+    """Return the files of `task=squad`, or of `task=squad_v2` if the files are version 2."""
     files = [source] if source.is_file() else sorted(source.glob("*.json*"))
     words = {file: re.split(r"[\W_]+", file.name.lower()) for file in files}
     splits = {

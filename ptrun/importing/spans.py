@@ -63,10 +63,7 @@ def _joins(char: str) -> bool:
 def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:
     """Return the words of a text and their tags, `O`, `B-<type>` or `I-<type>`.
 
-    Args:
-        where: the place of the text, for errors.
-        text: the text.
-        spans: in any order; whitespace at their ends does not count.
+    Spans are in any order; whitespace at their ends does not count.
     """
     places = words(text)
     if not places:
@@ -134,10 +131,6 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
     A row has a text and `spans`, `entities`, `label` or `labels`: objects with `start`, `end` and
     `label` (doccano: `start_offset`, `end_offset`), or lists of the three. Rows that Prodigy's
     `answer` rejects or ignores are left out, with their number in a line.
-
-    Args:
-        file: the file.
-        text: the field of the text.
     """
     account = Account()
     for row in rows(file):
@@ -191,10 +184,6 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
     """Yield the tasks of a JSON export of Label Studio that somebody annotated.
 
     Tasks without an annotation, or with a cancelled one, are left out, with their number in a line.
-
-    Args:
-        file: the export.
-        text: the key of the text in `data`.
     """
     account = Account()
     for index, row in enumerate(rows(file)):
