@@ -161,17 +161,15 @@ def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[R
 
 
 def _predicates(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
-    rows = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
+    rows = _lines(file)
+    if columns.roles is not None:
+        rows = (
+            (sentence.column(columns.words), *found)
+            for sentence in sentences(file)
+            for found in roles(sentence, *columns.roles)
+        )
     for words, place, tagged in rows:
         yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}
-
-
-def _roles(
-    file: Path, columns: Columns, left: int, right: int
-) -> Iterator[tuple[list[str], int, list[str]]]:
-    for sentence in sentences(file):
-        for place, tagged in roles(sentence, left, right):
-            yield sentence.column(columns.words), place, tagged
 
 
 def _lines(file: Path) -> Iterator[tuple[list[str], int, list[str]]]:

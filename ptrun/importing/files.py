@@ -156,10 +156,7 @@ def read_byte_pairs(folder: Path) -> BytePairs:
     """Return the BPE of a folder's tokenizer.json, or of its vocab.json and merges.txt."""
     single, halves = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
     if not single.is_file() and not all(file.is_file() for file in halves):
-        raise UserError(
-            f"--tokenizer {folder}: expected a folder with tokenizer.json, or with vocab.json and "
-            "merges.txt."
-        )
+        raise UserError(f"--tokenizer {folder}: no tokenizer.json, nor vocab.json and merges.txt.")
     try:
         if single.is_file():
             content = json.loads(single.read_text(encoding="utf-8"))
@@ -175,8 +172,5 @@ def read_byte_pairs(folder: Path) -> BytePairs:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"--tokenizer {folder}: its files do not hold a BPE as GPT-2's.") from error
     if absent := [c for c in BYTES if c not in pairs.vocabulary]:
-        raise UserError(
-            f"--tokenizer {folder}: {len(absent)} of 256 bytes have no token; expected the "
-            "byte-level BPE of GPT-2."
-        )
+        raise UserError(f"--tokenizer {folder}: {len(absent)} of 256 bytes have no token.")
     return pairs

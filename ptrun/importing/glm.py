@@ -164,9 +164,8 @@ def _tokenizer(folder: Path | None, rows: int) -> Any:
     is_gpt2 = rows > GPT2_END + len(GLM_SPECIAL)
     if folder is None and not is_gpt2:
         raise UserError(
-            f"{_WORDS}: {rows} rows; GLM-2B and GLM-10B have 50304, for GPT-2's vocabulary.\n"
-            "Chinese and BERT vocabularies are not supported. For a smaller byte-level BPE add "
-            "--tokenizer FOLDER."
+            f"{_WORDS}: {rows} rows; GLM-2B and GLM-10B have 50304, for GPT-2's vocabulary. For a "
+            "smaller byte-level BPE add --tokenizer FOLDER."
         )
     if folder is None:
         return None

@@ -208,9 +208,8 @@ def _heads(args: Mapping[str, Any], width: int) -> int:
     heads = args.get("decoder_attention_heads", _KNOWN_HEADS if width == _KNOWN_WIDTH else None)
     if heads is None:
         raise UserError(
-            f"args.decoder_attention_heads is missing; its default of {_KNOWN_HEADS} is for "
-            f"{_KNOWN_WIDTH} columns, here: {width}.\n"
-            "Save it with {'args': argparse.Namespace(decoder_attention_heads=N), 'model': ...}."
+            "args.decoder_attention_heads, of an argparse.Namespace, is missing; only "
+            f"{_KNOWN_WIDTH} columns have a default, here: {width}."
         )
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise UserError(f"args.decoder_attention_heads: {heads} does not divide {width} columns.")

@@ -13,7 +13,7 @@ from typing import Any
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import MadeFile, Record, each, inner, label, rows, whole_number
 from ptrun.task.dataset import Account
-from ptrun.task.facts import word_list
+from ptrun.task.facts import template, word_list
 from ptrun.task.lines import json_file, text_lines
 from ptrun.task.source import Row
 
@@ -334,9 +334,9 @@ def _glue_label(row: Row, task: Glue) -> int | float:
 # are put beside them, OptiPrompt's `{LPAQA,AutoPrompt}_relations.jsonl` are read too.
 
 FOLDER = "lama_trex"
-COMMON, WORDS = "29k-vocab.json", ("29k-vocab.json", "34k-vocab.json")
+WORDS = ("29k-vocab.json", "34k-vocab.json")
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
-_FACTS = ("fact-retrieval/original", "original", "original_rob", ".")
+_FACTS = "fact-retrieval/original"
 _SEARCHED = {"lpaqa": "LPAQA_relations.jsonl", "autoprompt": "AutoPrompt_relations.jsonl"}
 
 
@@ -347,43 +347,33 @@ def lama(source: Path) -> list[MadeFile]:
     """
     templates = _templates(source / "relations.jsonl")
     relations = _relations(source)
-    common = _common(source / COMMON)
+    lists = [source / name for name in WORDS if (source / name).is_file()]
+    common = None
+    if (file := source / WORDS[0]) in lists:
+        common = {word for model in json_file(file) for word in word_list(file, model)}
     outputs = []
     for theirs, ours in _SPLITS.items():
         files = [folder / f"{theirs}.jsonl" for folder in relations]
         if absent := next((file for file in files if not file.is_file()), None):
             raise UserError(f"{absent}: no such file; each relation needs {', '.join(_SPLITS)}.")
         outputs.append(MadeFile(FOLDER, f"{ours}.jsonl", files, _facts(files, templates, common)))
-    return [*outputs, *_searched(source), *_lists(source)]
+    outputs += [MadeFile(FOLDER, file.name, [file], [json_file(file)]) for file in lists]
+    return [*outputs, *_searched(source)]
 
 
 def _relations(source: Path) -> list[Path]:
     """Return the folders of the relations, by number."""
-    for place in _FACTS:
-        folders = [f for f in (source / place).glob("P*") if re.fullmatch(r"P\d+", f.name)]
-        if folders:
-            return sorted(folders, key=lambda folder: int(folder.name[1:]))
-    raise UserError(f"{source}: no folders P17, P19, ... there or in {', '.join(_FACTS[:-1])}.")
+    folders = [f for f in (source / _FACTS).glob("P*") if re.fullmatch(r"P\d+", f.name)]
+    if not folders:
+        raise UserError(f"{source}: no folders P17, P19, ... in {_FACTS}.")
+    return sorted(folders, key=lambda folder: int(folder.name[1:]))
 
 
 def _templates(file: Path) -> dict[str, str]:
     """Return the template of each relation."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; it has the templates of LAMA's relations.")
-    templates = {}
-    for row in rows(file):
-        text = row.text("template")
-        if "[X]" not in text or "[Y]" not in text:
-            raise UserError(f"{row.where}: template {shown(text)} must contain [X] and [Y].")
-        templates[row.text("relation")] = text
-    return templates
-
-
-def _common(file: Path) -> set[str] | None:
-    """Return the words of all lists of a file, or None if it is absent."""
-    if not file.is_file():
-        return None
-    return {word for model in json_file(file) for word in word_list(file, model)}
+    return {row.text("relation"): template(row, "template") for row in rows(file)}
 
 
 def _facts(
@@ -416,11 +406,6 @@ def _searched(source: Path) -> list[MadeFile]:
         for relation, text in _templates(file).items():
             templates.setdefault(relation, {"predicate_id": relation})[kind] = text
     return [MadeFile(FOLDER, "templates.jsonl", list(here.values()), templates.values())]
-
-
-def _lists(source: Path) -> list[MadeFile]:
-    files = [source / name for name in WORDS if (source / name).is_file()]
-    return [MadeFile(FOLDER, file.name, [file], [json_file(file)]) for file in files]
 
 
 # SQuAD's own JSON files as rows: one question with its context and answers each.

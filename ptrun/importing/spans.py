@@ -213,10 +213,8 @@ def _annotation(task: Row) -> Row | None:
     true = [annotation for annotation in every if annotation.data.get("ground_truth")]
     chosen = true if len(every) > 1 else every
     if every and len(chosen) != 1:
-        raise UserError(
-            f"{task.where}: {len(every)} annotations, {len(true)} marked as ground truth; expected "
-            "one. Mark one as ground truth in Label Studio and export again."
-        )
+        count = f"{len(every)} annotations, {len(true)} marked as ground truth"
+        raise UserError(f"{task.where}: {count}; mark one in Label Studio and export again.")
     return chosen[0] if chosen else None
 
 
@@ -250,8 +248,8 @@ def _is_region(region: Row, *, alone: bool) -> bool:
         return False
     if kind in _WHOLE_TEXT:
         raise UserError(
-            f"{region.where}: a result of type {kind}, which is about the whole text.\n"
-            "For labels of texts export CSV and type task=csv task.train=FILE task.label=COLUMN."
+            f"{region.where}: a result of type {kind}, about the whole text.\nExport CSV for "
+            "labels of texts, and type task=csv."
         )
     if kind not in ("labels", "hypertextlabels", "relation"):
         raise UserError(

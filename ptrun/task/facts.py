@@ -95,7 +95,7 @@ class Facts(Dataset):
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked subject, relation and templates of a row."""
         relation = row.text("predicate_id")
-        fields = {"sub_label": row.text("sub_label"), "template": _template(row, "template")}
+        fields = {"sub_label": row.text("sub_label"), "template": template(row, "template")}
         return Example(name, fields | self._searched.get(relation, {}), "", relation)
 
     def target(self, row: Row, unlabelled: Example) -> str:
@@ -110,7 +110,7 @@ class Facts(Dataset):
             relation = row.text("predicate_id")
             if relation in templates:
                 raise UserError(f"{row.where}: relation {relation} has two rows; keep one.")
-            templates[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
+            templates[relation] = {key: template(row, key) for key in SEARCHED if key in row.data}
         return templates
 
     def _word_file(self) -> Path:
@@ -129,7 +129,8 @@ class Facts(Dataset):
         return super()._places() | templates
 
 
-def _template(row: Row, key: str) -> str:
+def template(row: Row, key: str) -> str:
+    """Return a template with places of a subject and an object."""
     text = row.text(key)
     if "[X]" not in text or "[Y]" not in text:
         raise UserError(f"{row.where}: {key} {shown(text)} must contain [X] and [Y].")

@@ -100,7 +100,7 @@ def first_fact(folder, **change):
         ),
         (
             lambda f: (f / "fact-retrieval").rename(f / "other"),
-            "no folders P17, P19, ... there or in fact-retrieval/original",
+            "no folders P17, P19, ... in fact-retrieval/original",
         ),
         (
             lambda f: (f / "29k-vocab.json").write_text('{"a":\n ["b"'),
