@@ -164,7 +164,9 @@ class Source:
         if self._is_local():
             return (Row(where, data) for where, data in json_lines(self._file(split)))
         if self.variant:
-            raise UserError(f"setting={self.variant} has its own files: give {self._wanted}")
+            raise UserError(
+                f"setting={self.variant} has its own files: give data_dir=DIR with {self._wanted}"
+            )
         if "corpus" in self.origin:
             return (Row(where, data) for where, data in read(self.origin).rows(split))
         if "pocket" in self.origin:
@@ -178,7 +180,9 @@ class Source:
             return (Row(f"{self.name}/{split} {name}", data) for name, data in questions)
         if "hub" in self.origin:
             return self._hub(split)
-        raise UserError(f"task={self.name}: local files only; give {self._wanted}")
+        raise UserError(
+            f"task={self.name}: local files only; give data_dir=DIR with {self._wanted}"
+        )
 
     def _is_local(self) -> bool:
         """Return whether to read local files; made data need a folder that the user put there."""
@@ -205,8 +209,7 @@ class Source:
 
     @property
     def _wanted(self) -> str:
-        files = f"{self.folder}/{{train,validation,test}}.jsonl[.gz]"
-        return f"data_dir=DIR with DIR/{files}.{self._how}"
+        return f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz].{self._how}"
 
     @property
     def _how(self) -> str:
@@ -218,7 +221,7 @@ class Source:
         try:
             data = read_hub(self._on_hub, self.origin.get("subset"), split)
         except UserError as error:
-            local = f"For local files type {self._wanted}"
+            local = f"For local files type data_dir=DIR with {self._wanted}"
             raise UserError(f"task={self.name}: {error} {local}") from error
         rename: Mapping[str, str] = self.origin.get("rename", {})
         for row in _hub_rows(f"{hub}/{split}", data):

@@ -86,8 +86,10 @@ class Tagging(Dataset):
             if tag not in self.labels:
                 advice = "\nFor numbers type task.tag_names=[O,B-PER,...], in their order."
                 advice = f"{', '.join(self.labels[:40])}.{advice if type(tag) is int else ''}"
-                wrong = f"tag {shown(tag)} is not a tag of task {self.name}"
-                raise UserError(f"{row.where}: {wrong}; allowed: {advice}")
+                raise UserError(
+                    f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; allowed: "
+                    f"{advice}"
+                )
         return tags
 
     def _tags_of_parts(self) -> set[str]:
