@@ -32,7 +32,7 @@ what SOURCE is, a folder or, for hf, a hub id:
             pytorch_model*.bin or *.safetensors
   hf        a folder or hub id with config.json and pytorch_model*.bin or *.safetensors; a folder
             of this name wins over an id
-  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
+  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt"""
 _DATA = """\
 Convert a data set as its authors publish it into a folder for data_dir=.
 
@@ -185,8 +185,8 @@ PARSER.add_argument(
     "--tokenizer",
     type=Path,
     metavar="FROM",
-    help="cpm2: its vocab.txt; glm: folder with GPT-2's tokenizer.json (or vocab.json and "
-    "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
+    help="cpm2: its vocab.txt; glm and megatron: folder with GPT-2's tokenizer.json, or "
+    "vocab.json and merges.txt",
 )
 
 DATA_PARSER = Parser("import data", _DATA, DATA_EXAMPLES)

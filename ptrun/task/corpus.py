@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import random
 import re
 from abc import ABC, abstractmethod
@@ -150,7 +151,7 @@ def part_of(document: Document, shares: Sequence[int]) -> int:
 def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
     """Yield each document with others of its block; a block with too few is left out."""
     number = 0
-    for block in _blocks(usable):
+    for block in blocks(usable, characters=_CHARACTERS, count=_DOCUMENTS):
         for place, document in enumerate(block):
             if len(block) > others:
                 rng = random.Random(f"{seed}:{number}")
@@ -160,12 +161,15 @@ def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
             number += 1
 
 
-def _blocks(usable: Iterable[Document]) -> Iterator[list[Document]]:
+def blocks(
+    usable: Iterable[Document], *, characters: int, count: float = math.inf
+) -> Iterator[list[Document]]:
+    """Yield blocks of `count` documents; a block of more than `characters` ends earlier."""
     block, size = list[Document](), 0
     for document in usable:
         block.append(document)
         size += sum(map(len, document))
-        if len(block) == _DOCUMENTS or size > _CHARACTERS:
+        if len(block) == count or size > characters:
             yield block
             block, size = [], 0
     if block:
