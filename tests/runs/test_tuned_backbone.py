@@ -211,10 +211,3 @@ def test_an_output_head_that_was_tuned_too_is_taken(tiny, tmp_path):
     assert all(torch.equal(p, moved[n]) for n, p in backbone.body(head=True).items())
     with pytest.raises(UserError, match=r"lacks lm_head\.bias, which was tuned"):
         Tuned(file, "0").put(tiny("bert"))
-
-
-def test_a_damaged_run_is_told(world, tmp_path):
-    composed = world[0]
-    (tmp_path / "prompt.safetensors").write_bytes(b"\x00" * 20)
-    with pytest.raises(UserError, match="damaged"):
-        plan(composed(*METHODS["prompt_tuning"], "task=sst2", f"start=run:{tmp_path}"))
