@@ -182,7 +182,7 @@ def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> Pretrai
     return backbone
 
 
-def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any] | None) -> Task:
+def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any]) -> Task:
     """Return the task with the labels of the run."""
     node = config["task"]
     if "corpus" in (node.get("source") or {}):  # keeps the labels of the labeller

@@ -34,13 +34,13 @@ from ptrun.task.multi import Multi
 from ptrun.task.own import Own
 from ptrun.task.ppt import read
 from ptrun.task.source import Source
-from ptrun.task.tagging import Tagging
 from ptrun.types import Example, RunResult
 
 _LOG = logging.getLogger(__name__)
 
 _AGAIN = "Type the command of its run again with rerun=true."
 _FACTS = {"name": str, "path": str | None, "commit": str | None, "pooler_seed": int | None}
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 _FILES = ("train", "dev", "test", "pattern", "hub")  # of `task=csv` and `task=hub`
 
 
@@ -132,8 +132,8 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
 
 def learned(
     folder: Path, done: RunResult, backbone: PretrainedBackbone
-) -> tuple[Tensors, dict[str, Any] | None]:
-    """Return the learned tensors and `found_by` of the task; None if it has none.
+) -> tuple[Tensors, dict[str, Any]]:
+    """Return the learned tensors and `found_by` of the task.
 
     Raises:
         UserError: the file is missing, damaged, or was made with other weights.
@@ -146,27 +146,21 @@ def learned(
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
     try:
-        facts = from_json(header.get("task", "null")) or None
-        if facts is not None:
-            _check_found(facts)
-    except ValueError as error:
+        facts = from_json(header["task"])
+        _check_found(facts)
+    except _DAMAGES as error:
         raise UserError(f"{folder / PROMPT}: damaged (its task: {error}). {_AGAIN}") from error
     return tensors, facts
 
 
 def _check_found(facts: Any) -> None:
-    """Raise ValueError if plain data are not what `found_by` writes."""
-    if not isinstance(facts, dict):
-        raise ValueError("no object")
-    if "tasks" in facts:
-        for member in facts["tasks"].values() if isinstance(facts["tasks"], dict) else [None]:
-            _check_found(member)
-        return
-    labels, pvps = facts.get("labels"), facts.get("pvps", {})
-    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
-        raise ValueError("labels are no list of texts")
-    if not isinstance(pvps, dict):
-        raise ValueError("patterns are no object")
+    """Raise an error of `_DAMAGES` if plain data are not what `found_by` writes."""
+    for part in facts["tasks"].values() if "tasks" in facts else [facts]:
+        labels, pvps = part["labels"], part.get("pvps", {})
+        if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+            raise ValueError("labels are no list of texts")
+        if not isinstance(pvps, dict):
+            raise ValueError("patterns are no object")
 
 
 def found_by(task: Task) -> dict[str, Any]:
@@ -177,30 +171,11 @@ def found_by(task: Task) -> dict[str, Any]:
     return {"labels": list(task.labels), **pattern}
 
 
-def recalled(
-    node: Mapping[str, Any], saved: Mapping[str, Any] | None, data_dir: str | None
-) -> Task:
-    """Return the task of a run without its files; `saved` is the result of `found_by`.
-
-    Raises:
-        UserError: `saved` is None, and the configuration does not name the labels.
-    """
-    if saved is None and _reads_labels(node):
-        raise UserError(
-            f"{PROMPT} does not hold the labels of the task. Type the command of its run again "
-            "with rerun=true."
-        )
-    task: Task = building.build("task", _without_files(node, saved or {}), data_dir, None)
-    _restore(task, saved or {})
+def recalled(node: Mapping[str, Any], saved: Mapping[str, Any], data_dir: str | None) -> Task:
+    """Return the task of a run without its files; `saved` is the result of `found_by`."""
+    task: Task = building.build("task", _without_files(node, saved), data_dir, None)
+    _restore(task, saved)
     return task
-
-
-def _reads_labels(node: Mapping[str, Any]) -> bool:
-    """Return whether a task reads its labels from its files."""
-    target = building.target("task", node)
-    if target is Multi:
-        return any(_reads_labels(member) for member in node["tasks"].values())
-    return target is Own or (target is Tagging and node.get("entities") is None)
 
 
 def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -216,19 +191,15 @@ def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping
 def _restore(task: Task, saved: Mapping[str, Any]) -> None:
     """Give a task what it read from its files when it was trained."""
     if isinstance(task, Multi):
-        for name, facts in saved.get("tasks", {}).items():
+        for name, facts in saved["tasks"].items():
             _restore(task.tasks[name], facts)
         return
-    if saved.get("labels"):
-        if (
-            not isinstance(task, Own)
-            and task.labels
-            and sorted(task.labels) != sorted(saved["labels"])
-        ):
-            raise UserError(
-                f"{PROMPT} is damaged: its labels are not those of task={task.name}. {_AGAIN}"
-            )
-        task.labels = saved["labels"]
+    names_them = bool(task.labels) and not isinstance(task, Own)
+    if names_them and sorted(task.labels) != sorted(saved["labels"]):
+        raise UserError(
+            f"{PROMPT} is damaged: its labels are not those of task={task.name}. {_AGAIN}"
+        )
+    task.labels = saved["labels"]
     if isinstance(task, Own):
         task.pvps = saved["pvps"]
 
