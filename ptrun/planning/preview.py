@@ -64,7 +64,7 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     accounts = " · ".join(f"{name} {account}" for name, account in planned.task.accounts.items())
     read = [f"read: {accounts}"] if accounts else []  # a task may not count rows
     doubts = [*shared.warnings, *unseen(planned.task, examples)]
-    doubts.append(afterwards(method, rows[:1], keeps_weights=planned.keep.has_weights))
+    doubts.append(afterwards(method, rows[:1], keeps_weights=planned.request.keep.has_weights))
     return Group(title, *map(escape, read), counts, *map(escape, doubts), *body)
 
 

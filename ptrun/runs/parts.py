@@ -138,6 +138,6 @@ def shape(planned: Plan) -> str | None:
         "pooler": planned.seed if random_pooler else None,
         "hardware": planned.engine_component.node,
         "tracking": planned.tracking.node,
-        "outputs": str(planned.outputs.absolute()),
+        "outputs": str(planned.request.outputs.absolute()),
     }
     return json.dumps(facts, sort_keys=True, default=str)

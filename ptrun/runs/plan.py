@@ -53,11 +53,9 @@ class Plan:
     Args:
         names: the option of each group; for local files, `task` and `backbone` have their name.
         seed, data_seed, rerun, train: as configured.
-        keep: the large files that the finished run keeps.
-        trial: the floors of a trial of a search, which scores no test examples; None otherwise.
         content, run_id: the configuration that can change a number, and the id made from it.
         group: what runs share that differ in their seed alone.
-        outputs, folder: the folder of all runs, and the folder of this run.
+        folder: the folder of this run.
         task, protocol, setting, backbone, engine: built.
         backbone_path: the backbone's local folder, if one was given.
         method, readout, tracking, engine_component: checked nodes that are built later.
@@ -77,9 +75,6 @@ class Plan:
     seed: int
     data_seed: int
     rerun: bool
-    keep: schema.Keep
-    trial: Mapping[int, float] | None
-    outputs: Path
     train: schema.TrainConfig
     task: Task
     protocol: ClaimProtocol
@@ -127,7 +122,7 @@ class Plan:
 def unkept(planned: Plan) -> int:
     """Return the bytes of the model that a run tunes and does not keep; 0 if there is none."""
     method: Any = planned.method.target
-    if planned.keep.has_weights or not method.tunes(planned.method.node):
+    if planned.request.keep.has_weights or not method.tunes(planned.method.node):
         return 0
     return 4 * int(planned.backbone.size())
 
@@ -195,9 +190,6 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         seed=config["seed"],
         data_seed=config["data_seed"],
         rerun=composed.rerun,
-        keep=composed.keep,
-        trial=composed.trial,
-        outputs=composed.outputs,
         train=train,
         task=task,
         protocol=components["protocol"].build(),
@@ -329,7 +321,7 @@ def _bounded(split: Split, most: int | None, data_seed: int) -> Split:
 def _compare(planned: Plan, shared: Overlaps) -> None:
     """Refuse a dev that is test; other shared texts are warnings of the run."""
     same = "dev/test" in shared.identical
-    if same and planned.trial is not None:
+    if same and planned.request.trial is not None:
         raise UserError(
             f"search: dev and test of task={planned.task.name} hold the same texts here, so the "
             "search would choose by what it reports.\nType protocol=honest."

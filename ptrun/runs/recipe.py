@@ -139,7 +139,7 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         manifest["warnings"] = [*work.warnings, *_findings(work.parts)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = _outcome(work, manifest)
-        work.store.close(outcome, keep_state=work.planned.keep.has_state)
+        work.store.close(outcome, keep_state=work.planned.request.keep.has_state)
         work.ended = checked(outcome, work.planned.folder)
 
 
@@ -175,7 +175,7 @@ def _prepare(work: Execution) -> None:
     with world.main_first():  # the first rank labels lines that the others read
         work.split, work.overlaps = _split(work)
     work.parts = divide(planned.build_method(), work.split)
-    if planned.trial is not None:
+    if planned.request.trial is not None:
         work.parts = [replace(part, split=replace(part.split, test=[])) for part in work.parts]
     for part in work.parts:
         part.method = planned.build_method()
@@ -232,7 +232,7 @@ def _open(work: Execution) -> None:
 def _study(work: Execution, part: Part) -> None:
     """Let the backbone write the training examples, where the read-out asks for it."""
     readout, world = part.method.readout, work.planned.engine.world
-    readout.store = below(work.planned.outputs, TOKENS)
+    readout.store = below(work.planned.request.outputs, TOKENS)
     if readout.studies:
         with world.main_first() if world.model_parallel == 1 else nullcontext():
             part.split = replace(part.split, train=readout.study())
@@ -288,7 +288,7 @@ def _member(planned: Plan, part: Part, features: _TrainDev, store: SharedStore) 
         planned.seed,
         store.part(part.name),
         planned.protocol.select_best,
-        planned.trial or {},
+        planned.request.trial or {},
     )
 
 
@@ -299,7 +299,7 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     for work in works:
         doing = "training" if work.parts[0].method.learned() else "predicting"
         _LOG.info("%s in %s", doing, work.planned.folder)
-    if works[0].tuned and not works[0].planned.keep.has_weights:
+    if works[0].tuned and not works[0].planned.request.keep.has_weights:
         _LOG.info("afterwards: no ptrun predict, no export: keep=weights keeps the tuned model")
     else:
         _LOG.info("afterwards: ptrun predict; ptrun check says whether ptrun export can write it")
@@ -323,7 +323,7 @@ def _report(works: Sequence[Execution]) -> None:
     tests = _predict(done, "test")
     for work, dev_scores, (examples, predictions) in zip(done, dev, tests, strict=True):
         work.metrics = {"dev": dev_scores, "test": {}}
-        if work.planned.trial is not None:
+        if work.planned.request.trial is not None:
             continue
         task, golds = work.planned.task, [example.target for example in examples]
         work.metrics["test"] = task.score(predictions, examples)
@@ -359,7 +359,7 @@ def _save_selected(work: Execution) -> None:
             (answers,) = work.planned.engine.predict([part.method], [rows])
             part.method.readout.settle(answers, part.split.dev)
     work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
-    if work.tuned and not work.planned.keep.has_weights:
+    if work.tuned and not work.planned.request.keep.has_weights:
         return
     prompts = {
         part.prefix + name: tensor

@@ -225,7 +225,7 @@ def _selection(planned: Plan, part: Part) -> dict[str, Any]:
         "best_step": member.best_step,
         "selected_by": member.selected_by,
         "candidates": len(member.history),
-        **({} if planned.trial is None else {"abandoned": member.abandoned}),
+        **({} if planned.request.trial is None else {"abandoned": member.abandoned}),
         "selection_bias": _selection_bias(planned, part),
         "history": member.history,
         "answered": {**counts, "left_out": part.left_out},

@@ -137,7 +137,7 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
     wrong = ["setting=k_1000", "seed=2"]
     done, refused = launch_together(runs("shared", ["seed=1"], wrong))
     assert isinstance(refused, UserError) and done.status == "finished"
-    folders = list((runs("x", ["seed=1"])[0].outputs.parent / "shared" / "runs").iterdir())
+    folders = list((runs("x", ["seed=1"])[0].request.outputs.parent / "shared" / "runs").iterdir())
     assert [folder.name for folder in folders if not folder.name.startswith(".")] == [done.run_id]
 
 
