@@ -167,15 +167,39 @@ def _busy(folder: Path) -> Busy:
 
 def _alive_elsewhere(folder: Path) -> bool:
     """Return whether an owner on another machine still beats."""
-    before = owner(folder)
-    if before is None or before.here:
-        return False
-    until = time.monotonic() + SILENCE
-    while time.monotonic() < until:
+    beats = Beats()
+    while (silent := beats.silent(folder)) is None:
         time.sleep(min(_POLL, SILENCE))
-        if owner(folder) != before:
-            return owner(folder) is not None
-    return False
+    holder = owner(folder)
+    return not silent and holder is not None and not holder.here
+
+
+class Beats:
+    """Remembers when the beat of an owner last changed, on this machine's own clock."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Path, tuple[Owner, float]] = {}
+        self.alive: set[Path] = set()
+
+    def silent(self, folder: Path) -> bool | None:
+        """Return whether the owner of a run is silent for too long; None if it is not known yet."""
+        holder, now = owner(folder), time.monotonic()
+        if holder is None:
+            return True
+        if holder.here:  # the system says whether it lives
+            return False
+        before, since = self.seen.setdefault(folder, (holder, now))
+        if holder != before:
+            self.seen[folder] = holder, now
+            self.alive.add(folder)
+        elif now - since > SILENCE:
+            return True
+        return False if folder in self.alive else None
+
+    def unsure(self, folder: Path) -> bool:
+        """Return whether a run may be left by its owner on another machine."""
+        holder = owner(folder)
+        return holder is not None and not holder.here and self.silent(folder) is not False
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
-from ptrun.folder import digest, lease
+from ptrun.folder import digest
 
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
@@ -77,34 +76,3 @@ def cores(partition: str | None) -> int | None:
         return None
     counts = [line.strip().rstrip("+") for line in listed.stdout.splitlines()]
     return max((int(count) for count in counts if count.isdigit()), default=None)
-
-
-# Owners of runs on other machines: whether they still beat, without comparing clocks.
-
-
-class Beats:
-    """Remembers when the beat of an owner last changed, on this machine's own clock."""
-
-    def __init__(self) -> None:
-        self.seen: dict[Path, tuple[lease.Owner, float]] = {}
-        self.alive: set[Path] = set()
-
-    def silent(self, folder: Path) -> bool | None:
-        """Return whether the owner of a run is silent for too long; None if it is not known yet."""
-        owner, now = lease.owner(folder), time.monotonic()
-        if owner is None:
-            return True
-        if owner.here:  # the system says whether it lives
-            return False
-        before, since = self.seen.setdefault(folder, (owner, now))
-        if owner != before:
-            self.seen[folder] = owner, now
-            self.alive.add(folder)
-        elif now - since > lease.SILENCE:
-            return True
-        return False if folder in self.alive else None
-
-    def unsure(self, folder: Path) -> bool:
-        """Return whether a run may be left by its owner on another machine."""
-        owner = lease.owner(folder)
-        return owner is not None and not owner.here and self.silent(folder) is not False

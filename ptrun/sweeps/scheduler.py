@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
 from ptrun.files import below
+from ptrun.folder.lease import Beats
 from ptrun.folder.scan import RunState, state_of
 from ptrun.hardware.environment import imported
 from ptrun.sweeps.job import Job
-from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import COMMAND, Worker, Workers
 

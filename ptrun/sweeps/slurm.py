@@ -30,7 +30,6 @@ from ptrun.hardware.environment import environment, log_to_stderr
 from ptrun.hardware.start_ranks import COMMAND
 from ptrun.sweeps import queue
 from ptrun.sweeps.job import Job
-from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import PLANNER
@@ -131,7 +130,7 @@ class Slurm:
     def __init__(self, jobs: Sequence[Job], options: SweepConfig):
         self.jobs, self.options = jobs, options
         self.tasks: dict[str, Group] = {}
-        self.beats = Beats()
+        self.beats = lease.Beats()
 
     def run(self) -> bool:
         """Submit what is left; return whether all is finished or submitted."""

@@ -6,9 +6,8 @@ import pytest
 
 from ptrun.config.schema import SweepConfig
 from ptrun.folder import lease
-from ptrun.sweeps import queue
+from ptrun.folder.lease import Beats
 from ptrun.sweeps import scheduler as scheduling
-from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.sweep import of_line
 from ptrun.sweeps.view import View
@@ -25,7 +24,7 @@ def short(monkeypatch):
 
 def test_an_owner_is_silent_only_after_a_while(tmp_path, monkeypatch):
     now, file, folder = [0.0], tmp_path / ".run.owner", tmp_path / "run"
-    own_clock(monkeypatch, queue, monotonic=lambda: now[0])
+    own_clock(monkeypatch, lease, monotonic=lambda: now[0])
     beats = Beats()
     assert beats.silent(folder) is True and not beats.unsure(folder)  # nobody
     lease._write(file, OTHER)
