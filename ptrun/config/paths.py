@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 from ptrun.config.trust import OPTIONS, home, is_trusted
-from ptrun.errors import visible
+from ptrun.errors import visible, warn_once
 from ptrun.files import read_text
 
 _LOG = logging.getLogger(__name__)
@@ -91,14 +91,8 @@ def options(group: str) -> dict[str, Path]:
             if _OPTION.fullmatch(file.stem):
                 files.setdefault(file.stem, file)
             else:
-                _tell_odd(file)
+                warn_once(f"{visible(str(file))}: the name of an option has letters, digits and _")
     return dict(sorted(files.items()))
-
-
-@cache
-def _tell_odd(file: Path) -> None:
-    """Say once that a file is no option."""
-    _LOG.warning("%s: the name of an option has letters, digits and _", visible(str(file)))
 
 
 def leads_out(name: str) -> bool:

@@ -7,15 +7,12 @@ run folder, a model folder, a data file or `ptrun_conf` can give trust.
 """
 
 import json
-import logging
 import os
-from functools import cache
 from pathlib import Path
 
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, visible, warn_once
 from ptrun.files import read_json, write_text
 
-_LOG = logging.getLogger(__name__)
 TRUST = "PTRUN_TRUST"
 OPTIONS = Path("ptrun_conf")
 """The folder of options of a project, below the current folder."""
@@ -104,31 +101,19 @@ def tell_untrusted() -> None:
     """Say once that the options of the current folder are not read, and what to type."""
     former = home() / "config.yaml"
     if "PTRUN_ALLOW_CODE" in os.environ or former.is_file():
-        _tell_gone(former)
+        told = f"allow_code, PTRUN_ALLOW_CODE and {visible(str(former))} are gone"
+        warn_once(f"{told}. Type once in your folder: ptrun trust")
     if os.environ.get(TRUST):
         return
     named = os.environ.get("PTRUN_CONFIG_DIR")
     for folder in (Path.cwd() / OPTIONS, *([Path(named)] if named else [])):
         if folder.is_dir() and not is_trusted(folder):
-            _tell(folder)
+            name, here = visible(str(folder)), folder == Path.cwd() / OPTIONS
+            warn_once(
+                f"{name} is not read, because you have not trusted this folder. If you do, type: "
+                f"ptrun trust{'' if here else f' {name}'}"
+            )
             os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
-
-
-@cache
-def _tell_gone(former: Path) -> None:
-    _LOG.warning(
-        "allow_code, PTRUN_ALLOW_CODE and %s are gone. Type once in your folder: ptrun trust",
-        visible(str(former)),
-    )
-
-
-@cache
-def _tell(folder: Path) -> None:
-    name = visible(str(folder))
-    _LOG.warning(
-        "%s is not read, because you have not trusted this folder. If you do, type: ptrun trust%s",
-        *(name, "" if folder == Path.cwd() / OPTIONS else f" {name}"),
-    )
 
 
 def _list() -> Path:

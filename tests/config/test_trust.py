@@ -11,7 +11,7 @@ from ptrun.config import compose, trust
 from ptrun.config.components import component
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
-from ptrun.errors import UserError
+from ptrun.errors import UserError, warn_once
 
 LINE = ["task=pocket_sentiment", "setting=few_shot_32"]
 MINE = "# @package _global_\noutputs: elsewhere\nsetting: {_target_: ptrun.task.setting.Full}\n"
@@ -25,7 +25,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.delenv(trust.TRUST)
-    trust._tell.cache_clear()
+    warn_once.cache_clear()
 
     def write(name, text, root="ptrun_conf"):
         file = folder / root / name
@@ -175,7 +175,6 @@ def test_a_name_with_control_characters_is_no_option(project, caplog):
 
 @pytest.mark.parametrize("form", ["environment", "file"])
 def test_a_former_permission_says_what_to_type(project, caplog, monkeypatch, tmp_path, form):
-    trust._tell_gone.cache_clear()
     if form == "environment":
         monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
     else:
