@@ -5,6 +5,7 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.runs.parts import shape
 from ptrun.runs.plan import plan
+from tests.tiers import tiered
 
 
 @pytest.fixture
@@ -16,51 +17,32 @@ def shape_of(tmp_path, data_dir, tiny_folder):
     return made
 
 
-def some(cases, core=2):
-    """Return cases; only the first ones are in the core tests."""
-    rest = [pytest.param(own, marks=pytest.mark.slow) for own in cases[core:]]
-    return [*cases[:core], *rest]
+SAME = [
+    "seed=2",
+    "data_seed=2",
+    "train.lr=0.5 train.batch_size=4 train.max_steps=9 train.patience=1",
+    "train.weight_decay=0.1 train.schedule=constant train.warmup=0.1",
+    "method.length=3",
+    "setting=few_shot_32",
+    "method.dropout=0.3",
+    "name=other",
+]
+OTHER = [
+    "task=pocket_sentiment",
+    "method=prompt_tuning",
+    "method.prefix_kind=hidden",
+    "backbone.dropout=0.0",
+    "method.shift_positions=false",
+    "protocol=paper",
+    "hardware.token_budget=100",
+]
+CORE = (*SAME[:2], *OTHER[:2])
 
 
-@pytest.mark.parametrize(
-    "differing",
-    some(
-        [
-            ["seed=2"],
-            ["data_seed=2"],
-            ["train.lr=0.5", "train.batch_size=4", "train.max_steps=9", "train.patience=1"],
-            ["train.weight_decay=0.1", "train.schedule=constant", "train.warmup=0.1"],
-            ["method.length=3"],
-            ["setting=few_shot_32"],
-            ["method.dropout=0.3"],
-            ["name=other"],
-        ]
-    ),
-)
-def test_what_a_member_decides_may_differ(shape_of, differing):
-    assert shape_of(*differing) == shape_of() is not None
-
-
-@pytest.mark.parametrize(
-    "differing",
-    some(
-        [
-            ["task=pocket_sentiment"],
-            ["method=prompt_tuning"],
-            ["method.prefix_kind=hidden"],
-            ["backbone.dropout=0.0"],
-            ["method.shift_positions=false"],
-            ["protocol=paper"],
-            ["hardware.token_budget=100"],
-        ]
-    ),
-)
-def test_what_changes_the_passes_or_the_task_may_not(shape_of, differing):
-    assert shape_of(*differing) != shape_of()
-
-
-def test_another_backbone_is_another_shape(shape_of):
-    assert shape_of(backbone="roberta") != shape_of()
+@pytest.mark.parametrize("typed", tiered([*SAME, *OTHER], CORE.__contains__))
+def test_runs_share_passes_unless_the_passes_or_the_task_differ(shape_of, typed):
+    assert (shape_of(*typed.split()) == shape_of() is not None) == (typed in SAME)
+    assert typed != CORE[0] or shape_of(backbone="roberta") != shape_of()
 
 
 @pytest.mark.parametrize("method", ["fine_tuning", "dora", "dpt"])
