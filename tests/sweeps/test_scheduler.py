@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ptrun.config.schema import Retry, Share, SweepConfig
+from ptrun.errors import UserError
 from ptrun.folder import lease
 from ptrun.folder.digest import packed
 from ptrun.folder.scan import RunState
@@ -199,3 +200,35 @@ def test_rerun_repairs_a_damaged_result(tmp_path, rerun):
     done = Scheduler(jobs, SweepConfig(), View(1, quiet=True), WORKER)
     assert done._is_left(job, RunState("damaged", "result.json: damaged")) is rerun
     assert job.stage == ("waiting" if rerun else "refused")
+
+
+def test_equal_shapes_share_up_to_the_limit_and_none_is_alone():
+    items = [("a", 1), ("b", 2), (None, 3), ("a", 4), ("a", 5), (None, 6), ("b", 7)]
+    assert scheduling.groups(items, 2, 1) == [[1, 4], [2, 7], [3], [5], [6]]
+    assert scheduling.groups(items, 8, 1) == [[1, 4, 5], [2, 7], [3], [6]]
+
+
+def test_each_worker_gets_a_group_if_there_are_few_shapes():
+    items = [("a", number) for number in range(6)]
+    assert scheduling.groups(items, 8, 2) == [[0, 1, 2], [3, 4, 5]]
+    assert scheduling.groups(items, 8, 4) == [[0, 1], [2, 3], [4, 5]]
+    assert scheduling.groups(items, 8, 8) == [[n] for n in range(6)]
+    assert scheduling.groups([], 8, 2) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [0, 1, 6, 20])
+def test_the_shards_are_the_whole_in_order(size, count):
+    parts = [sweeping.shard(range(size), f"{place}/{count}") for place in range(1, count + 1)]
+    assert [one for part in parts for one in part] == list(range(size))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_without_a_shard_all_is_done():
+    assert sweeping.shard([1, 2], None) == [1, 2]
+
+
+@pytest.mark.parametrize("given", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2"])
+def test_another_text_is_refused(given):
+    with pytest.raises(UserError, match=r"type I/N with I from 1 to N, such as 1/4"):
+        sweeping.shard([1, 2], given)
