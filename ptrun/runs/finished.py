@@ -223,6 +223,27 @@ _KEY = "task.source.labeller"
 class Labeller(Finished):
     """A finished run of a classification task with one text field."""
 
+    @classmethod
+    def of(cls, lines: Labelled, request: Composed, hardware: Component) -> "Labeller":
+        """Return the run that labels lines, with its task and backbone, on the `hardware`.
+
+        Raises:
+            UserError: there is no such run, or its task does not label one text.
+        """
+        kind, _, run = lines.labeller.partition(":")
+        if kind != "run":
+            raise UserError(
+                f"{_KEY}={lines.labeller}: expected a finished run. Type {_KEY}=run:RUN_ID."
+            )
+        folder = saved_prompt.find(run, request.outputs, request.name, key=_KEY).resolve()
+        done = result.read(folder)
+        if done is None or done.status != "finished":
+            raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
+        task, backbone = _task(done), backbone_of(done)
+        tensors, _ = learned(folder, done, backbone)
+        components = done.config["method"], done.config["readout"], tensors
+        return cls(folder, done, task, backbone, hardware.build(backbone), *components)
+
     def fingerprint(self) -> str:
         """Return what identifies the labels: learned tensors, configuration, backbone, precision.
 
@@ -249,54 +270,13 @@ class Labeller(Finished):
         return {label: list(words[label]) for label in self.task.labels}
 
 
-@dataclass(frozen=True)
-class Labelling:
-    """The lines to be labelled, and the run that labels them.
-
-    Args:
-        lines: the corpus, and which lines to label.
-        outputs, name: the folder of all runs, and the name of this one's group.
-        hardware: the engine that runs the labeller.
-    """
-
-    lines: Labelled
-    outputs: Path
-    name: str
-    hardware: Component
-
-    def labeller(self) -> Labeller:
-        """Return the labeller with its task and backbone.
-
-        Raises:
-            UserError: there is no such run, or its task does not label one text.
-        """
-        kind, _, run = self.lines.labeller.partition(":")
-        if kind != "run":
-            raise UserError(
-                f"{_KEY}={self.lines.labeller}: expected a finished run. Type {_KEY}=run:RUN_ID."
-            )
-        folder = saved_prompt.find(run, self.outputs, self.name, key=_KEY).resolve()
-        done = result.read(folder)
-        if done is None or done.status != "finished":
-            raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
-        task, backbone = _task(done), backbone_of(done)
-        tensors, _ = learned(folder, done, backbone)
-        engine = self.hardware.build(backbone)
-        config = done.config
-        components = config["method"], config["readout"], tensors
-        return Labeller(folder, done, task, backbone, engine, *components)
-
-
-def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
-    """Return the configuration with the labels of the labeller, and the labelling, if any."""
+def lines_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelled | None]:
+    """Return the configuration with the labels of the labeller, and the lines to label, if any."""
     task = composed.config["task"]
     lines = _lines(task, composed.config["data_dir"])
-    if lines is None:
-        return composed, None
-    labelling = Labelling(lines, composed.outputs, composed.name, hardware)
-    if not lines.labeller.removeprefix("run:"):  # refused by `label`; a plan needs no labeller
-        return composed, labelling
-    labeller = labelling.labeller()
+    if lines is None or not lines.labeller.removeprefix("run:"):
+        return composed, lines  # `label` refuses lines without a labeller; a plan needs none
+    labeller = Labeller.of(lines, composed, hardware)
     labels = list(labeller.task.labels)
     lines = replace(
         lines,
@@ -311,16 +291,14 @@ def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Lab
         pvps[name] = {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
     names = {label: label for label in labels}
     task = {**task, "source": vars(lines), "labels": names, "pvps": pvps}
-    completed = replace(composed, config={**composed.config, "task": task})
-    return completed, replace(labelling, lines=lines)
+    return replace(composed, config={**composed.config, "task": task}), lines
 
 
-def label(labelling: Labelling) -> None:
+def label(lines: Labelled, request: Composed, hardware: Component) -> None:
     """Label the lines that are in no shard yet."""
-    lines = labelling.lines
     if lines.full():
         return
-    labeller = labelling.labeller()
+    labeller = Labeller.of(lines, request, hardware)
     method = labeller.load()[""]
     _LOG.info("labelling %s with %s", lines.corpus, labeller.folder)
     reported = time.monotonic()

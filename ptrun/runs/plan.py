@@ -28,7 +28,7 @@ from ptrun.method.base import Method, check_kept, check_pair
 from ptrun.method.tokenized import TOKENS
 from ptrun.pattern.pattern import check_pvps
 from ptrun.readout.chat import template_digest
-from ptrun.runs.finished import Labelling, label, labelling_of
+from ptrun.runs.finished import label, lines_of
 from ptrun.start.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.start.saved_prompt import check_fits, fingerprint, prompt_of
 from ptrun.start.spec import Start
@@ -36,6 +36,7 @@ from ptrun.start.start import plan_start
 from ptrun.task.columns import part_of
 from ptrun.task.dataset import Task
 from ptrun.task.generation import MESSAGES
+from ptrun.task.labelled import Labelled
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
 from ptrun.task.source import Source
@@ -65,7 +66,7 @@ class Plan:
         source: where the task's rows come from; None for the user's own table.
         start, start_typed: the start of the prompt, and the value of `start=`.
         pretraining: the plan of the prerequisite run, if there is one.
-        labelling: the lines of a corpus that another run labels, if there are any.
+        lines: those of a corpus that another run labels, if there are any.
         of_corpus: whether examples are made from a corpus without labels.
         own_code: the user's own classes in the configuration, with a hash of their source.
         request: the composed configuration, written beside the result.
@@ -93,7 +94,7 @@ class Plan:
     start: Start
     start_typed: str
     pretraining: "Plan | None"
-    labelling: Labelling | None
+    lines: Labelled | None
     of_corpus: bool
     own_code: dict[str, str]
     content: dict[str, Any]
@@ -136,7 +137,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         UserError: a key, a value, a combination or a file is wrong.
     """
     request, components = composed, composed.components()
-    composed, labelling = labelling_of(composed, components["hardware"])
+    composed, lines = lines_of(composed, components["hardware"])
     config, names = composed.config, composed.names
     components["task"] = Component("task", config["task"])
     # 1. The data: optimisation, setting and task
@@ -208,7 +209,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         start=start,
         start_typed=config["start"] or "random",
         pretraining=pretraining,
-        labelling=labelling,
+        lines=lines,
         of_corpus=of_corpus(config),
         own_code=code,
         content=content,
@@ -289,8 +290,8 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
     """
     task, data_seed = planned.task, planned.data_seed
-    if planned.labelling:
-        label(planned.labelling)
+    if planned.lines:
+        label(planned.lines, planned.request, planned.engine_component)
     split = planned.protocol.split(task, data_seed)
     if planned.variant:
         files = f"files of {planned.variant}"

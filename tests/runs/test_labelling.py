@@ -10,6 +10,7 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.runs.finished import Labeller
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan, split_of
 from ptrun.task import labelled
@@ -97,7 +98,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     """Against the labeller's own forward, a line at a time, its weights read again from the run."""
     planned = plan(composed())
     split, _ = split_of(planned)
-    method = planned.labelling.labeller().load()[""]
+    method = labeller_of(planned).load()[""]
     examples = [*split.train, *split.dev, *split.test]
     kept = {e.fields["text"]: e.target for e in examples}
     rows = [row for head, *own in shards(planned) for row in own]
@@ -114,6 +115,10 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     assert {row["label"] for row in rows} == {"negative", "positive"} and len(seen) < 90
 
 
+def labeller_of(planned):
+    return Labeller.of(planned.lines, planned.request, planned.engine_component)
+
+
 @torch.no_grad()
 def alone(method, text):
     """Return the label of a text and its probability, the model reading nothing else."""
@@ -127,7 +132,7 @@ def alone(method, text):
 def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     root, name, _ = trained
     planned = plan(composed())
-    labeller = planned.labelling.labeller()
+    labeller = labeller_of(planned)
     method = labeller.load()[""]
     lines = (root / "runs" / name / "predictions.jsonl").read_text().splitlines()
     wanted = [json.loads(line)["prediction"] for line in lines]
@@ -191,7 +196,7 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
 
     def named(*overrides):
         planned = plan(composed(*overrides))
-        return planned.labelling.lines.shards, planned.run_id
+        return planned.lines.shards, planned.run_id
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")
