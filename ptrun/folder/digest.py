@@ -11,10 +11,12 @@ A run that has not ended has no result, so its state and its journal have their 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ptrun.errors import UserError
 from ptrun.files import from_json, opened, opened_tensors
 
 BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl", "*.safetensors")
@@ -23,6 +25,18 @@ LONGEST = 4_000_000_000
 """Bytes of a journal, or of the predictions for millions of rows."""
 DIGEST = "digest"
 """The key of the digest in plain data and in a header."""
+DAMAGES = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading plain data of another form raises."""
+AGAIN = "Type the command of its run again with rerun=true."
+
+
+@contextmanager
+def damaged(file: object, about: str = "", advice: str = AGAIN) -> Iterator[None]:
+    """Raise an error of `DAMAGES` as a `UserError` that names the file, or a place in it."""
+    try:
+        yield
+    except DAMAGES as error:
+        raise UserError(f"{file}: damaged ({about or error}). {advice}") from error
 
 
 def of_plain(content: Mapping[str, Any]) -> str:

@@ -18,7 +18,6 @@ from ptrun.types import RunResult
 _LOG = logging.getLogger(__name__)
 _MAX_LISTED = 3
 _HASH = re.compile(r"[0-9a-f]{8}")
-_AGAIN = "Type the command of the run again with rerun=true."
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,14 @@ class RunFolder:
         file = self.folder / name
         if not file.is_file():
             return None
-        try:
+        with digest.damaged(file):
             text = read_text(file, limit=digest.LONGEST)
-        except UnicodeDecodeError as error:
-            raise UserError(f"{file}: damaged ({error.reason}). {_AGAIN}") from error
-        lines = enumerate(text.split("\n"), 1)  # a text may hold other breaks
-        rows = [_row(file, number, line) for number, line in lines if line]
+        rows = []
+        for number, line in enumerate(text.split("\n"), 1):  # a text may hold other breaks
+            if line:
+                with digest.damaged(f"{file}:{number}"):
+                    row = dict(from_json(line))
+                    rows.append(digest.unsealed(row) if digest.DIGEST in row else row)
         result.check_beside(self.result, file)
         return rows
 
@@ -107,11 +108,3 @@ def _no_run(folder: Path, command: str) -> str:
     if below := result.ended_folders(folder):
         return f"{command} {folder}: holds {len(below)} runs. Give one of them, such as {below[0]}."
     return f"{command} {folder}: not a run, it has no {result.FINISHED} or {result.FAILED}."
-
-
-def _row(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        content = from_json(line)
-        return digest.unsealed(content) if digest.DIGEST in content else dict(content)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{file}:{number}: damaged ({error}). {_AGAIN}") from error

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from ptrun.errors import UserError, all_readable
 from ptrun.files import read_json, write_text
+from ptrun.folder.digest import DAMAGES
 
 _LOG = logging.getLogger(__name__)
 BEAT = 5.0
@@ -87,7 +88,7 @@ def owner(folder: Path) -> Owner | None:
     """Return the owner of a run folder; None if nobody holds its lease."""
     try:
         holder = Owner(**all_readable(read_json(_owner_file(folder), limit=_LIMIT)))
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, *DAMAGES):
         return None
     kinds = get_type_hints(Owner)
     if any(type(getattr(holder, name)) is not kind for name, kind in kinds.items()):

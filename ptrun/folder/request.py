@@ -19,21 +19,12 @@ from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
 from ptrun.files import read_text, write_text
 from ptrun.folder import result
+from ptrun.folder.digest import DAMAGES
 from ptrun.hub.repository import COMMIT
 
 FILE = "run.yaml"
 
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
-_DAMAGES = (
-    OSError,
-    yaml.YAMLError,
-    OmegaConfBaseException,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    RecursionError,
-)
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
@@ -64,7 +55,7 @@ def read(folder: Path) -> Composed:
         config = {k: v for k, v in content["config"].items() if k not in NOT_OF_A_RUN}
         composed = Composed(config, content["names"], content.get("commits", {}))
         _check(composed)
-    except _DAMAGES as error:
+    except (OSError, yaml.YAMLError, OmegaConfBaseException, *DAMAGES) as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
         reason = key + (getattr(error, "strerror", None) or str(error).partition("\n")[0])
         state = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({reason})"

@@ -132,7 +132,7 @@ def _parse(file: Path) -> RunResult:
             content["metrics"] = {"dev": {}, **content["metrics"]}
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, *digest.DAMAGES) as error:
         deep = "nested too deeply" if isinstance(error, RecursionError) else None
         reason = deep or getattr(error, "strerror", None) or error
         raise UserError(f"{file}: damaged ({reason}). Delete it to run again.") from error
@@ -181,7 +181,7 @@ def summary(result: RunResult, folder: Path) -> str:
     """
     try:
         return readable(_summary(result, visible(str(folder / result.run_id))))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except digest.DAMAGES as error:
         place = visible(str(folder / result.run_id))
         raise UserError(
             f"{place}: damaged (its facts: {error}). Type the command again with rerun=true."

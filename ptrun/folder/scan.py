@@ -19,7 +19,6 @@ KINDS: tuple[Kind, ...] = (
     "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
 )  # fmt: skip
 """`queued` is said of runs in the queue of a cluster; their folders do not know it."""
-_DAMAGES = (OSError, OverflowError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def _saved(file: Path) -> dict[str, Any]:
             "group": list(map(str, state.get("group", ()))),
             "history": [dict(row) for row in state.get("history", ())],
         }
-    except _DAMAGES:
+    except (OSError, *digest.DAMAGES):
         return {}
 
 

@@ -28,7 +28,6 @@ from ptrun.folder.digest import PROMPT
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
 _LOG = logging.getLogger(__name__)
-_AGAIN = "Type the command of its run again with rerun=true."
 _DRAFT = re.compile(r"\..+\.\d+")
 _TRAINING_EVENTS = ("step", "skipped", "dev")
 
@@ -192,7 +191,7 @@ def read_tensors(
     Raises:
         UserError: the file is damaged, or was made with another backbone.
     """
-    tensors, header = files.read(file, _AGAIN)
+    tensors, header = files.read(file)
     made_with = made_over(file, header)
     if made_with != dict(bound):
         raise UserError(
@@ -204,29 +203,21 @@ def read_tensors(
 
 
 def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
-    """Return the backbone of a file: its name, revision and fingerprint.
-
-    Raises:
-        UserError: the header does not say.
-    """
-    try:
+    """Return the backbone of a file: its name, revision and fingerprint."""
+    with digest.damaged(file, "its header names no backbone"):
         backbone = from_json(header["backbone"])
         return {key: backbone[key] for key in ("name", "revision", "weights")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged (its header names no backbone). {_AGAIN}") from error
 
 
 def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
     """Return the plain part of a state."""
-    try:
+    with digest.damaged(file, "its header has no step"):
         meta = dict(from_json(header["state"]))
         steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
         counts = [meta[key] for key in ("tokens", "token_budget") if meta.get(key) is not None]
         if not all(map(digest.is_count, [*steps, *counts])):
             raise ValueError("a step is no number")
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged (its header has no step). {_AGAIN}") from error
-    return meta
+        return meta
 
 
 def _readable(file: Path) -> Iterator[dict[str, Any]]:

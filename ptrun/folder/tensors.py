@@ -21,7 +21,7 @@ from torch import Tensor
 from ptrun.errors import UserError, named, system_error
 from ptrun.files import created, opened, opened_tensors, replace
 from ptrun.folder import result
-from ptrun.folder.digest import DIGEST, combined, packed, unpacked
+from ptrun.folder.digest import AGAIN, DIGEST, combined, damaged, packed, unpacked
 
 Tensors = dict[str, Tensor]
 _MODE = 0o644
@@ -44,7 +44,7 @@ def draft(
     return partial(replace, draft_file, file)
 
 
-def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
+def read(file: Path, advice: str = AGAIN) -> tuple[Tensors, dict[str, str]]:
     """Return the tensors and the header of a file.
 
     Raises:
@@ -57,7 +57,7 @@ def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
     return tensors, header
 
 
-def hashes(file: Path, advice: str) -> dict[str, str]:
+def hashes(file: Path, advice: str = AGAIN) -> dict[str, str]:
     """Return the hash of each tensor of a file that is not damaged; holds one at a time.
 
     Raises:
@@ -78,14 +78,13 @@ def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
         UserError: it cannot be read, is damaged, or is not the one that its finished run wrote.
     """
     try:
-        if (done := result.read(file.parent)) is not None:
-            result.check_beside(done, file)
-        with opened_tensors(file, "pt") as source:
-            yield source, unpacked(source.metadata())
+        with damaged(file, advice=advice):
+            if (done := result.read(file.parent)) is not None:
+                result.check_beside(done, file)
+            with opened_tensors(file, "pt") as source:
+                yield source, unpacked(source.metadata())
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror or error}).") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}). {advice}") from error
 
 
 def _save(tensors: Tensors, file: Path, metadata: dict[str, str]) -> None:

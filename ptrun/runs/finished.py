@@ -20,7 +20,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.files import below, from_json
 from ptrun.folder import result
-from ptrun.folder.digest import PROMPT
+from ptrun.folder.digest import AGAIN, PROMPT, damaged
 from ptrun.folder.store import bound_to, read_tensors
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
@@ -38,9 +38,7 @@ from ptrun.types import Example, RunResult
 
 _LOG = logging.getLogger(__name__)
 
-_AGAIN = "Type the command of its run again with rerun=true."
 _FACTS = {"name": str, "path": str | None, "commit": str | None, "pooler_seed": int | None}
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 _FILES = ("train", "dev", "test", "pattern", "hub")  # of `task=csv` and `task=hub`
 
 
@@ -115,11 +113,11 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
         UserError: the folder does not exist, or the result is damaged.
     """
     node, made_with = done.config.get("backbone"), done.manifest.get("backbone")
-    damaged = f"{done.run_id}: damaged (its {result.FINISHED} names no backbone). {_AGAIN}"
+    told = f"{done.run_id}: damaged (its {result.FINISHED} names no backbone). {AGAIN}"
     if not (isinstance(node, Mapping) and isinstance(made_with, Mapping)):
-        raise UserError(damaged)
+        raise UserError(told)
     if not all(isinstance(made_with.get(key), kind) for key, kind in _FACTS.items()):
-        raise UserError(damaged)
+        raise UserError(told)
     node = {key: value for key, value in node.items() if key != "weights"}
     if path := path or made_with.get("path"):
         node["path"] = path
@@ -145,16 +143,14 @@ def learned(
         )
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
-    try:
+    with damaged(folder / PROMPT, "its header does not say what its task read"):
         facts = from_json(header["task"])
         _check_found(facts)
-    except _DAMAGES as error:
-        raise UserError(f"{folder / PROMPT}: damaged (its task: {error}). {_AGAIN}") from error
     return tensors, facts
 
 
 def _check_found(facts: Any) -> None:
-    """Raise an error of `_DAMAGES` if plain data are not what `found_by` writes."""
+    """Raise an error of `DAMAGES` if plain data are not what `found_by` writes."""
     for part in facts["tasks"].values() if "tasks" in facts else [facts]:
         labels, pvps = part["labels"], part.get("pvps", {})
         if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
@@ -197,7 +193,7 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
     names_them = bool(task.labels) and not isinstance(task, Own)
     if names_them and sorted(task.labels) != sorted(saved["labels"]):
         raise UserError(
-            f"{PROMPT} is damaged: its labels are not those of task={task.name}. {_AGAIN}"
+            f"{PROMPT} is damaged: its labels are not those of task={task.name}. {AGAIN}"
         )
     task.labels = saved["labels"]
     if isinstance(task, Own):

@@ -130,7 +130,6 @@ STUDY_FILE = "study.json"
 _STARTUP = 5  # complete trials before others are abandoned, as in Optuna's MedianPruner
 _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
 _ASIDE = "~"  # ends the name of a damaged file
-_DAMAGES = (ValueError, TypeError, KeyError, AttributeError)
 State = Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL"]
 """As Optuna calls them; a PRUNED trial was abandoned."""
 
@@ -179,7 +178,7 @@ class Study:
             self.trials = self._read()
         except FileNotFoundError:
             self._write()
-        except _DAMAGES as error:
+        except digest.DAMAGES as error:
             reason = visible(str(error).partition("\n")[0])[:200]
             _LOG.warning("%s: damaged (%s); it is made again", self.file, reason)
             self.file.replace(self.file.with_name(self.file.name + _ASIDE))

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.folder.digest import packed, unpacked
-from ptrun.runs.finished import _DAMAGES, _check_found, _restore, backbone_of
+from ptrun.folder.digest import DAMAGES, packed, unpacked
+from ptrun.runs.finished import _check_found, _restore, backbone_of
 from ptrun.types import RunResult
 
 DONE = RunResult("r", "g", "finished", {}, 1, "f1", {}, {}, {}, {}, None)
@@ -27,7 +27,7 @@ DONE = RunResult("r", "g", "finished", {}, 1, "f1", {}, {}, {}, {}, None)
     ],
 )
 def test_a_header_of_another_form_is_damaged(found):
-    with pytest.raises(_DAMAGES):
+    with pytest.raises(DAMAGES):
         _check_found(found)
     _check_found({"tasks": {"a": {"labels": ["x"], "pvps": {}}}})
 
