@@ -73,9 +73,7 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
         _LOG.warning("%s", warning)
     if left:
         _do(left, engine)
-    ends = [work.ended for work in works]
-    assert all(end is not None for end in ends)
-    return [end for end in ends if end is not None]
+    return [work.ended for work in works if work.ended is not None]
 
 
 def _rows_of(planned: Plan) -> str:
