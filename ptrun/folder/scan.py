@@ -124,16 +124,9 @@ class Known:
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
-        progress, left = self.progress, self.progress.seconds_left
-        return {
-            "folder": str(self.folder),
-            "state": self.state.kind,
-            "detail": self.state.detail,
-            "step": progress.step,
-            "of": progress.of,
-            "seconds_left": left if left is None else round(left),
-            "dev": progress.dev,
-        }
+        state, left = self.state, self.progress.seconds_left
+        known = {"folder": str(self.folder), "state": state.kind, "detail": state.detail}
+        return {**known, **vars(self.progress), "seconds_left": left and round(left)}
 
 
 def runs(root: Path) -> list[Known]:
