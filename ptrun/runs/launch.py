@@ -4,8 +4,6 @@ A process that torchrun, deepspeed or srun started is one rank of the run. Other
 starts the ranks on this machine, if the hardware has several, and waits for them.
 """
 
-import gc
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -19,8 +17,6 @@ from ptrun.runs.plan import Plan, plan, with_prerequisite
 from ptrun.runs.recipe import checked, found, raised, together
 from ptrun.runs.record import Ended
 from ptrun.types import RunResult
-
-_LOG = logging.getLogger(__name__)
 
 
 def launch(composed: Composed) -> RunResult:
@@ -69,18 +65,15 @@ def _lease(planned: Plan) -> AbstractContextManager[None]:
 
 
 def _do(plans: Sequence[Plan]) -> list[Ended]:
-    """Do runs together; after an error that ends all of them, do each half again on its own."""
+    """Do runs together; an error that ends all of several is raised."""
     try:
         if plans[0].hardware.divides and _rank() is None:
             return [_start_ranks(run) for run in plans]
         return together(plans)
     except (UserError, RunFailed) as error:
-        if len(plans) == 1:
-            return [error]
-        _LOG.warning("%s\nthe %d runs are done in two groups", error, len(plans))
-    gc.collect()
-    half = len(plans) // 2
-    return [*_do(plans[:half]), *_do(plans[half:])]
+        if len(plans) > 1:
+            raise
+        return [error]
 
 
 def _start_ranks(planned: Plan) -> RunResult:

@@ -7,6 +7,7 @@ prints goes to the log.
 """
 
 import errno
+import gc
 import json
 import os
 import sys
@@ -114,7 +115,7 @@ def _answer(runs: Runs, request: dict[str, Any]) -> list[PlannedRun] | list[RunE
 
 
 def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
-    """Do runs; after a mistake in a component one by one, so that it ends its own run only.
+    """Do runs; after an error that ends all of them one by one, so that it ends its own run only.
 
     On a full disk each would fail, and they would go on one by one.
     """
@@ -124,12 +125,13 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
     except BaseException as error:
         if not (isinstance(error, Exception) or is_panic(error)):
             raise
-        told = explained(error)
+        told = error if isinstance(error, UserError | RunFailed) else explained(error)
         if not isinstance(error, RankLost) and told is None:
             traceback.print_exc()
         if len(configurations) == 1 or getattr(error, "errno", None) in _OF_THE_DISK:
             text = str(told or f"{type(error).__name__}: {error}")
             return [RunEnd(int(index), "failed", text) for index in configurations]
+    gc.collect()
     attempts = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
     return [end for ends in attempts for end in ends]
 

@@ -12,7 +12,8 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
-from ptrun.runs import recipe
+from ptrun.hardware import processes
+from ptrun.runs import recipe, worker
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
@@ -188,8 +189,11 @@ def test_an_error_of_all_is_narrowed_down_to_the_run_that_causes_it(runs, monkey
         real(works, engine)
 
     monkeypatch.setattr(recipe, "_train", train)
-    ended = launch_together(runs("shared", *([f"seed={n}"] for n in (1, 2, 3, 4))))
-    assert [isinstance(one, UserError) for one in ended] == [False, False, True, False]
+    group = worker.Runs()
+    group.planned = dict(enumerate(runs("shared", *([f"seed={n}"] for n in (1, 2, 3)))))
+    texts = {str(i): processes.text_of(own.request) for i, own in group.planned.items()}
+    ends = worker._attempt(group, texts, [])
+    assert [end.kind for end in ends] == ["finished", "finished", "refused"]
 
 
 def test_a_run_of_a_group_resumes_alone(runs, monkeypatch):
