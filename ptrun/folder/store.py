@@ -90,7 +90,7 @@ class RunStore:
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
-        return self._draft(self.state_file, tensors, {"state": json.dumps(dict(meta))})
+        return draft(self.state_file, tensors, self.bound, {"state": json.dumps(dict(meta))})
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the saved state, and remove later steps from `metrics.jsonl`."""
@@ -142,13 +142,7 @@ class RunStore:
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> None:
         """Write a safetensors file atomically; its header names the backbone of the tensors."""
-        self._draft(file, tensors, header)()
-
-    def _draft(
-        self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
-    ) -> Callable[[], object]:
-        metadata = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
-        return files.draft(file, tensors, metadata)
+        draft(file, tensors, self.bound, header)()
 
     def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
         """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
@@ -178,9 +172,12 @@ def bound_to(backbone: Any) -> dict[str, str]:
     return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
 
 
-def write_bound(file: Path, tensors: Mapping[str, Tensor], bound: Mapping[str, str]) -> None:
-    """Write a safetensors file atomically; its header names the backbone of the tensors."""
-    files.draft(file, tensors, {"backbone": json.dumps(dict(bound), sort_keys=True)})()
+def draft(
+    file: Path, tensors: Mapping[str, Tensor], bound: Mapping[str, str], header: Mapping[str, str]
+) -> Callable[[], object]:
+    """Write a safetensors file whose header names its backbone; return what puts it in place."""
+    backbone = json.dumps(dict(bound), sort_keys=True)
+    return files.draft(file, tensors, {**header, "backbone": backbone})
 
 
 def read_tensors(

@@ -27,7 +27,7 @@ from ptrun.backbone.generation import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.files import from_json, read_text, write_text
-from ptrun.folder.store import bound_to, read_tensors, write_bound
+from ptrun.folder.store import bound_to, draft, read_tensors
 from ptrun.readout import document
 from ptrun.readout.base import Batch, Features, collate, word_logits
 from ptrun.readout.document import Document, Span
@@ -198,7 +198,7 @@ class Distillation(Writing):
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         tables = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
-        write_bound(file, tables, bound_to(self.backbone))
+        draft(file, tables, bound_to(self.backbone), {})()
 
     def stored(self, train: int, others: int, answer: int) -> int:
         """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
