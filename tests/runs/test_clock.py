@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from ptrun.config.compose import compose_run
 from ptrun.folder import lease
 from ptrun.runs.launch import launch
 
@@ -25,13 +24,10 @@ class Jumping(datetime):
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_while_a_run_trains_changes_nothing(
-    tmp_path, data_dir, tiny_folder, monkeypatch
-):
+def test_a_clock_that_jumps_while_a_run_trains_changes_nothing(small, tmp_path, monkeypatch):
     def run(name):
-        line = ["task=sst2", f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}"]
-        line += ["method.length=3", "train.batch_size=2", "train.max_steps=4", f"name={name}"]
-        done = launch(compose_run([*line, "train.eval_every=2", f"outputs={tmp_path}"]))
+        line = ["method.length=3", "train.max_steps=4", "train.eval_every=2", f"name={name}"]
+        done = launch(small(*line))
         rows = (tmp_path / name / done.run_id / "metrics.jsonl").read_text().splitlines()
         return done.run_id, done.metrics, [json.loads(row) for row in rows]
 

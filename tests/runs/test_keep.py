@@ -2,7 +2,6 @@
 
 import pytest
 
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
@@ -12,11 +11,9 @@ PROMPT, STATE = "prompt.safetensors", "state.safetensors"
 
 
 @pytest.fixture
-def files(tmp_path, data_dir, tiny_folder):
+def files(small, tmp_path):
     def done(*overrides):
-        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
-        given += ["train.batch_size=2", "train.max_steps=1", f"outputs={tmp_path}"]
-        launch(compose_run([*given, *overrides]))
+        launch(small("train.max_steps=1", *overrides))
         (folder,) = (tmp_path / "runs").iterdir()
         return folder
 

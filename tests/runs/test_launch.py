@@ -2,7 +2,6 @@
 
 import pytest
 
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.runs.launch import launch
@@ -30,15 +29,11 @@ def no_rank(monkeypatch):
 
 
 @pytest.fixture
-def composed(tmp_path, data_dir, tiny_folder):
-    def made(*overrides, **hardware):
-        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
-        given += ["method.length=3", "train.batch_size=2", "train.max_steps=1"]
-        return compose_run(
-            [*given, f"outputs={tmp_path}", *overrides], given={"hardware": HARDWARE | hardware}
-        )
-
-    return made
+def composed(small):
+    line = ["method.length=3", "train.max_steps=1"]
+    return lambda *overrides, **hardware: small(
+        *line, *overrides, given={"hardware": HARDWARE | hardware}
+    )
 
 
 @pytest.mark.slow

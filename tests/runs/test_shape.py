@@ -9,12 +9,8 @@ from tests.tiers import tiered
 
 
 @pytest.fixture
-def shape_of(tmp_path, data_dir, tiny_folder):
-    def made(*overrides, backbone="bert"):
-        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder(backbone)}", "task=sst2"]
-        return shape(plan(compose_run([*given, f"outputs={tmp_path}", *overrides])))
-
-    return made
+def shape_of(small):
+    return lambda *overrides, backbone="bert": shape(plan(small(*overrides, backbone=backbone)))
 
 
 SAME = [

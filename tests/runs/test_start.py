@@ -6,7 +6,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan, split_of
@@ -15,23 +14,8 @@ STILL = ["train.lr=1e-12", "train.max_steps=1"]
 
 
 @pytest.fixture
-def small(data_dir, tiny_folder, tmp_path):
-    def composed(*overrides):
-        return compose_run(
-            [
-                "task=sst2",
-                f"data_dir={data_dir}",
-                f"backbone.path={tiny_folder('bert')}",
-                f"outputs={tmp_path / 'outputs'}",
-                "train.batch_size=2",
-                "train.max_steps=6",
-                "method=prompt_tuning",
-                "method.length=3",
-                *overrides,
-            ]
-        )
-
-    return composed
+def soft_run(small):
+    return lambda *overrides: small("method=prompt_tuning", "method.length=3", *overrides)
 
 
 def prompt_of(composed):
@@ -39,44 +23,44 @@ def prompt_of(composed):
 
 
 @pytest.mark.slow
-def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
-    first = launch(small())
-    followed = small(f"start=run:{first.run_id}", *STILL)
+def test_a_run_begins_as_another_whichever_way_that_is_named(soft_run, tmp_path):
+    first = launch(soft_run())
+    followed = soft_run(f"start=run:{first.run_id}", *STILL)
     second = launch(followed)
-    ours, theirs = prompt_of(followed), prompt_of(small())
+    ours, theirs = prompt_of(followed), prompt_of(soft_run())
     torch.testing.assert_close(ours["prompt.table"], theirs["prompt.table"], atol=1e-9, rtol=0)
     head = "readout.linear.weight"
     assert not torch.allclose(ours[head], theirs[head], atol=1e-3)
     assert second.manifest["start"] == f"run:{first.run_id}"
     assert second.manifest["start_takes"] == "prompt"
-    copied = shutil.copytree(plan(small()).folder, tmp_path / "elsewhere")
-    assert plan(small(f"start=run:{copied}", *STILL)).run_id == second.run_id
-    assert plan(small(*STILL)).run_id != second.run_id
-    other = launch(small("seed=2"))
-    assert plan(small(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
+    copied = shutil.copytree(plan(soft_run()).folder, tmp_path / "elsewhere")
+    assert plan(soft_run(f"start=run:{copied}", *STILL)).run_id == second.run_id
+    assert plan(soft_run(*STILL)).run_id != second.run_id
+    other = launch(soft_run("seed=2"))
+    assert plan(soft_run(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["protocol=paper", "data_seed=2"])
-def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
-    first = launch(small(change, *STILL))
-    split_of(plan(small(f"start=run:{first.run_id}", change)))
+def test_a_start_that_was_split_in_another_way_is_told(soft_run, caplog, change):
+    first = launch(soft_run(change, *STILL))
+    split_of(plan(soft_run(f"start=run:{first.run_id}", change)))
     told = f"start=run:{first.run_id} has another {change.partition('=')[0]}"
     assert told not in caplog.text
-    split_of(plan(small(f"start=run:{first.run_id}")))
+    split_of(plan(soft_run(f"start=run:{first.run_id}")))
     assert told in caplog.text
 
 
 @pytest.mark.slow
-def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
-    composed = small("start=text:good film plot", *STILL)
+def test_a_run_begins_as_words_and_resumes_from_what_it_learned(soft_run):
+    composed = soft_run("start=text:good film plot", *STILL)
     launch(composed)
     planned = plan(composed)
     planned.backbone.load()
     ids = planned.backbone.tokenizer().convert_tokens_to_ids(["good", "film", "plot"])
     begun = planned.backbone.embed(torch.tensor(ids))
     assert torch.allclose(prompt_of(composed)["prompt.table"], begun, atol=1e-9, rtol=0)
-    learned = small("start=text:good film plot")
+    learned = soft_run("start=text:good film plot")
     launch(learned)
     whole = prompt_of(learned)
     (plan(learned).folder / "result.json").unlink()  # as if it had stopped just before the end
@@ -86,9 +70,9 @@ def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
 
 
 @pytest.mark.slow
-def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(small):
-    first = launch(small())
-    longer = small(f"start=run:{first.run_id}", "method.length=4")
+def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(soft_run):
+    first = launch(soft_run())
+    longer = soft_run(f"start=run:{first.run_id}", "method.length=4")
     with pytest.raises(UserError, match=r"prompt.table is \[3, 32\] there and \[4, 32\] here"):
         launch(longer)
     assert not plan(longer).folder.exists()

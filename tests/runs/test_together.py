@@ -8,7 +8,6 @@ import weakref
 import pytest
 from safetensors.torch import load_file
 
-from ptrun.config.compose import compose_run
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
@@ -23,16 +22,15 @@ FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors",
 
 
 @pytest.fixture
-def runs(data_dir, tiny_folder, tmp_path):
+def runs(small, tmp_path):
     """Return a function that plans runs of `outputs=NAME`, one for each list of overrides."""
 
     def made(name, *lists, method="ptuning_v2", backbone="bert"):
-        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder(backbone)}", "task=sst2"]
-        given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2"]
-        given += [f"method={method}", f"outputs={tmp_path / name}", "keep=state"]
+        given = ["train.eval_every=2", f"method={method}", f"outputs={tmp_path / name}"]
+        given += ["keep=state"]
         given += ["method.length=3"] if method in ("ptuning_v2", "prompt_tuning") else []
         given += ["method.order=4"] if method == "idpg" else []
-        return [plan(compose_run([*given, *one])) for one in lists]
+        return [plan(small(*given, *one, backbone=backbone)) for one in lists]
 
     return made
 
