@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -40,6 +41,18 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
+def read(overrides: Sequence[str]) -> list[Override]:
+    """Return overrides as Hydra reads them.
+
+    Raises:
+        UserError: one cannot be read.
+    """
+    try:
+        return OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
+    except HydraException as error:
+        raise explain(error, overrides) from error
+
+
 def parsed(typed: str) -> Any:
     """Return the value of an override as Hydra reads it, with `~` of a folder expanded.
 
@@ -47,10 +60,7 @@ def parsed(typed: str) -> Any:
         UserError: it cannot be read, or has several values.
     """
     key, _, text = typed.partition("=")
-    try:
-        override = OverridesParser.create().parse_override(loosen(typed))
-    except HydraException as error:
-        raise explain(error, [typed]) from error
+    (override,) = read([typed])
     if override.is_sweep_override():
         raise UserError(
             f"{typed}: several values; this command takes one. Type '{key}=[{text}]' for a list."
@@ -76,21 +86,13 @@ def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """Return the overrides and title of each job; the first key varies slowest.
-
-    Raises:
-        UserError: an override is invalid.
-    """
-    try:
-        read = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
-        choices = [
-            [f"{line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
-            if override.is_sweep_override()
-            else [line]
-            for override, line in zip(read, overrides, strict=True)
-        ]
-    except HydraException as error:
-        raise explain(error, overrides) from error
+    """Return the overrides and title of each job; the first key varies slowest."""
+    choices = [
+        [f"{line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
+        if override.is_sweep_override()
+        else [line]
+        for override, line in zip(read(overrides), overrides, strict=True)
+    ]
     varied = [len(values) > 1 for values in choices]
     return [
         (job, " ".join(o.lstrip("+") for o, varies in zip(job, varied, strict=True) if varies))

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import optuna
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
-from hydra.errors import HydraException
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -24,8 +22,8 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from ptrun.config.compose import compose_run, loosen
-from ptrun.config.explain import explain
+from ptrun.config.compose import compose_run
+from ptrun.config.overriding import read
 from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError, visible
 from ptrun.files import below, read_json
@@ -69,15 +67,12 @@ def space(overrides: Sequence[str]) -> Space:
     Raises:
         UserError: a range is wrong, nothing is searched, or the search itself decides a key.
     """
-    try:
-        parsed = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
-        ranges = {
-            text.partition("=")[0].lstrip("+"): _distribution(override, text)
-            for override, text in zip(parsed, overrides, strict=True)
-            if override.is_sweep_override()
-        }
-    except HydraException as error:
-        raise explain(error, overrides) from error
+    parsed = read(overrides)
+    ranges = {
+        text.partition("=")[0].lstrip("+"): _distribution(override, text)
+        for override, text in zip(parsed, overrides, strict=True)
+        if override.is_sweep_override()
+    }
     if not ranges:
         raise UserError(
             "search: no key has a range. Type one, such as train.lr='tag(log,interval(1e-4,1e-1))' "
