@@ -19,7 +19,7 @@ from ptrun.config.schema import (
     SweepConfig,
     TrainConfig,
 )
-from ptrun.errors import UserError, explained, unknown
+from ptrun.errors import UserError, explained, unknown, visible
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError, UnicodeError)
 """What composing raises."""
@@ -76,7 +76,7 @@ def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | N
     """`task.pattern={text} {mask}`: unquoted characters of Hydra's grammar."""
     if not isinstance(error, OverrideParseException) or "=" not in error.override:
         return None
-    key, _, value = error.override.lstrip("+").partition("=")
+    key, _, value = visible(error.override.lstrip("+")).partition("=")
     quoted = "..." if {"'", '"'} & set(value) else value
     return (
         f"{key}={value}: not readable.\nA value with braces, parentheses, ~, = or quotes needs two "
