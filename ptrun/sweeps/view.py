@@ -81,8 +81,7 @@ class View:
         """Print how a run ended: its summary, or its error."""
         if self.quiet:
             return
-        ends = job.stage == "finished" and job.folder is not None
-        done = result.read(job.folder) if ends and job.folder else None
+        done = result.read(job.folder) if job.stage == "finished" and job.folder else None
         if done is not None and self.brief:
             dev = done.metrics["dev"].get(done.metric, math.nan)
             print(f"{job.title}: dev {done.metric} {dev:.2f}", file=sys.stderr, flush=True)
@@ -100,8 +99,6 @@ class View:
             self.live.update(self._table(jobs))
 
     def _table(self, jobs: Sequence[Job]) -> Any:
-        from rich.table import Table
-
         counts = Counter(job.stage for job in jobs)
         parts = [
             f"{counts[stage]} {stage}" for stage in (*ENDS, "running", "waiting") if counts[stage]
