@@ -101,8 +101,7 @@ class Scheduler:
         """Handle an answer, or use the time to compose a run or look at runs of others."""
         answer = self.workers.next(0.0 if self.unseen else _BEAT)
         if answer is not None:
-            worker, message = answer
-            self._handle(worker, message.content)
+            self._handle(*answer)
         elif self.unseen:
             self._compose()
         if time.monotonic() - self.looked > _LOOK:

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -23,12 +22,8 @@ PLANNER = (sys.executable, "-P", "-m", "ptrun.planning.planner")
 _KILL_AFTER = 5.0  # seconds that idle workers have to end
 
 
-@dataclass(frozen=True)
-class WorkerAnswer:
-    """The answer of the worker in a slot; None if its process has ended."""
-
-    slot: int
-    content: list[dict[str, Any]] | None
+Answers = SimpleQueue[tuple[int, list[dict[str, Any]] | None]]
+"""The slots of workers with their answers; None if the process has ended."""
 
 
 class Worker:
@@ -45,7 +40,7 @@ class Worker:
         self,
         slot: int,
         environment: Mapping[str, str],
-        answers: "SimpleQueue[WorkerAnswer]",
+        answers: Answers,
         errors: Path,
         command: Sequence[str],
     ):
@@ -58,13 +53,13 @@ class Worker:
         self.reader = threading.Thread(target=self._read, args=[answers], daemon=True)
         self.reader.start()
 
-    def _read(self, answers: "SimpleQueue[WorkerAnswer]") -> None:
+    def _read(self, answers: Answers) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                answers.put(WorkerAnswer(self.slot, json.loads(line)))
+                answers.put((self.slot, json.loads(line)))
         self.process.wait()
-        answers.put(WorkerAnswer(self.slot, None))
+        answers.put((self.slot, None))
 
     def ask(self, request: dict[str, Any]) -> None:
         """Send a request; a process that has ended answers with its end."""
@@ -105,7 +100,7 @@ class Workers:
     def __init__(self, folder: Path, command: Sequence[str] = COMMAND):
         self.folder, self.command = folder, command
         self.devices: Sequence[str | None] = [None]
-        self.answers: SimpleQueue[WorkerAnswer] = SimpleQueue()
+        self.answers: Answers = SimpleQueue()
         self.running: dict[int, Worker] = {}
 
     def idle(self) -> list[Worker]:
@@ -116,14 +111,15 @@ class Workers:
                 self.running[slot] = Worker(slot, env, self.answers, errors, self.command)
         return [worker for worker in self.running.values() if not worker.request]
 
-    def next(self, timeout: float) -> tuple[Worker, WorkerAnswer] | None:
+    def next(self, timeout: float) -> tuple[Worker, list[dict[str, Any]] | None] | None:
         """Return the next answer with its worker, which is idle again or gone."""
         with suppress(Empty):
-            answer = self.answers.get(timeout=timeout) if timeout else self.answers.get_nowait()
-            worker = self.running[answer.slot]
-            if answer.content is None:
-                self.running.pop(answer.slot).kill()
-            return worker, answer
+            answers = self.answers
+            slot, content = answers.get(timeout=timeout) if timeout else answers.get_nowait()
+            worker = self.running[slot]
+            if content is None:
+                self.running.pop(slot).kill()
+            return worker, content
         return None
 
     def stop(self) -> None:
