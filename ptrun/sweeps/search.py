@@ -1,15 +1,12 @@
 """A search: rounds of trials that dev scores, then the winner on fresh seeds, which test scores."""
 
 import itertools
-import json
-import logging
 import math
 import random
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import optuna
@@ -20,22 +17,18 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import read
 from ptrun.config.schema import On, SweepConfig
-from ptrun.errors import UserError, visible
-from ptrun.files import below, read_json
-from ptrun.folder import digest, result
-from ptrun.folder.digest import is_number
+from ptrun.errors import UserError
+from ptrun.files import below
+from ptrun.folder import result
 from ptrun.metrics import selection_bias
 from ptrun.sweeps.job import Job
 from ptrun.sweeps.sweep import do, options_of
 from ptrun.types import RunResult
-
-_LOG = logging.getLogger(__name__)
-
 
 # The searched ranges of a command line, in Hydra's grammar, as Optuna's distributions.
 
@@ -115,16 +108,13 @@ def _values(key: str, range_: BaseDistribution) -> list[Any]:
     )
 
 
-# The study of a search: its trials, in one file with a digest, in the folder of its runs.
+# The study of a search. Trials are proposed in rounds.
 #
-# Trials are proposed in rounds. A proposal is a function of the seed, its number and the trials of
-# earlier rounds, so a search that was killed goes on with the same proposals. A damaged file is set
-# aside: the trials are proposed as before, and finished runs are not done again.
+# A proposal is a function of the seed, its number and the trials of earlier rounds. So a search
+# that was killed makes the same proposals again, and finds the runs that are finished.
 
-STUDY_FILE = "study.json"
 _STARTUP = 5  # complete trials before others are abandoned, as in Optuna's MedianPruner
 _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
-_ASIDE = "~"  # ends the name of a damaged file
 State = Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL"]
 """As Optuna calls them; a PRUNED trial was abandoned."""
 
@@ -143,93 +133,33 @@ class SearchTrial:
 
     number: int
     params: dict[str, Any]
-    floors: dict[str, float]
+    floors: dict[int, float]
     state: State = "RUNNING"
     value: float | None = None
-    curve: dict[str, float] = field(default_factory=dict)
+    curve: dict[int, float] = field(default_factory=dict)
 
 
 class Study:
     """Proposes trials and remembers their results.
 
     Args:
-        folder: gets the file of the study.
         space: what is searched.
         sampler: tpe, random or grid.
         seed: of the proposals.
-        asked: all that decides the proposals; a study goes on with the same only.
-
-    Raises:
-        UserError: the folder has a study of something else.
     """
 
-    def __init__(self, folder: Path, space: Space, sampler: str, seed: int, asked: dict[str, Any]):
+    def __init__(self, space: Space, sampler: str, seed: int):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        folder.mkdir(parents=True, exist_ok=True)
         self.space, self.sampler, self.seed = space, sampler, seed
-        self.file, self.asked = folder / STUDY_FILE, json.loads(json.dumps(asked))
         self.trials: list[SearchTrial] = []
-        try:
-            self.trials = self._read()
-        except FileNotFoundError:
-            self._write()
-        except digest.DAMAGES as error:
-            reason = visible(str(error).partition("\n")[0])[:200]
-            _LOG.warning("%s: damaged (%s); it is made again", self.file, reason)
-            self.file.replace(self.file.with_name(self.file.name + _ASIDE))
-            self._write()
 
-    def _read(self) -> list[SearchTrial]:
-        content = digest.unsealed(read_json(self.file))
-        before = content["asked"]
-        if other := [key for key in self.asked if self.asked[key] != before.get(key)]:
-            raise UserError(
-                f"{self.file}: a search with another {other[0]} ({before.get(other[0])}). Type "
-                "name=NAME for a new search."
-            )
-        trials = [SearchTrial(**row) for row in content["trials"]]
-        for number, trial in enumerate(trials):
-            steps = {**trial.floors, **trial.curve}
-            numbers = all(is_number(steps[step]) and step.isdecimal() for step in steps)
-            if trial.number != number or not numbers:
-                raise ValueError(f"trial {number} has another number, or a score that is none")
-            self._of_optuna(trial)
+    def round(self, size: int) -> list[SearchTrial]:
+        """Return `size` new trials; each is told before the next round."""
+        numbers, floors = range(len(self.trials), len(self.trials) + size), self.floors()
+        proposals = zip(numbers, self._proposals(numbers), strict=True)
+        trials = [SearchTrial(number, params, floors) for number, params in proposals]
+        self.trials += trials
         return trials
-
-    def _write(self) -> None:
-        content = {"asked": self.asked, "trials": [asdict(trial) for trial in self.trials]}
-        result.write_json(self.file, digest.sealed(content))
-
-    def _of_optuna(self, trial: SearchTrial) -> FrozenTrial:
-        """Return a trial as samplers read it."""
-        return optuna.trial.create_trial(
-            state=TrialState[trial.state],
-            value=trial.value,
-            params=trial.params,
-            distributions=self.space.ranges,
-            intermediate_values={int(step): score for step, score in trial.curve.items()},
-        )
-
-    @property
-    def ended(self) -> list[SearchTrial]:
-        """The trials that have a result, were abandoned, or failed."""
-        return [trial for trial in self.trials if trial.state != "RUNNING"]
-
-    def round(self, size: int, total: int) -> list[SearchTrial]:
-        """Return the trials of the next round without a result, asking for those that are missing.
-
-        Rounds have `size` trials, and all together `total`.
-        """
-        running = [trial.number for trial in self.trials if trial.state == "RUNNING"]
-        start = min(running, default=len(self.trials)) // size * size
-        numbers = range(len(self.trials), min(total, start + size))
-        floors = {str(step): score for step, score in self.floors().items()}
-        self.trials += [
-            SearchTrial(number, params, floors)
-            for number, params in zip(numbers, self._proposals(numbers), strict=True)
-        ]
-        self._write()
-        return [t for t in self.trials[start : start + size] if t.state == "RUNNING"]
 
     def _proposals(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Yield the values of the trials with these numbers; each has a sampler of its own."""
@@ -239,7 +169,16 @@ class Study:
             yield from (dict(zip(self.space.ranges, cells[n], strict=True)) for n in numbers)
             return
         study = optuna.create_study(direction="maximize")
-        study.add_trials([self._of_optuna(trial) for trial in self.ended])
+        for trial in self.trials:
+            study.add_trial(
+                optuna.trial.create_trial(
+                    state=TrialState[trial.state],
+                    value=trial.value,
+                    params=trial.params,
+                    distributions=self.space.ranges,
+                    intermediate_values=trial.curve,
+                )
+            )
         samplers = optuna.samplers
         kind = samplers.RandomSampler if self.sampler == "random" else samplers.TPESampler
         for number in numbers:
@@ -255,18 +194,16 @@ class Study:
         curves = [trial.curve for trial in self.trials if trial.state == "COMPLETE"]
         if len(curves) < _STARTUP:
             return {}
-        steps = sorted(map(int, set.intersection(*map(set, curves))))
-        return {step: statistics.median(curve[str(step)] for curve in curves) for step in steps}
+        steps = sorted(set.intersection(*map(set, curves)))
+        return {step: statistics.median(curve[step] for curve in curves) for step in steps}
 
     def tell(
         self, trial: SearchTrial, value: float | None, curve: Sequence[tuple[int, float]], *,
         abandoned: bool = False,
     ) -> None:  # fmt: skip
-        """Record the dev score of a trial and its evaluations; None is a failure."""
+        """Note the dev score of a trial and its evaluations; None is a failure."""
         state: State = "FAIL" if value is None else "PRUNED" if abandoned else "COMPLETE"
-        scores = {str(step): score for step, score in curve}
-        self.trials[trial.number] = replace(trial, state=state, value=value, curve=scores)
-        self._write()
+        self.trials[trial.number] = replace(trial, state=state, value=value, curve=dict(curve))
 
     def winner(self) -> SearchTrial | None:
         """Return the complete trial with the highest dev score, the first of equals."""
@@ -310,22 +247,17 @@ def search(asked: SearchOptions) -> dict[str, Any]:
     searched = space(asked.overrides)
     base = compose_run(searched.fixed)
     _check(base.sweep)
-    folder = below(base.outputs, base.name)
     sampler, total = asked.sampler, asked.trials
     if sampler == "grid" or searched.size <= total:  # each combination once: a second is the same
         sampler, total = "grid", math.prod(map(len, searched.grid.values()))
-    # where the runs go and how they are done decides no proposal
-    ways = ("sweep.", "cluster", "outputs=", "hardware.device", "tracking")
-    command = sorted(o for o in asked.overrides if not o.startswith(ways))
-    decisive = {"command": command, "together": asked.together, "sampler": asked.sampler}
-    study = Study(folder, searched, sampler, base.seed, decisive)
-    while len(study.ended) < total:
-        _do(study, study.round(asked.together, total), base.name)
+    study = Study(searched, sampler, base.seed)
+    while left := total - len(study.trials):
+        _do(study, study.round(min(left, asked.together)), base.name)
     best = study.winner()
     if best is None:
         raise UserError(f"search: none of {total} trials has a result; see the messages above.")
     report = _report(study, best, _fresh(best, searched, base.seed, asked.seeds))
-    result.write_json(folder / SEARCH_FILE, report)
+    result.write_json(below(base.outputs, base.name, SEARCH_FILE), report)
     return report
 
 
@@ -411,7 +343,7 @@ def _report(study: Study, best: SearchTrial, fresh: Sequence[RunResult]) -> dict
     return {
         "metric": run.metric,
         "winner": {"trial": best.number, **best.params},
-        "candidates": len(study.ended),
+        "candidates": len(study.trials),
         "abandoned": states["PRUNED"],
         "failed": states["FAIL"],
         "dev_of_the_winner_in_the_search": best.value,

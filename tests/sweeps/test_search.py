@@ -81,6 +81,7 @@ def test_few_combinations_are_each_tried_once(tmp_path, monkeypatch, lengths, tr
             SimpleNamespace(metric="accuracy", metrics=metrics, manifest=facts, seed=2, run_id="r")
         ]
 
+    (tmp_path / "runs").mkdir()
     monkeypatch.setattr(own, "_do", do)
     monkeypatch.setattr(own, "_fresh", done)
     overrides = (f"outputs={tmp_path}", f"method.length={lengths}", "task=pocket_sentiment")

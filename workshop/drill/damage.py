@@ -249,7 +249,6 @@ KINDS: dict[str, tuple[Make, str]] = {
     "predictions, diff": (compared, "predictions.jsonl"),
     "labels, train": (learned, ""),
     "plan, same command": (recognised, ""),
-    "journal of a search, search": (searched_on, "study.json"),
     "report of a search, search": (searched_on, "search.json"),
     "jobs of a cluster, status": (listed, ""),
     "kept hashes, predict": (hashed, ""),
