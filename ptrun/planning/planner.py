@@ -54,11 +54,10 @@ class Planner:
                 "each": 0.0 if on_device else costs.sizes.member / GIB,
                 "seconds": costs.seconds(tflops) if tflops else None,
             }
-        shared = shape(planned)
         return {
             "folder": str(planned.folder),
-            "shape": shared,
-            "most": hardware.population if shared else 1,
+            "shape": shape(planned),
+            "most": hardware.population,
             "unkept": unkept(planned),
             "needs": self.needs[key],
         }
