@@ -90,7 +90,7 @@ class RunStore:
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
-        return draft(self.state_file, tensors, self.bound, {"state": json.dumps(dict(meta))})
+        return draft(self.state_file, tensors, self.bound, state=json.dumps(dict(meta)))
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the saved state, and remove later steps from `metrics.jsonl`."""
@@ -142,7 +142,7 @@ class RunStore:
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> None:
         """Write a safetensors file atomically; its header names the backbone of the tensors."""
-        draft(file, tensors, self.bound, header)()
+        draft(file, tensors, self.bound, **header)()
 
     def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
         """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
@@ -173,7 +173,7 @@ def bound_to(backbone: Any) -> dict[str, str]:
 
 
 def draft(
-    file: Path, tensors: Mapping[str, Tensor], bound: Mapping[str, str], header: Mapping[str, str]
+    file: Path, tensors: Mapping[str, Tensor], bound: Mapping[str, str], **header: str
 ) -> Callable[[], object]:
     """Write a safetensors file whose header names its backbone; return what puts it in place."""
     backbone = json.dumps(dict(bound), sort_keys=True)

@@ -197,8 +197,8 @@ class Distillation(Writing):
         if not features or file is None:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        tables = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
-        draft(file, tables, bound_to(self.backbone), {})()
+        tables = {key.hex(): self.backbone.kept[key] for key in map(self._key, features)}
+        draft(file, tables, bound_to(self.backbone))()
 
     def stored(self, train: int, others: int, answer: int) -> int:
         """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
