@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from ptrun.errors import UserError, names, shown
 from ptrun.metrics import precision_at_1
@@ -149,7 +149,15 @@ def word_list(file: Path, model: str | None) -> list[str]:
     carry GPT-2's mark of a word's start, only those are words, without the mark.
     """
     if file.suffix == ".json":
-        tokens = _list_of(file, json_file(file), model)
+        lists = json_file(file)
+        if model not in lists:
+            problem = "no model is named" if model is None else f"it has no list of {model}"
+            raise UserError(
+                f"task.vocabulary={file}: {problem}; task.vocabulary_of is one of {names(lists)}."
+            )
+        tokens = list(lists[model]) if isinstance(lists[model], dict) else lists[model]
+        if not is_texts(tokens):
+            raise UserError(f"{file}: {model} has no list of tokens.")
         marked = [token.removeprefix(_START) for token in tokens if token.startswith(_START)]
         words: Iterable[str] = marked or tokens
     elif model is not None:
@@ -159,16 +167,3 @@ def word_list(file: Path, model: str | None) -> list[str]:
     if not (listed := list(dict.fromkeys(word for word in words if word))):
         raise UserError(f"task.vocabulary={file}: the file has no word.")
     return listed
-
-
-def _list_of(file: Path, lists: dict[str, Any], model: str | None) -> Sequence[str]:
-    """Return one list; the tokens may also be the keys of an object."""
-    if model not in lists:
-        problem = "no model is named" if model is None else f"it has no list of {model}"
-        raise UserError(
-            f"task.vocabulary={file}: {problem}; type task.vocabulary_of=NAME of {names(lists)}."
-        )
-    tokens = list(lists[model]) if isinstance(lists[model], dict) else lists[model]
-    if not is_texts(tokens):
-        raise UserError(f"{file}: {model} has no list of tokens.")
-    return tokens  # type: ignore[no-any-return]

@@ -116,17 +116,21 @@ class Labelled(MadeExamples):
 
     def full(self) -> bool:
         """Return whether the shards have the requested examples, or the whole corpus."""
-        heads = list(self.kept.heads())
-        ended = bool(heads) and heads[-1]["lines"] < _SHARD
-        counts = _counts(heads)
+        lines, counts = self._found()
+        ended = bool(lines) and lines[-1] < _SHARD
         return ended or all(counts[split] >= self.examples[split] for split in SPLITS)
 
     def progress(self) -> str:
         """Return the progress of labelling as text."""
-        heads = list(self.kept.heads())
-        counts = _counts(heads)
+        lines, counts = self._found()
         kept = (f"{split} {counts[split]:,}/{self.examples[split]:,}" for split in SPLITS)
-        return f"{sum(head['lines'] for head in heads):,} lines labelled, kept {', '.join(kept)}"
+        return f"{sum(lines):,} lines labelled, kept {', '.join(kept)}"
+
+    def _found(self) -> tuple[list[int], Counter[str]]:
+        """Return the lines of each shard, and the rows of each split."""
+        heads = list(self.kept.heads())
+        kept = sum((Counter(head["kept"]) for head in heads), Counter[str]())
+        return [head["lines"] for head in heads], kept
 
     def waiting(self) -> Iterator[tuple[int, list[CorpusLine]]]:
         """Yield the number and the lines of each missing shard; only the last is not full."""
@@ -144,7 +148,3 @@ class Labelled(MadeExamples):
                 if _SHORTER < len(text) <= _LONGEST:
                     split = SPLITS[part_of([text], self.shares)]
                     yield CorpusLine(f"{number}-{place}", split, text)
-
-
-def _counts(heads: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {split: sum(head["kept"].get(split, 0) for head in heads) for split in SPLITS}

@@ -202,7 +202,9 @@ class Own(Task):
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         if self.kind == "generation" and not (self._chats or self.pvps):
             self.pvps = written_pvps(self.fields)
-        self.pvps_from = pattern and place(pattern)
+        # for errors: the file, or the option
+        is_file = pattern is not None and pattern.startswith("@")
+        self.pvps_from = pattern and (pattern[1:] if is_file else "task.pattern")
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, Sequence[Example]] = {}
 
@@ -472,11 +474,6 @@ _EXPECTED = (
 )
 
 
-def place(option: str) -> str:
-    """Return where a pattern was written, for errors: its file, or the option `task.pattern`."""
-    return option.removeprefix("@") if option.startswith("@") else "task.pattern"
-
-
 def entry(option: str) -> dict[Any, Any]:
     """Return the PVP entry of `task.pattern`, either a pattern or `@FILE`.
 
@@ -486,7 +483,7 @@ def entry(option: str) -> dict[Any, Any]:
         raise UserError(f"task.pattern={option} is a file; type task.pattern=@{option}.")
     if not option.startswith("@"):
         return {"pattern": option}
-    file = Path(os.path.expanduser(place(option)))
+    file = Path(os.path.expanduser(option[1:]))
     text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
     if "\n" not in text and not near(text.partition(":")[0], _KEYS):
         return {"pattern": text}

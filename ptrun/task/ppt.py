@@ -41,7 +41,11 @@ def pair_rows(case: Case) -> Iterator[dict[str, Any]]:
     """
     for place, first in enumerate(case.document):
         label = LABELS[case.rng.randrange(len(LABELS))]
-        second = _second(case, place, label)
+        if label == "no":
+            second = case.rng.choice(case.others[0])
+        else:
+            places = (apart if label == "maybe" else neighbours)(case.document, place)
+            second = case.document[case.rng.choice(places)]
         if 1 / _RATIO <= len(first) / len(second) <= _RATIO:
             yield {"id": f"{case.number}-{place}", "first": first, "second": second, "label": label}
 
@@ -54,13 +58,6 @@ def neighbours(document: list[str], place: int) -> list[int]:
 def apart(document: list[str], place: int) -> list[int]:
     """Return the places that are neither this one nor its neighbours."""
     return [far for far in range(len(document)) if abs(far - place) > 1]
-
-
-def _second(case: Case, place: int, label: str) -> str:
-    if label == "no":
-        return case.rng.choice(case.others[0])
-    places = apart if label == "maybe" else neighbours
-    return case.document[case.rng.choice(places(case.document, place))]
 
 
 # Next-sentence selection (PPT) from six lines or, in the unified format, from 2 to 16.

@@ -90,12 +90,9 @@ class FewShot(Setting):
         """Return k examples for train and k different ones for dev."""
         rng = random.Random(f"few shot:{data_seed}")
         classes = places_by_class(split.train)
-        train: list[int] = []
-        dev: list[int] = []
-        count = len(classes)
+        train, dev, count = list[int](), list[int](), len(classes)
         sizes = [self.k // count + (i < self.k % count) for i in range(count)]
-        if self.per_class:
-            sizes = [self.k] * count
+        sizes = [self.k] * count if self.per_class else sizes
         for (label, indices), size in zip(classes.items(), sizes, strict=True):
             if len(indices) < 2 * size:
                 whose = f" of {label!r}" if label is not None else ""

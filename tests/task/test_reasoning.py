@@ -58,7 +58,7 @@ def test_a_text_that_a_checker_cannot_read_is_wrong(caplog):
     ("change", "said"),
     [
         ({"reasoning": "chain_sums"}, "did you mean 'chain_sum'"),
-        ({"options": {"max_term": 2}}, "chain_sum has no max_term; did you mean 'max_terms'"),
+        ({"options": {"max_term": 2}}, "unexpected keyword argument 'max_term'"),
         ({"options": {"max_terms": 1}}, "max_terms must be >= min_terms"),
         ({"options": {"max_terms": 2, "max_digits": 1}, "rows": {"test": 500}}, "has only 200"),
         ({"seed": "x"}, "task.source.seed=x"),

@@ -45,7 +45,7 @@ def test_the_task_reads_the_list_of_one_model(lists, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["task.vocabulary={}"], "no model is named; type task.vocabulary_of=NAME of bert-b"),
+        (["task.vocabulary={}"], "no model is named; task.vocabulary_of is one of bert-b"),
         (["task.vocabulary={}", "task.vocabulary_of=gpt2"], "it has no list of gpt2; .* gpt2-xl"),
         (["task.vocabulary={}", "task.vocabulary_of=none"], "none has no list of tokens"),
         (["task.vocabulary_of=gpt2-xl"], "task.vocabulary_of=gpt2-xl needs task.vocabulary"),
