@@ -11,7 +11,6 @@ from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
 from ptrun.hub.convert import (
-    FILE_BYTES,
     Dtype,
     Imported,
     Shards,
@@ -130,7 +129,6 @@ def import_cpm2(
     unscale: bool = False,
     dtype: Dtype | None = None,
     tokenizer: Path | None = None,
-    file_bytes: int = FILE_BYTES,
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
@@ -162,7 +160,7 @@ def import_cpm2(
         write_config(folder, model_config(sizes, special, kind))
 
     times = factor if unscale else lambda name: 1.0
-    size = convert(shards, tensors, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype, times=times)
     return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 

@@ -79,8 +79,6 @@ def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
 #
 # Each holds `{args: argparse.Namespace, model: tensors}`.
 
-_KEYS, _KIND = ("args", "model"), "a fairseq checkpoint, {args, model}"
-
 
 class PartFiles:
     """Parts 0, 1, … of one checkpoint."""
@@ -98,7 +96,8 @@ class PartFiles:
 
     def open(self) -> list[dict[str, Tensor]]:
         """Return the tensors of each part; set `args` to their saved settings."""
-        parts = [open_file(file, _KEYS, _KIND) for file in self.files]
+        kind = "a fairseq checkpoint, {args, model}"
+        parts = [open_file(file, ("args", "model"), kind) for file in self.files]
         self.args = [
             vars(part["args"]) if isinstance(part.get("args"), Namespace) else {} for part in parts
         ]

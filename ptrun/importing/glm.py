@@ -12,7 +12,6 @@ from typing import Any
 from ptrun.backbone.own_tokenizers import END, GLM_SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
 from ptrun.hub.convert import (
-    FILE_BYTES,
     Dtype,
     Imported,
     Shards,
@@ -56,7 +55,6 @@ def import_glm(
     *,
     dtype: Dtype | None = None,
     tokenizer: Path | None = None,
-    file_bytes: int = FILE_BYTES,
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
@@ -84,7 +82,7 @@ def import_glm(
             ids = words.token_to_id(END), words.token_to_id(START_OF_PIECE)
         write_config(folder, model_config(sizes, kind, *ids))
 
-    size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype)
     notes = (
         *([f"left out: {', '.join(stray)} (a classifier)"] if stray else []),
         *([] if words else ["no tokenizer (import with --tokenizer FOLDER, GPT-2's)"]),

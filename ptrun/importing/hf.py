@@ -3,25 +3,16 @@
 The weights are read without running code and written as safetensors, under the same names.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 from ptrun.backbone.files import read_config
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
-from ptrun.hub.convert import FILE_BYTES, Dtype, Imported, convert_folder
+from ptrun.hub.convert import Dtype, Imported, convert_folder
 from ptrun.hub.staging import check_new
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer")
-
-
-@dataclass(frozen=True)
-class HFSizes:
-    """The sizes that config.json states."""
-
-    layers: Any
-    vocab: int
 
 
 def import_hf(
@@ -30,7 +21,6 @@ def import_hf(
     *,
     dtype: Dtype | None = None,
     revision: str = "main",
-    file_bytes: int = FILE_BYTES,
 ) -> Imported:
     """Write the folder of a model and return a summary of it.
 
@@ -52,5 +42,5 @@ def import_hf(
     vocabulary = config.get("vocab_size", 0)
     if type(vocabulary) is not int or not (type(layers) is int or layers == "?"):
         raise UserError(f"{folder / 'config.json'}: its sizes are no numbers; download it again.")
-    sizes = HFSizes(layers, vocabulary)
-    return Imported(out, sizes, *convert_folder(folder, out, dtype, file_bytes))
+    sizes = SimpleNamespace(layers=layers, vocab=vocabulary)
+    return Imported(out, sizes, *convert_folder(folder, out, dtype))

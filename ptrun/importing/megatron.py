@@ -13,7 +13,6 @@ from typing import Any
 
 from ptrun.errors import UserError, names
 from ptrun.hub.convert import (
-    FILE_BYTES,
     Dtype,
     Imported,
     Shards,
@@ -49,7 +48,6 @@ def import_megatron(
     *,
     dtype: Dtype | None = None,
     tokenizer: Path | None = None,
-    file_bytes: int = FILE_BYTES,
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
@@ -72,7 +70,7 @@ def import_megatron(
             write_tokenizer(pairs, folder)
         write_config(folder, model_config(sizes, kind, saved))
 
-    size = convert(shards, tensors, out, finish, dtype=dtype, file_bytes=file_bytes)
+    size = convert(shards, tensors, out, finish, dtype=dtype)
     notes = (
         "with a final norm" if sizes.final_norm else "no final norm in the file",
         *([] if pairs else ["no tokenizer (import with --tokenizer FOLDER, GPT-2's)"]),

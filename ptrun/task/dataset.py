@@ -262,11 +262,7 @@ class Dataset(Task):
         return {place for place in places if place is not None}
 
     def _place(self, part: Part, *, paper: bool) -> tuple[Source, str] | None:
-        """Return the source and split of a part, or None.
-
-        A variant has its own train, dev and perhaps test. If it has no test, the task's test is
-        used; if that is hidden, the task's dev is used.
-        """
+        """Return the source and split of a part; a variant without test has the task's, or dev."""
         if self._variant is not None:
             split = _VARIANT_SPLITS[part]
             if part != "test" or self._variant.exists(split):

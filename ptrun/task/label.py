@@ -167,10 +167,7 @@ def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping
         problem = f"only one value, {shown(next(iter(counts)))}."
     elif mostly and sum(map(len, counts)) > _LONG * len(counts):
         problem = f"{len(counts)} different values in {total} rows, too many to be labels."
-        advice = (
-            "If these are texts that a model is to write, type "
-            f"task.answer={column} instead of task.label."
-        )
+        advice = f"Texts that a model is to write are task.answer={column}, not task.label."
     elif many and all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts):
         problem = f"numbers with a comma, as {next(iter(counts))}."
         advice = (

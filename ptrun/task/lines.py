@@ -150,10 +150,7 @@ def most_bytes(file: Path) -> int:
 
 
 def _too_long(where: str) -> UserError:
-    """Return the refusal of a line that would fill the memory.
-
-    A few megabytes of gzip hold gigabytes of zeros.
-    """
+    """Return the refusal of a line that would fill the memory, as of zeros in a gzip."""
     return UserError(
         f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own "
         '(pandas: to_json(orient="records", lines=True)), or divide its text.'

@@ -87,10 +87,7 @@ def carve(
 def _drawn(
     places: Sequence[int], size: int, drawn: random.Random, copies: Mapping[int, Sequence[int]]
 ) -> set[int]:
-    """Return so many of the places of a class; each is drawn with all places of equal texts.
-
-    What would make the part too large is left in train.
-    """
+    """Return places of a class, each with all of equal texts; what is too much stays in train."""
     if not copies:
         return set(drawn.sample(places, size))
     firsts = [place for place in places if copies.get(place, [place])[0] == place]
@@ -152,10 +149,7 @@ def places_by_class(examples: Sequence[Example]) -> dict[str | None, list[int]]:
 
 
 def _sizes(counts: Sequence[int], size: int) -> list[int]:
-    """Divide `size` over classes in proportion to their counts, by largest remainder.
-
-    Each class keeps one example. Ties go to the class with the smaller size.
-    """
+    """Divide `size` over classes by largest remainder; each keeps one example in train."""
     total = sum(counts)
     sizes = [size * count // total for count in counts]
     while sum(sizes) < size:

@@ -34,8 +34,7 @@ T = TypeVar("T")
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
 _KEYS |= {"reasoning", "options", "seed"}
-_MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
-"""How the files of a setting are made, by its folder."""
+_FEWGLUE = "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"
 
 
 class Row(NamedTuple):
@@ -213,7 +212,8 @@ class Source:
 
     @property
     def _how(self) -> str:
-        how = self.origin.get("how") if self.variant is None else _MADE.get(self.variant)
+        how = self.origin.get("how") if self.variant is None else None
+        how = _FEWGLUE if self.variant == "fewglue" else how
         return f"\nHow to make it: {how}" if how else ""
 
     def _hub(self, split: str) -> Iterator[Row]:
@@ -443,10 +443,7 @@ def _builder(repository: Repository, place: str, **options: Any) -> Any:
 def _downloaded(
     repository: Repository, options: Mapping[str, str | None]
 ) -> Mapping[str, Sequence[str]]:
-    """Download the files of a subset and return their paths by split; note them when all are there.
-
-    `datasets` says which they are; if it has only a copy of its own, they are none.
-    """
+    """Download a subset, return its paths by split, and note them when all are there."""
     from huggingface_hub import snapshot_download
 
     commit = repository.wanted

@@ -253,10 +253,7 @@ class Table:
         return advice
 
     def _records(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield `file:line` and the cells of each row; blank lines are skipped.
-
-        In a file of one column a blank line between rows is an empty cell.
-        """
+        """Yield `file:line` and cells of rows; a blank line is a row in a file of one column."""
         if self.kind == "excel":
             yield from binary.sheet(self.file)
             return
@@ -311,10 +308,8 @@ class Table:
             yield line
 
     def _check_joined(self, where: str, lines: Sequence[str], width: int) -> None:
-        """Refuse a row over several lines of which each would be a row: two lone quotes join them.
-
-        A row with "" was written by a program that closes its quotes; tabs are rare in texts.
-        """
+        """Refuse a row of several lines of which each would be a row: two lone quotes join them."""
+        # a row with "" was written by a program that closes its quotes; tabs are rare in texts
         written = '""' in "".join(lines) and self.separator != "\t"
         rows = [line for line in lines if line.strip(" \r\n")]
         if all(line.count(self.separator) == width - 1 for line in rows) and not written:

@@ -72,7 +72,10 @@ class Tagging(Dataset):
             raise row.wrong(self._tokens, "a list of at least one word, each a text")
         fields: dict[str, Any] = {self._tokens: words}
         if self._predicate is not None:
-            fields["predicate"] = self._predicate_word(row, words)
+            place = row.value(self._predicate)
+            if type(place) is not int or not 0 <= place < len(words):
+                raise row.wrong(self._predicate, "a word index")
+            fields["predicate"] = words[place]
         return Example(name, fields, ["O"] * len(words))
 
     def target(self, row: Row, unlabelled: Example) -> list[str]:
@@ -104,9 +107,3 @@ class Tagging(Dataset):
         if not isinstance(tags, list):
             raise row.wrong(self._tags, "a list of tags")
         return [self._tag_names.get(t, t) if type(t) is int else t for t in tags]
-
-    def _predicate_word(self, row: Row, words: list[str]) -> str:
-        place = row.value(self._predicate or "")
-        if type(place) is not int or not 0 <= place < len(words):
-            raise row.wrong(self._predicate or "", "a word index")
-        return words[place]

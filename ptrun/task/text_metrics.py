@@ -71,8 +71,10 @@ def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]
     texts = [text for several in references for text in several]
     letters = Counter(letter for text in texts for letter in text if letter.isalnum())
     for kind, name in chosen.items():
-        is_seen = str.isascii if kind == "rouge" else _is_spaced  # rouge-score reads a-z, 0-9
-        unseen = {letter for letter in letters if not is_seen(letter)}
+        if kind == "rouge":  # it reads a-z, 0-9
+            unseen = {letter for letter in letters if not letter.isascii()}
+        else:
+            unseen = {n for n in letters if unicodedata.name(n, "").startswith(_UNSPACED)}
         count = sum(letters[letter] for letter in unseen)
         if count > _RARE * letters.total():
             raise UserError(
@@ -89,11 +91,6 @@ def check_references(metrics: Sequence[str], references: Iterable[Sequence[str]]
             f"task.metric=bleu: no reference has {_BLEU_WORDS} words, so BLEU is 0 for all texts. "
             "Type task.metric=chrf."
         )
-
-
-def _is_spaced(letter: str) -> bool:
-    """Return whether the script of a letter has spaces between words."""
-    return not unicodedata.name(letter, "").startswith(_UNSPACED)
 
 
 def signatures(metrics: Sequence[str]) -> dict[str, str]:
