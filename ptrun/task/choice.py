@@ -58,23 +58,18 @@ class Choice(Dataset):
         for field in self._texts:  # a list of turns or sentences becomes one text
             value = row.value(field)
             texts[field] = "\n".join(value) if is_texts(value) else row.text(field)
-        return Example(name, {**texts, "options": self._read_options(row), **self._most(row)}, 0)
-
-    def _most(self, row: Row) -> dict[str, Any]:
-        most = row.data.get(self._limits) if self._limits else None
-        if most is None:
-            return {}
-        if not isinstance(most, dict) or not all(type(m) is int and m > 0 for m in most.values()):
-            raise row.wrong(str(self._limits), 'tokens by field, as in {"query": 400}')
-        return {"limits": most}
-
-    def _read_options(self, row: Row) -> list[str]:
         if isinstance(self._options, list):
-            return [row.text(field) for field in self._options]
-        options = row.value(self._options)
-        if not is_texts(options) or not 2 <= len(options) <= len(_LETTERS):
-            raise row.wrong(self._options, "2 to 16 texts")
-        return list(options)
+            texts["options"] = [row.text(field) for field in self._options]
+        else:
+            texts["options"] = row.value(self._options)
+            if not is_texts(texts["options"]) or not 2 <= len(texts["options"]) <= len(_LETTERS):
+                raise row.wrong(self._options, "2 to 16 texts")
+        if self._limits and (most := row.data.get(self._limits)) is not None:
+            values = most.values() if isinstance(most, dict) else [None]
+            if not all(type(tokens) is int and tokens > 0 for tokens in values):
+                raise row.wrong(self._limits, 'tokens by field, as in {"query": 400}')
+            texts["limits"] = most
+        return Example(name, texts, 0)
 
     def target(self, row: Row, unlabelled: Example) -> int:
         """Return the index of the right option."""

@@ -345,7 +345,7 @@ class Own(Task):
                 empty.append((row.where, self._label if label is None else next(blank)))
                 account.left_out["an empty cell"] += 1
             elif part != "train" and (unknown := self._unknown(row, label)):
-                strange.append((row.where, unknown))
+                strange.append((row.where, unknown[0]))
             else:
                 name = row.data.get(_ID) if _ID in more else None
                 is_named = isinstance(name, str | int) and name != ""
@@ -362,12 +362,10 @@ class Own(Task):
         if unread and self.kind == "generation" and part == "train":
             _LOG.info("%s: not read: %s", table.file, names(sorted(unread)))
 
-    def _unknown(self, row: Row, label: str) -> str | None:
-        """Return a label of a row that the training file does not have."""
-        if not self.stratified:
-            return None
+    def _unknown(self, row: Row, label: str) -> list[str]:
+        """Return the labels of a row that the training file does not have."""
         labels = self._several(row) if self.kind == "multilabel" else [label]
-        return next((name for name in labels if name not in self.labels), None)
+        return [name for name in labels if self.stratified and name not in self.labels]
 
     def _several(self, row: Row) -> list[str]:
         return labels_of(row, self._each or self._label)

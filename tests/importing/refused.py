@@ -1,6 +1,8 @@
 """What every refusal has in common: few lines, the words that help, and nothing left behind."""
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from ptrun.errors import UserError
 
@@ -14,3 +16,11 @@ def refused(importing, source, out, *words, **options):
     for word in words:
         assert word in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
+
+
+def assert_tensors(folder, expected):
+    """Compare the tensors of a folder, bit for bit."""
+    files = folder.glob("model*.safetensors")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    assert tensors.keys() == expected.keys()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())

@@ -4,13 +4,12 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from ptrun.importing.glm import GLMSizes, import_glm, model_config, targets
 from tests.importing.glm_shards import whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import tokens, write_gpt2
-from tests.importing.refused import refused
+from tests.importing.refused import assert_tensors, refused
 
 NAMES = {
     "word_embeddings": "wte",
@@ -52,16 +51,8 @@ def expected(state):
     return out
 
 
-def held(folder):
-    files = folder.glob("model*.safetensors")
-    return {name: tensor for file in files for name, tensor in load_file(file).items()}
-
-
 def assert_same(folder, state):
-    found, wanted = held(folder), expected(state)
-    assert found.keys() == wanted.keys()
-    for name, tensor in wanted.items():
-        assert torch.equal(found[name], tensor), name
+    assert_tensors(folder, expected(state))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import XGLMConfig, XGLMForCausalLM
 
 from ptrun.importing.megatron import MegatronSizes, import_megatron, settings, targets
 from tests.importing.megatron_shards import whole_state, write_parts
+from tests.importing.refused import assert_tensors
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +17,8 @@ def state():
 
 
 def assert_same(folder, state):
-    files = folder.glob("model*.safetensors")
-    found = {name: tensor for file in files for name, tensor in load_file(file).items()}
-    wanted = {name.replace("decoder.", "model.", 1): tensor for name, tensor in state.items()}
-    assert found.keys() == wanted.keys()
-    for name, tensor in wanted.items():
-        assert torch.equal(found[name], tensor), name
+    expected = {name.replace("decoder.", "model.", 1): tensor for name, tensor in state.items()}
+    assert_tensors(folder, expected)
 
 
 def config_of(folder):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.task.own import Own
 from tests.exporting.runs import shipped
@@ -49,18 +48,6 @@ GOOD = {
     "true": ("What?", "True"),
     "nan as text": ("What?", "nan"),
 }
-BAD = {
-    "no answer": ({"q": "What?"}, "no column|a"),
-    "null": ({"q": "What?", "a": None}, "an empty cell"),
-    "empty": ({"q": "What?", "a": ""}, "an empty cell"),
-    "spaces": ({"q": "What?", "a": "  \n"}, "an empty cell|expected a text"),
-    "an empty list": ({"q": "What?", "a": []}, "an empty cell"),
-    "an empty text in a list": ({"q": "What?", "a": ["one", ""]}, "expected a text"),
-    "numbers in a list": ({"q": "What?", "a": [1, 2]}, "expected a text"),
-    "an object": ({"q": "What?", "a": {"b": "c"}}, "expected a text"),
-    "no question": ({"q": "", "a": "yes"}, "an empty cell"),
-    "a question in a list": ({"q": ["a"], "a": "yes"}, "is a list"),
-}
 
 
 def task_of(folder, *rows):
@@ -87,10 +74,3 @@ def test_a_text_is_learned_and_comes_back(name, tmp_path):
         assert shown.split() == example.target[0].split()
     (found,) = engine(backbone).predict([method], [[features]])
     assert isinstance(found[0].value, str) and "stop" not in found[0].value
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_row_without_a_text_is_refused(name, tmp_path):
-    row, told = BAD[name]
-    with pytest.raises(UserError, match=told):
-        task_of(tmp_path, {"q": "first", "a": "one"}, row).load("train")

@@ -108,51 +108,18 @@ def test_stars_of_the_pronoun_alone_split_its_word_as_p_tunings_code_does(
 
 BAD = [
     ("rte", {"label": 2}, r"label is 2; task rte has entailment \(0\)"),
-    ("rte", {"label": "yes"}, "label is 'yes'"),
-    ("rte", {"premise": 3}, "field 'premise' is 3; expected text"),
-    ("glue_stsb", {"label": True}, "field 'label' is True; expected a number from 0 to 5"),
-    ("glue_stsb", {"label": 5.5}, "field 'label' is 5.5; expected a number"),
-    ("glue_stsb", {"label": "4"}, "field 'label' is '4'; expected a number"),
+    ("glue_stsb", {"label": True}, "'label' is True; expected a number from 0 to 5"),
     ("glue_stsb", {"label": float("nan")}, "NaN is not a JSON number"),
-    ("copa", {"label": 2}, "field 'label' is 2; expected the index of one of 2 options"),
-    ("copa", {"label": True}, "field 'label' is True; expected the index"),
-    ("copa", {"choice1": None}, "field 'choice1' is None; expected text"),
-    ("race_middle", {"answer": "E"}, "field 'answer' is 'E'; expected the letter of one of 4"),
-    ("race_middle", {"answer": "AB"}, "field 'answer' is 'AB'; expected the letter"),
-    ("race_middle", {"options": ["x"]}, "expected 2 to 16 texts"),
-    ("c3", {"answer": "西边"}, "field 'answer' is '西边'; expected the text of one of 2 options"),
-    ("c3", {"context": [1]}, r"field 'context' is \[1\]; expected text"),
-    (
-        "squad",
-        {"answers": {"text": ["Bob"], "answer_start": [3]}},
-        "answer 'Bob' at character 3",
-    ),
-    ("squad", {"answers": {"text": ["Bob"], "answer_start": []}}, "of equal length"),
-    (
-        "squad",
-        {"answers": {"text": [], "answer_start": []}},
-        "no answer, but task squad needs one",
-    ),
-    ("squad_v2", {"answers": ["Bob"]}, "field 'answers' is .*; expected {text"),
-    (
-        "quoref",
-        {"answers": {"text": [], "answer_start": []}},
-        "no answer, but task quoref needs one",
-    ),
-    ("multirc", {"label": "right?"}, "label is 'right"),
-    ("multirc", {"answer": None}, "field 'answer' is None; expected text"),
+    ("copa", {"label": True}, "'label' is True; expected the index of one of 2 options"),
+    ("c3", {"context": [1]}, r"'context' is \[1\]; expected text"),
+    ("squad", {"answers": {"text": ["Bob"], "answer_start": [3]}}, "answer 'Bob' at character 3"),
+    ("squad", {"answers": {"text": [], "answer_start": []}}, "no answer, but task squad needs one"),
     ("record", {"query": "no gap"}, "@placeholder in query"),
-    ("record", {"entities": "Bob"}, "expected a list of texts in entities"),
-    ("record", {"answers": []}, "expected a list of texts"),
     ("wsc", {"span2_index": 1}, "the text does not have 'it' at word 1"),
-    ("wsc", {"span2_index": "7"}, "the text does not have 'it' at word '7'"),
-    ("wsc", {"span2_text": ""}, "the text does not have '' at word 7"),
     ("lama", {"template": "[X] is a town."}, r"must contain \[X\] and \[Y\]"),
-    ("lama", {"obj_label": ["Nord"]}, "field 'obj_label' is .*expected text"),
-    ("srl_up_de", {"predicate_index": 5}, "field 'predicate_index' is 5; expected a word index"),
     ("srl_up_de", {"srl_tags": ["O"]}, "lists of equal length"),
-    ("srl_up_de", {"srl_tags": "O"}, "field 'srl_tags' is 'O'; expected a list of tags"),
 ]
+"""Others that are wrong are in `tests/task/malformed.py`."""
 
 
 @pytest.mark.parametrize(("name", "change", "message"), tiered(BAD, lambda *row: row in BAD[::3]))
