@@ -32,22 +32,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError, names, near, shown
-from ptrun.task import binary
-from ptrun.task.lines import (
-    LONGEST,
-    encoding_of,
-    grown,
-    json_rows,
-    most_bytes,
-    name_inside,
-    packing,
-    start_of,
-    text_lines,
-)
+from ptrun.task import binary, lines
 from ptrun.task.source import Row, check_columns
 
 _LOG = logging.getLogger(__name__)
-csv.field_size_limit(LONGEST)  # Python's own limit is shorter than a long document
+csv.field_size_limit(lines.LONGEST)  # Python's own limit is shorter than a long document
 Quoting = Literal["none", "cells", "backslash"] | None
 """`none`: quotes are plain text; `cells`: they enclose cells, of several lines too; `backslash`:
 so, and \\" is a quote within; None: they enclose cells, and rows that look as if two lone quotes
@@ -150,7 +139,7 @@ class Table:
         if self.kind in ("parquet", "arrow"):
             return binary.columns(self.file)
         if self.kind == "json":  # a row may lack some
-            rows = list(islice(json_rows(self.file, self.form.encoding), _TOP))
+            rows = list(islice(lines.json_rows(self.file, self.form.encoding), _TOP))
             if not rows:
                 raise UserError(f"{self.file}: no rows; a table needs at least one.")
             return list(dict.fromkeys(name for _, row in rows for name in row))
@@ -173,7 +162,7 @@ class Table:
         if self.kind in ("parquet", "arrow"):
             rows = binary.rows(self.file, columns)
         elif self.kind == "json":
-            rows = (Row(*pair) for pair in json_rows(self.file, self.form.encoding))
+            rows = (Row(*pair) for pair in lines.json_rows(self.file, self.form.encoding))
         else:
             rows = self._under_header()
         top = list(islice(rows, 1))
@@ -211,13 +200,13 @@ class Table:
         """How it is read, in a few words."""
         if self.parts:
             return f"{len(self.parts)} files of {self.parts[0].found}"
-        packed = f", {kind}" if self.file.is_file() and (kind := packing(self.file)) else ""
+        packed = f", {kind}" if self.file.is_file() and (kind := lines.packing(self.file)) else ""
         if self.kind == "excel":
             return f"excel{binary.first_of(self.file)}"
         if self.kind != "cells":
             return f"{self.kind}{packed}"
         separator = {"\t": "tab", ",": "comma"}.get(self.separator, self.separator)
-        encoding = self.form.encoding or encoding_of(start_of(self.file))
+        encoding = self.form.encoding or lines.encoding_of(lines.start_of(self.file))
         header = "no header" if self.form.columns else "header"
         quotes = ", quotes are text" if self.form.quoting == "none" else ""
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
@@ -257,10 +246,10 @@ class Table:
         if self.kind == "excel":
             yield from binary.sheet(self.file)
             return
-        lines: deque[str] = deque()  # of the row that is being read
+        raw: deque[str] = deque()  # lines of the row that is being read
         escape = self.form.quoting == "backslash"
         reader = csv.reader(
-            self._lines(lines),
+            self._lines(raw),
             delimiter=self.separator,
             quoting=csv.QUOTE_NONE if self.form.quoting == "none" else csv.QUOTE_MINIMAL,
             escapechar="\\" if escape else None,
@@ -271,22 +260,22 @@ class Table:
         width, blank = 0, list[str]()
         while True:
             where = f"{self.file}:{reader.line_num + 1 + self.says}"
-            lines.clear()
+            raw.clear()
             try:
                 cells = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                advice = _BACKSLASH if any('\\"' in line for line in lines) else _CLOSE
+                advice = _BACKSLASH if any('\\"' in line for line in raw) else _CLOSE
                 raise UserError(
                     f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
                 ) from error
-            text = lines[0] if len(lines) == 1 else "".join(lines)
+            text = raw[0] if len(raw) == 1 else "".join(raw)
             if not text.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
                 blank.append(where)
                 continue
-            if self.form.quoting is None and len(lines) > 1 and width:
-                self._check_joined(where, lines, width)
+            if self.form.quoting is None and len(raw) > 1 and width:
+                self._check_joined(where, raw, width)
             if width == 1:
                 yield from ((place, [""]) for place in blank)
             blank.clear()
@@ -297,8 +286,8 @@ class Table:
 
     def _lines(self, raw: deque[str]) -> Iterator[str]:
         """Yield the lines of a CSV as csv reads them, and keep them in `raw` as they are."""
-        lines = text_lines(self.file, self.form.encoding)
-        for where, line in islice(lines, int(self.says), None):
+        numbered = lines.text_lines(self.file, self.form.encoding)
+        for where, line in islice(numbered, int(self.says), None):
             if "\0" in line:
                 raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
             raw.append(line)
@@ -307,14 +296,14 @@ class Table:
                 line = inside.replace("\r", _RETURN) + line[len(inside) :]
             yield line
 
-    def _check_joined(self, where: str, lines: Sequence[str], width: int) -> None:
+    def _check_joined(self, where: str, raw: Sequence[str], width: int) -> None:
         """Refuse a row of several lines of which each would be a row: two lone quotes join them."""
         # a row with "" was written by a program that closes its quotes; tabs are rare in texts
-        written = '""' in "".join(lines) and self.separator != "\t"
-        rows = [line for line in lines if line.strip(" \r\n")]
+        written = '""' in "".join(raw) and self.separator != "\t"
+        rows = [line for line in raw if line.strip(" \r\n")]
         if all(line.count(self.separator) == width - 1 for line in rows) and not written:
             raise UserError(
-                f"{where}: a quote opens here and closes {len(lines) - 1} lines below, and each "
+                f"{where}: a quote opens here and closes {len(raw) - 1} lines below, and each "
                 f"of these lines has {width} cells.\nIf quotes are plain text, type "
                 "task.quoting=none (ptrun predict: --quoting none); if one cell has these lines, "
                 "task.quoting=cells (--quoting cells)."
@@ -352,14 +341,14 @@ def _one(file: Path, form: Given) -> Table:
     kind = _kind(file)
     if kind != "cells":
         return Table(file, kind, form=form)
-    top = next((text for _, text in text_lines(file, form.encoding) if text.strip()), "")
+    top = next((text for _, text in lines.text_lines(file, form.encoding) if text.strip()), "")
     says = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
     separator = max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", top).count)
-    separator = "\t" if name_inside(file).endswith(".tsv") else separator
+    separator = "\t" if lines.name_inside(file).endswith(".tsv") else separator
     separator = says[1] if says else separator
     separator = {None: separator, "tab": "\t"}.get(form.separator, form.separator or "")
-    start = start_of(file)
-    text = start[:_QUOTES].decode(form.encoding or encoding_of(start), errors="ignore")
+    start = lines.start_of(file)
+    text = start[:_QUOTES].decode(form.encoding or lines.encoding_of(start), errors="ignore")
     spaced = _SPACED.search(_QUOTED.sub("", text)) is not None
     return Table(file, kind, separator, spaced, says is not None, form)
 
@@ -378,12 +367,12 @@ def check_file(file: Path) -> None:
 
 def _kind(file: Path) -> Kind:
     """Return the form of a file's content."""
-    name, packed = name_inside(file), packing(file)
+    name, packed = lines.name_inside(file), lines.packing(file)
     if name.endswith((".xls", ".ods")):
         raise UserError(f"{file}: an old Excel file or another sheet; save it as .xlsx or CSV.")
     if packed == "zip" and _holds_sheets(file):
         return "excel"
-    start = start_of(file)
+    start = lines.start_of(file)
     if not start:
         raise _empty(file)
     kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
@@ -412,8 +401,8 @@ def _holds_sheets(file: Path) -> bool:
         with zipfile.ZipFile(file) as archive:
             is_sheet = "xl/workbook.xml" in archive.namelist()
             size = sum(member.file_size for member in archive.infolist())
-            if is_sheet and size > most_bytes(file):
-                raise grown(file)
+            if is_sheet and size > lines.most_bytes(file):
+                raise lines.grown(file)
             return is_sheet
     except (zipfile.BadZipFile, OSError) as error:
         raise UserError(f"{file}: a damaged Excel or zip file ({error}).") from error
