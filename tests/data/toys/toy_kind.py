@@ -1,7 +1,7 @@
 """A kind of task from outside: grades in an order, with a head and a metric of their own."""
 
 from statistics import fmean
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 import torch
 from torch.nn import functional
@@ -15,8 +15,8 @@ from ptrun.types import Prediction
 class Grades(Dataset):
     """Texts with a grade each, from 0 to `top`."""
 
-    kind: ClassVar[str] = "grades"
-    answer: ClassVar[str] = "grade"
+    kind = "grades"
+    answer = "grade"
     metric = "nearness"
     blank = 0
 
