@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ptrun.task.lines import json_file, json_lines, json_objects
+from ptrun.task.lines import json_file, json_lines, json_records
 from tests.fuzz.strategies import OBJECTS, read_or_refused, spoilt
 from tests.task.malformed import KINDS
 
@@ -20,6 +20,10 @@ def read(file):
     return [row for _, row in json_lines(file)]
 
 
+def records(file):
+    return [row for _, row in json_records(file)]
+
+
 @given(MADE, st.sampled_from(["\n", "\r\n", "\n\n"]))
 @example([{"a": "\u2028\x85"}], "\n")
 def test_what_json_writes_is_read_back(place, objects, end):
@@ -27,7 +31,7 @@ def test_what_json_writes_is_read_back(place, objects, end):
     file.write_bytes(end.join(map(plain, objects)).encode())
     assert read(file) == objects
     file.write_text(json.dumps(objects, indent=2))
-    assert json_objects(file) == objects
+    assert records(file) == objects
     file.write_text(json.dumps(objects[0], indent=2))
     assert json_file(file) == objects[0]
 
@@ -41,7 +45,7 @@ def test_what_json_writes_is_read_back(place, objects, end):
 def test_any_bytes_are_read_or_refused(place, content):
     file = place / "o.jsonl"
     file.write_bytes(content)
-    for reader in (read, json_file, json_objects):
+    for reader in (read, json_file, records):
         found = read_or_refused(reader, file)
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")
     if (rows := read_or_refused(read, file)) is not None:

@@ -5,7 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptrun.config.components import component
-from ptrun.task.own import entry, parse_yaml
+from ptrun.config.plain_yaml import load_plain
+from ptrun.task.own import entry
 from tests.folder.test_request import BOMB
 from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
 
@@ -34,8 +35,8 @@ KINDS = (dict, list, str, int, float, bool, type(None), bytes)
 @example("0o_: 1")
 def test_any_text_is_plain_data_or_refused(text):
     try:
-        found = parse_yaml(text)
-    except ValueError as error:
+        found = load_plain(text)
+    except (yaml.YAMLError, ValueError) as error:
         assert str(error)
         return
     assert isinstance(found, KINDS)

@@ -15,6 +15,7 @@ from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan, split_of
 from ptrun.task import labelled
 from ptrun.task.corpus import documents
+from ptrun.task.stored import Stored
 from ptrun.types import Example
 from tests.conftest import WORDS
 from tests.task.ppt.corpora import write
@@ -67,8 +68,8 @@ def composed(trained, corpus, tmp_path):
 
 
 def shards(planned):
-    files = sorted((planned.folder.parents[1] / ".labels").glob("*/*.jsonl"))
-    return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    files = sorted((planned.folder.parents[1] / ".labels").glob("*/0*.arrow"))
+    return [list(Stored(file, dict)) for file in files]
 
 
 @pytest.fixture
@@ -236,7 +237,7 @@ def test_what_cannot_label_is_refused_before_anything_is_done(composed, override
 
 
 def test_a_task_that_has_no_labeller_says_what_to_type(composed):
-    with pytest.raises(UserError, match=r"names no run\. Type task.source.labeller=run:RUN_ID"):
+    with pytest.raises(UserError, match=r"task.source.labeller=.*: expected run:RUN_ID"):
         split_of(plan(composed("task.source.labeller='run:'")))
 
 

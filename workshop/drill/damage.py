@@ -186,7 +186,7 @@ def recognised(world: World, _: str) -> Damage:
 
 def learned(world: World, _: str) -> Damage:
     """Learn on lines that were labelled before."""
-    file = sorted(labelled(world).glob(".labels/*/*.jsonl"))[2]
+    file = sorted(labelled(world).glob(".labels/*/0*.arrow"))[2]
     line = WORKS["labelling"].line(world, world.now)
     return Damage(file, line, lambda: of_runs(world.now), {"set": SHARDS})
 

@@ -36,7 +36,7 @@ def of_runs(folder: Path) -> str:
     """
     files = [file for file in sorted(folder.rglob("result.json")) if "~" not in str(file)]
     found = {file.parent.name: of_run(file.parent) for file in files}
-    shards = [file.read_text() for file in sorted(folder.glob(".labels/*/0*.jsonl"))]
+    shards = [file.read_bytes().hex() for file in sorted(folder.glob(".labels/*/0*.arrow"))]
     return json.dumps([found, shards]) if found else ""
 
 
