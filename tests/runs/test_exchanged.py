@@ -14,7 +14,6 @@ from ptrun.folder import result
 from ptrun.folder.find import find
 from ptrun.predicting.answering import ready
 from ptrun.runs.plan import plan
-from ptrun.types import Example
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 TEMPLATE = (
@@ -143,17 +142,3 @@ def test_a_folder_that_is_found_by_its_name_holds_that_run(world, caplog, monkey
     assert not found and len(damaged) == 2
     assert ready(str(first), [f"backbone.path={world / 'M'}"]).done.run_id == second.name
     assert f"{first} holds the run {second.name}" in caplog.text
-
-
-def test_a_folder_set_aside_keeps_its_run(world):
-    before = runs(world)[0]
-    trained(world, rerun=True)
-    aside = before.with_name(f"{before.name}~1")
-    assert result.read_named(aside).run_id == before.name
-
-
-def test_no_conversations_are_no_features(world):
-    method = ready(str(runs(world)[0]), [f"backbone.path={world / 'M'}"]).load()[""]
-    assert method.readout.encode([], 100) == []
-    (asked,) = method.encode([Example("a", {"messages": [ASKED]}, [])])
-    assert method.backbone.tokenizer().decode(asked.rows[0].ids).endswith("[assistant] ")

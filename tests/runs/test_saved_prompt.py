@@ -194,8 +194,8 @@ def test_other_parts_are_refused(world, there, here, message):
         world.follow(SLOTS, here)
 
 
-def test_a_run_is_found_by_folder_and_by_id(tmp_path):
-    for name in ("runs/a", "other/a", "other/b", "other/pt-s1-0123abcd"):
+def test_a_run_is_found_by_folder_and_by_id_before_its_reruns(tmp_path):
+    for name in ("runs/a", "other/a", "other/b", "reruns/b", "other/pt-s1-0123abcd"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "prompt.safetensors").touch()
     assert find(str(tmp_path / "other/a"), tmp_path, "runs") == tmp_path / "other/a"
@@ -215,10 +215,3 @@ def test_the_digest_is_of_the_prompt_alone():
     other = {"": {**one[""], "prompt.table": torch.ones(3, 2)}}
     changed = {"": {**one[""], "prompt.table": torch.full((2, 3), 1 + 1e-6)}}
     assert len({digest(d) for d in (one, other, changed, {"P19": one[""]})}) == 4
-
-
-def test_a_run_is_found_before_its_reruns(tmp_path):
-    for name in ("runs", "reruns"):
-        (tmp_path / name / "id").mkdir(parents=True)
-        (tmp_path / name / "id" / "prompt.safetensors").touch()
-    assert find("id", tmp_path, "new") == tmp_path / "runs" / "id"
