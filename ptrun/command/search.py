@@ -31,13 +31,13 @@ def main(arguments: Sequence[str]) -> None:
         if getattr(args, name) < 1:
             PARSER.error(f"--{name} is {getattr(args, name)}: use 1 or more")
     try:
-        from ptrun.sweeps.search import SearchOptions, search
+        from ptrun.sweeps.search import search
     except ImportError as error:
         if error.name != "optuna":
             raise
         raise UserError("search needs Optuna. Type: pip install 'ptrun[search]'") from error
-    asked = (tuple(args.overrides), args.trials, args.together, args.seeds, args.sampler)
-    print(_told(search(SearchOptions(*asked))))
+    asked = {key: getattr(args, key) for key in ("trials", "together", "seeds", "sampler")}
+    print(_told(search(args.overrides, **asked)))
 
 
 def _told(report: dict[str, Any]) -> str:

@@ -227,36 +227,33 @@ TRIALS = "trials"
 """The folder of the trials, below that of the search."""
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """What was typed: overrides, trials, those of a round, seeds of the winner, the sampler."""
-
-    overrides: tuple[str, ...]
-    trials: int
-    together: int
-    seeds: int
-    sampler: str
-
-
-def search(asked: SearchOptions) -> dict[str, Any]:
+def search(
+    typed: Sequence[str], *, trials: int, together: int, seeds: int, sampler: str
+) -> dict[str, Any]:
     """Do a search, or what is left of it, and return its report.
+
+    Args:
+        typed: the overrides of all trials.
+        trials: how many in all.
+        together: how many in a round.
+        seeds: of the winner, on which test is scored.
+        sampler: tpe, random or grid.
 
     Raises:
         UserError: a range or an option is wrong, or no trial has a result.
     """
-    searched = space(asked.overrides)
+    searched = space(typed)
     base = compose_run(searched.fixed)
     _check(base.sweep)
-    sampler, total = asked.sampler, asked.trials
-    if sampler == "grid" or searched.size <= total:  # each combination once: a second is the same
-        sampler, total = "grid", math.prod(map(len, searched.grid.values()))
+    if sampler == "grid" or searched.size <= trials:  # each combination once: a second is the same
+        sampler, trials = "grid", math.prod(map(len, searched.grid.values()))
     study = Study(searched, sampler, base.seed)
-    while left := total - len(study.trials):
-        _do(study, study.round(min(left, asked.together)), base.name)
+    while left := trials - len(study.trials):
+        _do(study, study.round(min(left, together)), base.name)
     best = study.winner()
     if best is None:
-        raise UserError(f"search: none of {total} trials has a result; see the messages above.")
-    report = _report(study, best, _fresh(best, searched, base.seed, asked.seeds))
+        raise UserError(f"search: none of {trials} trials has a result; see the messages above.")
+    report = _report(study, best, _fresh(best, searched, base.seed, seeds))
     result.write_json(below(base.outputs, base.name, SEARCH_FILE), report)
     return report
 

@@ -10,7 +10,7 @@ from ptrun.metrics import selection_bias
 from ptrun.runs.launch import launch
 from ptrun.sweeps import search as own
 from ptrun.sweeps.job import Job
-from ptrun.sweeps.search import SearchOptions, _has_ended, search
+from ptrun.sweeps.search import _has_ended, search
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from ptrun.sweeps.search import SearchOptions, _has_ended, search
 def test_a_round_needs_all_its_trials(tmp_path, typed, message):
     overrides = (f"outputs={tmp_path}", "train.lr=1e-3,1e-2", typed)
     with pytest.raises(UserError, match=message):
-        search(SearchOptions(overrides, trials=2, together=2, seeds=1, sampler="tpe"))
+        search(overrides, trials=2, together=2, seeds=1, sampler="tpe")
     assert not list(tmp_path.iterdir())
 
 
@@ -85,7 +85,7 @@ def test_few_combinations_are_each_tried_once(tmp_path, monkeypatch, lengths, tr
     monkeypatch.setattr(own, "_do", do)
     monkeypatch.setattr(own, "_fresh", done)
     overrides = (f"outputs={tmp_path}", f"method.length={lengths}", "task=pocket_sentiment")
-    found = search(SearchOptions(overrides, trials=6, together=3, seeds=1, sampler="tpe"))
+    found = search(overrides, trials=6, together=3, seeds=1, sampler="tpe")
     assert len(seen) == tried == found["candidates"]
     values = [50.0 + int(length) for ((_, length),) in set(seen)]
     assert found["expected_selection_bias"] == pytest.approx(selection_bias(values, 100))
