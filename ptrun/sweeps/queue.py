@@ -9,6 +9,10 @@ from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
 from ptrun.folder import digest
 
+_STUCK = (
+    *("PartitionConfig", "BadConstraints", "PartitionTimeLimit", "PartitionDown"),
+    *("InvalidAccount", "InvalidQOS"),
+)
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 
@@ -63,8 +67,10 @@ def _states() -> dict[str, str]:
 
 
 def _state(state: str, reason: str = "None") -> str:
-    """Return a state with Slurm's reason why a job waits."""
-    return f"pending: {reason}" if state == "PENDING" and reason != "None" else state.lower()
+    """Return a state with Slurm's reason why a job waits, and what to type if it will not start."""
+    if state != "PENDING" or reason == "None":
+        return state.lower()
+    return f"pending: {reason}{'; type cluster.KEY=VALUE' if reason.startswith(_STUCK) else ''}"
 
 
 def cores(partition: str | None) -> int | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ptrun.config.identity import flat
 from ptrun.config.schema import ClusterConfig, On, SweepConfig
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, visible, warn_once
 from ptrun.files import below
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
@@ -206,6 +206,8 @@ class Slurm:
                 continue
             state = state_of(_folder(job))
             waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
+            if waits and "; type " in (told := listed[_folder(job).absolute()]):
+                warn_once(told.partition(", ")[2])
             if state.kind == "finished" or (state.kind == "failed" and not waits):
                 job.end(state.kind, state.detail)
                 view.finish(job)

@@ -74,7 +74,7 @@ def test_why_a_job_waits_is_told(tmp_path, squeue):
     squeue("7_0 PENDING PartitionConfig\\n7_1 PENDING Priority\\n7_2 RUNNING None\\n"
            "7_3 PENDING ReqNodeNotAvail, UnavailableNodes:n1\\n")  # fmt: skip
     found = queue.queued(tmp_path)
-    assert found[tmp_path / "a"] == "job 7_0, pending: PartitionConfig"
+    assert found[tmp_path / "a"] == "job 7_0, pending: PartitionConfig; type cluster.KEY=VALUE"
     assert found[tmp_path / "b"] == "job 7_1, pending: Priority"
     assert found[tmp_path / "c"] == "job 7_2, running"
     assert found[tmp_path / "d"] == "job 7_3, pending: ReqNodeNotAvail, UnavailableNodes:n1"
