@@ -262,11 +262,15 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
     cores = _CORES if most is None else max(1, min(_CORES, most // on_node))
     needs = [(len(group), group[0].needs) for group in groups]
     gib = max(float(need["gib"] + (count - 1) * need["each"]) for count, need in needs)
+    times = [[job.needs["seconds"] for job in group] for group in groups]
+    minutes = cluster.max_time
+    if all(seconds is not None for group in times for seconds in group):
+        minutes = min(minutes, math.ceil(_START + _MARGIN * max(map(sum, times)) / 60))
     typed = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
     return {
         **{key: value for key, value in typed.items() if value is not None},
         "job_name": "ptrun",
-        "time": _minutes(cluster, groups),
+        "time": cluster.time or minutes,
         "mem": f"{math.ceil(1024 * (cluster.memory or gib * on_node))}MB",
         "nodes": nodes,
         **({"srun_args": ["--kill-on-bad-exit=1"]} if ranks > 1 else {}),
@@ -289,16 +293,6 @@ def _check_texts(cluster: ClusterConfig) -> None:
                 f"cluster.{visible(key)}={visible(text)} has a control character. Leave it out; "
                 "lines of the job's script stand in cluster.setup."
             )
-
-
-def _minutes(cluster: ClusterConfig, groups: Sequence[Group]) -> int:
-    """Return the minutes to ask for."""
-    if cluster.time is not None:
-        return cluster.time
-    times = [[job.needs["seconds"] for job in group] for group in groups]
-    if any(seconds is None for group in times for seconds in group):
-        return cluster.max_time
-    return min(cluster.max_time, math.ceil(_START + _MARGIN * max(map(sum, times)) / 60))
 
 
 def _need(group: Group, key: str) -> Any:
