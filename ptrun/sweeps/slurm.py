@@ -205,13 +205,14 @@ class Slurm:
             if job.stage != "elsewhere":
                 continue
             state = state_of(_folder(job))
-            waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
-            if waits and "; type " in (told := listed[_folder(job).absolute()]):
-                warn_once(told.partition(", ")[2])
-            if state.kind == "finished" or (state.kind == "failed" and not waits):
+            task = listed.get(_folder(job).absolute(), "")
+            if "; type " in task:
+                warn_once(task.partition(", ")[2])
+            # the failure of a run that is in the queue may be one that is tried again
+            if state.kind == "finished" or (state.kind == "failed" and not task):
                 job.end(state.kind, state.detail)
                 view.finish(job)
-            elif not waits and (state.kind != "running" or self.beats.silent(_folder(job))):
+            elif not task and (state.kind != "running" or self.beats.silent(_folder(job))):
                 left.append(job)
         for job in left:
             job.lost += 1
