@@ -204,6 +204,16 @@ class PooledHead(Head):
             return hidden
         return activate(self.backbone.model, self.dense(hidden.float()))
 
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one text or a pair; the longer is shortened first."""
+        rows = self.rows(columns(examples, self.task.fields), room)
+        pairs = zip(examples, rows, strict=True)
+        return [Features(e.id, [row], self.targets(e)) for e, row in pairs]
+
+    def targets(self, example: Example) -> list[Any]:
+        """Return what is learned of an example: the index of the right label."""
+        return [self.task.labels.index(example.target)]
+
     def rows(self, texts: Sequence[Sequence[str]], room: int) -> list[TokenRow]:
         """Tokenize a column of texts, or two of pairs; in a pair the longer is shortened first.
 
@@ -245,8 +255,6 @@ class LabelHead(PooledHead):
     torch.Size([2, 2])
     """
 
-    keys: ClassVar[Set[str]] = {*PooledHead.keys, "class_weights"}
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
         if self.weights is None:
@@ -254,16 +262,6 @@ class LabelHead(PooledHead):
         scores = self.scores(output, batch)
         weight = on_device(self.weights, scores.device, torch.float)
         return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Tokenize one text or a pair; the longer is shortened first."""
-        rows = self.rows(columns(examples, self.task.fields), room)
-        pairs = zip(examples, rows, strict=True)
-        return [Features(e.id, [row], [self.target(e)]) for e, row in pairs]
-
-    def target(self, example: Example) -> int | float:
-        """Return the index of the right label."""
-        return self.task.labels.index(example.target)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
@@ -281,7 +279,6 @@ class NumberHead(LabelHead):
     torch.Size([2, 1])
     """
 
-    keys = PooledHead.keys
     outputs = 1
 
     @property
@@ -289,9 +286,9 @@ class NumberHead(LabelHead):
         """What numbers are divided by in the loss."""
         return float(getattr(self.task, "unit", 1.0))
 
-    def target(self, example: Example) -> float:
+    def targets(self, example: Example) -> list[Any]:
         """Return the number itself."""
-        return float(example.target)
+        return [float(example.target)]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum of squared errors, `[]`."""

@@ -54,31 +54,22 @@ class ChoiceHead(PooledHead):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row for each option; the longer text of the pair is shortened first."""
-        options = [self.options(e) for e in examples]
+        questions = [self.question(e) for e in examples]
         texts: list[list[str]] = [[], []]
-        for example, choices in zip(examples, options, strict=True):
-            texts[0] += [example.fields[self.task.fields[0]]] * len(choices)
-            texts[1] += choices
+        for example, (options, _, _) in zip(examples, questions, strict=True):
+            texts[0] += [example.fields[self.task.fields[0]]] * len(options)
+            texts[1] += options
         rows = iter(self.rows(texts, room))
         return [
-            Features(
-                e.id, list(islice(rows, len(choices))), self.targets(e), {"values": self.values(e)}
-            )
-            for e, choices in zip(examples, options, strict=True)
+            Features(e.id, list(islice(rows, len(options))), targets, {"values": values})
+            for e, (options, targets, values) in zip(examples, questions, strict=True)
         ]
 
-    def options(self, example: Example) -> list[str]:
-        """Return the second text of each row."""
+    def question(self, example: Example) -> tuple[list[str], list[int], list[Any]]:
+        """Return the second text of each row, the targets, and the prediction of each row."""
         before = [example.fields[field] for field in self.task.fields[1:]]
-        return [" ".join([*before, option]) for option in example.fields["options"]]
-
-    def targets(self, example: Example) -> list[int]:
-        """Return the index of the right option."""
-        return [example.target]
-
-    def values(self, example: Example) -> list[Any]:
-        """Return the prediction of each option: its index."""
-        return list(range(len(example.fields["options"])))
+        options = [" ".join([*before, option]) for option in example.fields["options"]]
+        return options, [example.target], list(range(len(options)))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy over each example's options, summed, `[]`."""
@@ -122,17 +113,11 @@ class EntityHead(ChoiceHead):
         pairs = zip(batch.features, scores, strict=True)
         return [Prediction(f.id, f.facts["values"][int(logits.argmax())]) for f, logits in pairs]
 
-    def options(self, example: Example) -> list[str]:
-        """Return the query with each entity in its gap."""
-        return [example.fields["query"].replace(GAP, e) for e in example.fields["entities"]]
-
-    def targets(self, example: Example) -> list[int]:
-        """Return 1 for each right entity, 0 for the others."""
-        return [int(entity in example.target) for entity in example.fields["entities"]]
-
-    def values(self, example: Example) -> list[Any]:
-        """Return the entities."""
-        return list(example.fields["entities"])
+    def question(self, example: Example) -> tuple[list[str], list[int], list[Any]]:
+        """Return the query with each entity in its gap, which are right, and the entities."""
+        entities = example.fields["entities"]
+        queries = [example.fields["query"].replace(GAP, entity) for entity in entities]
+        return queries, [int(e in example.target) for e in entities], list(entities)
 
 
 # A head that tags every word of a sentence.
@@ -267,7 +252,9 @@ class HeadReading(Reading):
         if isinstance(task, Multi):
             every = [self.used(backbone, member, soft=soft) for member in task.tasks.values()]
             return set().union(*every) - {"class_weights", "thresholds"}
-        keys = set(HEADS[task.answer].keys)
+        head = HEADS[task.answer]
+        weighs = head.loss in (LabelHead.loss, LabelsHead.loss)  # a head may have a loss of its own
+        keys = {*head.keys, *(["class_weights"] if weighs else [])}
         return keys if getattr(task, "has_predicate", False) else keys - {"literal_sep"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:

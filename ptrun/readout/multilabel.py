@@ -17,7 +17,7 @@ from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, Readout
-from ptrun.readout.head import PooledHead, Shares, columns
+from ptrun.readout.head import PooledHead, Shares
 from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
@@ -114,14 +114,8 @@ class LabelsHead(Several, PooledHead):
     torch.Size([2, 8])
     """
 
-    keys: ClassVar[Set[str]] = {*PooledHead.keys, "class_weights", "thresholds"}
+    keys: ClassVar[Set[str]] = {*PooledHead.keys, "thresholds"}
     logits = PooledHead.scores
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Tokenize one text or a pair; the longer is shortened first."""
-        rows = self.rows(columns(examples, self.task.fields), room)
-        pairs = zip(examples, rows, strict=True)
-        return [Features(e.id, [row], self.targets(e)) for e, row in pairs]
 
 
 class LabelsWords(Several, LabelWords):
