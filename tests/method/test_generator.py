@@ -80,13 +80,6 @@ def test_a_residual_needs_instances_as_wide_as_the_prompt():
 @pytest.mark.parametrize(
     ("title", "sites", "inputs", "sharing", "form", "count"),
     [
-        ("M-IDPG-PHM", N, D, "M", GeneratorForm("phm", 16, 16), 137_232),
-        ("S-IDPG-PHM", 1, D, "M", GeneratorForm("phm", 256, 16, shared_mixing=True), 107_776),
-        ("S-IDPG-DNN", 1, D, "M", GeneratorForm("dense", 256), 1_578_240),
-        ("M-IDPG-DNN", N, D, "M", GeneratorForm("dense", 16), 221_200),
-        ("M-IDPG-PHM-GloVe", N, 300, "M", GeneratorForm("phm", 16, 4), 144_704),
-        ("P-tuning v2", N, D, "M", GeneratorForm("none"), 122_880),
-        ("prompt tuning", 1, D, "M", GeneratorForm("none"), 5_120),
         (
             "one A for both maps",
             N,

@@ -54,21 +54,6 @@ def test_class_words_stand_after_the_text_in_one_segment(tiny, data_dir):
     assert row.types is None and features.targets == [0, 1]
 
 
-def test_a_word_of_several_tokens_is_read_at_its_first(tiny, data_dir):
-    readout = own(tiny, data_dir, TOPICS)
-    row = readout.encode([Example("1", {"sentence": "a film"}, "far")], 64)[0].rows[0]
-    tokens = readout.backbone.tokenizer().convert_ids_to_tokens([row.ids[i] for i in row.reads])
-    assert tokens == ["Oslo", "x", "met"]
-
-
-def test_a_long_text_alone_is_cut(tiny, data_dir):
-    readout = own(tiny, data_dir)
-    examples = [Example(str(n), {"sentence": "film " * n}, "positive") for n in (5, 100)]
-    short, long = (f.rows[0] for f in readout.encode(examples, 30))
-    assert len(long.ids) == 30 and short.ids[6:] == long.ids[23:]
-    assert [len(long.ids) - i for i in long.reads] == [len(short.ids) - i for i in short.reads]
-
-
 @pytest.mark.parametrize(("share", "times"), [("mean", 1), ("sum", 3)])
 def test_undecided_scores_cost_ln_2_a_class(tiny, data_dir, share, times):
     readout = own(tiny, data_dir, TOPICS, loss=share)

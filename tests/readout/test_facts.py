@@ -5,9 +5,11 @@ import json
 import re
 
 import pytest
+import torch
 from tokenizers import AddedToken
 from torch.nn import functional
 
+from ptrun.backbone.base import BackboneOutput
 from ptrun.errors import UserError
 from ptrun.method.base import check_pair
 from ptrun.method.manual_prompt import ManualPrompt
@@ -15,16 +17,18 @@ from ptrun.method.ptuning import PTuning
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.label_words import FactWords
 from ptrun.readout.verbalizer import VerbalizerReading
-from ptrun.types import Example
-from tests.facts import backbone
+from ptrun.runs.parts import divide
+from ptrun.types import Example, Split
+from tests.facts import ROWS, backbone, facts
 from tests.pattern import tokenizers
 from tests.readout.reading import pocket, read, task, words_only
+from tests.small_runs import engine
 
 WRITTEN = "{template|fact_start}"
 TEMPLATE = "[X] was in [Y] ."
 
 
-def facts(tokenizer, pattern=WRITTEN, **options):
+def queried(tokenizer, pattern=WRITTEN, **options):
     data = task("lama", "none")
     pvp, keys = read_pvp("own", {"pattern": pattern}), VerbalizerReading(**options)
     return FactWords(words_only(tokenizer, "causal"), data, pvp, keys)
@@ -61,7 +65,7 @@ def rows_of(shared, name):
 @pytest.mark.shared
 def test_gpt2_reads_what_its_tokenizer_makes_of_real_facts(shared):
     tokenizer, found = tokenizers.real(shared, "gpt2"), rows_of(shared, "validation")[::17]
-    reads = facts(tokenizer, released_query=True)
+    reads = queried(tokenizer, released_query=True)
     assert len({row["template"] for row in found}) > 30
     for row in found:
         made = row_of(reads, fact(row["sub_label"], row["template"]))
@@ -69,29 +73,15 @@ def test_gpt2_reads_what_its_tokenizer_makes_of_real_facts(shared):
         assert made.reads == [len(made.ids) - 1] and made.ids[-1] == 220
 
 
-@pytest.mark.shared
-def test_gpt2_reads_the_last_word_by_default(shared):
-    tokenizer = tokenizers.real(shared, "gpt2")
-    sound, released = (
-        row_of(facts(tokenizer, released_query=own), fact("Ann Lee", "[X] was born in [Y] ."))
-        for own in (False, True)
-    )
-    assert tokenizer.decode(sound.ids) == "Ann Lee was born in"
-    assert tokenizer.decode(released.ids) == " Ann Lee was born in "
-    assert sound.reads == [len(sound.ids) - 1] and released.ids[-2:] == [287, 220]
-    glued = row_of(facts(tokenizer, released_query=True), fact("Ann", "[X] plays:[Y]"))
-    assert tokenizer.decode(glued.ids) == " Ann plays:", "no space is made up"
-
-
 def test_megatron_answers_after_the_end_of_the_text():
     wanted, tokenizer = tokenizers.roberta(), megatron()
     assert wanted("A")["input_ids"][0] == 0 and len(tokenizer("A")["input_ids"]) == 1
-    made = row_of(facts(tokenizer, released_query=True), fact("a film"))
+    made = row_of(queried(tokenizer, released_query=True), fact("a film"))
     assert made.ids == wanted(whole(TEMPLATE, "a film"))["input_ids"]
     assert made.reads == [len(made.ids) - 1]
     assert tokenizer.convert_ids_to_tokens(made.ids[-2:]) == ["Ġ", "</s>"]
-    assert row_of(facts(wanted, released_query=True), fact("a film")) == made, "framed by itself"
-    sound = row_of(facts(tokenizer), fact("a film"))
+    assert row_of(queried(wanted, released_query=True), fact("a film")) == made, "framed by itself"
+    sound = row_of(queried(tokenizer), fact("a film"))
     assert tokenizer.decode(sound.ids) == "a film was in"
 
 
@@ -172,3 +162,82 @@ def test_masked_backbones_do_not_shift(tiny):
     made = reads.encode([known("Oslo")], 64)[0]
     mask = reads.backbone.tokenizer().mask_token_id
     assert [made.rows[0].ids[at] for at in made.rows[0].reads] == [mask]
+
+
+# Which words may be answered, which facts count, and where each family is read.
+
+
+def ranked(method, *words):
+    """Return logits that rank these words first, in order."""
+    logits = torch.zeros(method.backbone.config["vocab_size"])
+    for place, word in enumerate(words):
+        logits[method.backbone.tokenizer().convert_tokens_to_ids(word)] = 9.0 - place
+    return logits
+
+
+def answer(method, logits):
+    features = method.encode(method.task.load("test")[:1])
+    batch = engine(method.backbone)._collate(features)
+    return method.decode(BackboneOutput(logits=logits[None]), batch)[0].value
+
+
+@pytest.mark.slow
+def test_a_word_outside_the_list_does_not_count_even_where_it_ranks_first(tiny, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("Oslo\nRome\n\ngood\nnot one token\n")
+    free = ManualPrompt(tiny(), facts(tmp_path))
+    listed = ManualPrompt(tiny(), facts(tmp_path, f"task.vocabulary={words}"))
+    closed = ManualPrompt(tiny(), facts(tmp_path, "task.vocabulary=objects"))
+    logits = ranked(free, "the", "dull", "Rome", "Oslo")
+    assert [answer(m, logits) for m in (free, listed, closed)] == ["the", "Rome", "dull"]
+    assert listed.task.vocabulary == ["Oslo", "Rome", "good", "not one token"]
+    assert closed.task.vocabulary == ["Oslo", "Rome", "bad", "dull", "good"]
+
+
+def test_facts_whose_object_is_no_allowed_token_are_not_counted(tiny, tmp_path):
+    rows = [*ROWS, ("P1", "film", "unlisted"), ("P1", "plot", "☃"), ("P1", "Ann", "saw")]
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(["Oslo", "Rome", "good", "dull", "bad", "unlisted", "☃"]))
+    data = facts(tmp_path, f"task.vocabulary={words}", rows=rows)
+    method = ManualPrompt(tiny(), data)
+    test = data.load("test")
+    assert [bool(method.readout.answerable([e])) for e in test] == [True] * 6 + [False] * 3
+    (part,) = divide(method, Split([], [], test, {}))
+    assert len(part.split.test) == 6 and part.left_out == 3
+
+
+def test_each_relation_is_a_part_of_its_own_where_prompts_are_learned(tiny, tmp_path):
+    unknown = ("P1", "film", "a bright plot")
+    data = facts(tmp_path, rows=[*ROWS, unknown, *ROWS, unknown])
+    split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
+    parts = divide(PTuning(tiny(), data), split)
+    assert [(p.name, len(p.split.train), len(p.split.test), p.left_out) for p in parts] == [
+        ("P1", 6, 6, 2),
+        ("P2", 6, 6, 0),
+    ]
+    (whole,) = divide(PTuning(tiny(), data, tune_backbone=True), split)
+    assert len(whole.split.train) == 12
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("task.vocabulary=nowhere.txt", "task.vocabulary=nowhere.txt: no such file"),
+        ("task.vocabulary={empty}", "the file has no word"),
+    ],
+)
+def test_a_missing_or_empty_list_is_named(tmp_path, override, message):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    with pytest.raises(UserError, match=message):
+        data = facts(tmp_path, override.format(empty=empty))
+        data.digest()
+        print(data.vocabulary)
+
+
+def test_a_list_without_a_word_of_the_backbone_is_refused(tiny, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("many tokens\n")
+    with pytest.raises(UserError, match="none of its 1 words is one token of backbone=tiny_bert"):
+        method = ManualPrompt(tiny(), facts(tmp_path, f"task.vocabulary={words}"))
+        print(method.readout.allowed)

@@ -7,12 +7,11 @@ import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.readout.verbalizer import Fill
 from ptrun.runs.parts import divide, usable
 from ptrun.types import Split
 from tests.facts import rows_of
 from tests.readings import reading
-from tests.readout.reading import answers, renamed, task
+from tests.readout.reading import task
 from tests.small_runs import engine
 
 
@@ -119,28 +118,6 @@ def test_words_found_are_in_the_noun_phrase_or_the_other_way_round(method, said,
 
 def made_by(backbone, data, **keys):
     return ManualPrompt(backbone, data, reading("verbalizer", **keys))
-
-
-CELLS = [("bert", "copa", "pet"), ("bert", "wsc", "pet")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "name", "pattern"), CELLS)
-def test_batches_order_and_company_change_no_answer(
-    tiny, data_dir, monkeypatch, kind, name, pattern
-):
-    """Examples need different numbers of rounds; a second member shares every pass."""
-    monkeypatch.setattr(Fill, "judged", lambda self, named, noun: str(named))
-    data, backbone = task(name, data_dir), tiny(kind)
-    one, two = (made_by(backbone, data, pattern=pattern) for _ in range(2))
-    examples = renamed(data.load("train"), 12)
-    features = one.encode(examples)
-    counts = {len(row.reads) for f in features for row in f.rows}
-    whole = answers(backbone, [one], [features], 10_000)[0]
-    assert len(counts) > 1 and len(set(whole)) > 1
-    assert answers(backbone, [one], [features[::-1]], 1)[0] == whole[::-1]
-    shared = answers(backbone, [one, two], [features, features[3:][::-1]], 300)
-    assert shared == [whole, whole[3:][::-1]]
 
 
 def test_choices_are_spelled_as_the_pattern_lists_them(tiny, data_dir):

@@ -18,7 +18,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.head import decoder_start
 from tests.backbone.test_generation import asked
-from tests.exporting.runs import compared, moved, shipped
+from tests.exporting.runs import moved, shipped
 from tests.readings import reading
 from tests.small_runs import engine
 from tests.tiers import tiered
@@ -154,28 +154,6 @@ def test_length_penalty_prefers_longer_beams():
         for penalty in (-5.0, 5.0)
     ]  # fmt: skip
     assert sizes[0] < sizes[1]
-
-
-@pytest.mark.filterwarnings("ignore:Position ids are not supported")
-@pytest.mark.parametrize("name", ["prompt_tuning", "ptuning_v2", "lora"])
-def test_stock_peft_writes_the_same_tokens(name, tmp_path):
-    from ptrun.exporting import stock_form
-
-    backbone, task = shipped("pocket_gpt2"), told()
-    method = made(name, backbone, task)
-    form, found = compared(method, tmp_path / "adapter", task.load("dev"))
-    assert found.difference <= 1e-4
-    stock = stock_form.load(tmp_path / "adapter", form, backbone, "cpu")
-    end = backbone.tokenizer().eos_token_id
-    for example in task.load("test"):
-        (prompt,) = [method.readout.prompt(f) for f in method.encode([example])]
-        ids = torch.tensor([prompt.rows[0].ids])
-        written = stock.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=16,
-            do_sample=False, eos_token_id=end, pad_token_id=end,
-        )[0].tolist()  # fmt: skip
-        new = written[len(ids[0]) :] if written[: len(ids[0])] == ids[0].tolist() else written
-        assert texts(method, [example]) == [method.readout.text(new)[0]]
 
 
 @pytest.mark.parametrize(
