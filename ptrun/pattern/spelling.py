@@ -107,20 +107,15 @@ def frame(tokenizer: Any, texts: int) -> Frame:
     cuts, text_types, at = [], [], 0
     for probe in probes:
         inside = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
-        start = _find(inside, ids, at)
+        places = (i for i in range(at, len(ids)) if ids[i : i + len(inside)] == inside)
+        if (start := next(places, None)) is None:
+            raise ValueError(f"the tokenizer changes a text beside special tokens: {inside}, {ids}")
         cuts.append(slice(at, start))
         text_types.append(types[start])
         at = start + len(inside)
     cuts.append(slice(at, None))
     special = [list(types[cut]) for cut in cuts] if "token_type_ids" in row else None
     return Frame([ids[cut] for cut in cuts], special, text_types)
-
-
-def _find(inside: list[int], ids: list[int], at: int) -> int:
-    for start in range(at, len(ids) - len(inside) + 1):
-        if ids[start : start + len(inside)] == inside:
-            return start
-    raise ValueError(f"the tokenizer changes a text beside special tokens: {inside} not in {ids}")
 
 
 def mask_ids(tokenizer: Any, count: int) -> tuple[list[int], bool]:

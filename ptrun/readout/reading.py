@@ -170,7 +170,10 @@ def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -
         return "has a {mask}" if pvp.pattern.masks else None
     if pvp.pattern.masks == 0 and not family.has_decoder:
         return "has no {mask}, which an encoder-decoder alone can do without"
-    if family.left_to_right and not _ends_in_mask(pvp):
+    last: Any = pvp.pattern.parts[-1]
+    is_gap = isinstance(last, Field) and last.ending == "fact_start"
+    is_gap |= isinstance(last, Hole) and last.kind != "soft"
+    if family.left_to_right and not is_gap:
         return "does not end in {mask}, where a causal backbone is read"
     if not family.fills_masks and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
         return "has several masks, which a masked backbone alone reads"
@@ -181,13 +184,6 @@ def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -
     if family.fills_masks and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
-
-
-def _ends_in_mask(pvp: PVP) -> bool:
-    last: Any = pvp.pattern.parts[-1]
-    if isinstance(last, Field):
-        return last.ending == "fact_start"
-    return isinstance(last, Hole) and last.kind != "soft"
 
 
 def can_fill(backbone: PretrainedBackbone) -> bool:

@@ -130,7 +130,11 @@ class Candidates(Cloze):
         return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
 
     def _features(self, example: Example, room: int) -> Features:
-        texts, right = _candidates(example)
+        if "entities" in example.fields:
+            texts = list(dict.fromkeys(example.fields["entities"]))
+            right = [i for i, entity in enumerate(texts) if entity in example.target]
+        else:
+            texts, right = list(example.fields["options"]), [example.target]
         spelled = [self.pvp.pattern.filtered("options", text) for text in texts]
         end = [] if self.end is None else [self.end]  # a target like all others
         words = [[*self.encoder.spelling.answer(text), *end] for text in spelled]
@@ -149,14 +153,6 @@ class Candidates(Cloze):
         if row.decoder is not None:
             return replace(row, reads=reads, decoder=[*row.decoder, *words[:-1]])
         return TokenRow([*row.ids[: at + 1], *words[:-1]], None, reads, row.softs)
-
-
-def _candidates(example: Example) -> tuple[list[str], list[int]]:
-    """Return the candidates of an example as texts, and the indices of the right ones."""
-    if "entities" in example.fields:
-        entities = list(dict.fromkeys(example.fields["entities"]))
-        return entities, [i for i, entity in enumerate(entities) if entity in example.target]
-    return list(example.fields["options"]), [example.target]
 
 
 def _sums(features: Features, logs: Tensor) -> Tensor:

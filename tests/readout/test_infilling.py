@@ -128,43 +128,33 @@ def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
     assert float(own.loss(None, batch)) == pytest.approx(math.log1p(math.exp(gap)), abs=1e-6)
 
 
-def stripped(tiny_folder, tmp_path, **changed):
-    """Return the tiny model in a folder of its own, a JSON file of it rewritten."""
-    folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")
-    for name, change in changed.items():
-        file = folder / f"{name}.json"
-        file.write_text(json.dumps(change(json.loads(file.read_text()))))
-    return PretrainedBackbone(name="stripped", path=str(folder), dtype="fp32")
+def unmarked(tokenizer):
+    kept = [t for t in tokenizer["added_tokens"] if "piece" not in t["content"]]
+    return {**tokenizer, "added_tokens": kept}
 
 
-def refused(backbone, data_dir):
-    """Return what encoding examples for it says."""
-    method = ManualPrompt(
-        backbone, rows_of("copa", data_dir, TEXT), reading=reading("verbalizer", pattern="one")
-    )
-    with pytest.raises(UserError) as told:
-        method.encode(method.task.load("dev"))
-    return str(told.value)
+def startless(config):
+    return {key: own for key, own in config.items() if key != "decoder_start_token_id"}
 
 
-@pytest.mark.slow
-def test_a_folder_that_does_not_say_where_an_answer_begins_is_refused(
-    tiny_folder, tmp_path, data_dir
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("config", startless, "config.json has no decoder_start_token_id"),
+        ("tokenizer", unmarked, r"tokenizer lacks a mask token, <\|startofpiece\|>"),
+    ],
+)
+def test_a_folder_that_lacks_the_marks_of_an_answer_is_refused(
+    tiny_folder, tmp_path, data_dir, name, change, said
 ):
-    def nameless(config):
-        return {key: own for key, own in config.items() if key != "decoder_start_token_id"}
-
-    told = refused(stripped(tiny_folder, tmp_path, config=nameless), data_dir)
-    assert "config.json has no decoder_start_token_id" in told
-
-
-def test_a_tokenizer_without_the_marks_of_an_answer_is_refused(tiny_folder, tmp_path, data_dir):
-    def plain(tokenizer):
-        kept = [t for t in tokenizer["added_tokens"] if "piece" not in t["content"]]
-        return {**tokenizer, "added_tokens": kept}
-
-    told = refused(stripped(tiny_folder, tmp_path, tokenizer=plain), data_dir)
-    assert "tokenizer lacks a mask token, <|startofpiece|>" in told
+    folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    backbone = PretrainedBackbone(name="stripped", path=str(folder), dtype="fp32")
+    asked = reading("verbalizer", pattern="one")
+    method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), reading=asked)
+    with pytest.raises(UserError, match=said):
+        method.encode(method.task.load("dev"))
 
 
 # WSC by writing: right noun phrases teach, what is written greedily is compared.

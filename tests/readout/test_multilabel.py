@@ -1,7 +1,6 @@
 """Several labels a row: the loss, thresholds from dev, and every method on three families."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -12,39 +11,22 @@ import ptrun
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.exporting.stock_form import reader_of
-from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.method.idpg import IDPG
-from ptrun.method.lora import LoRA
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.method.peft import PeftMethod
-from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.method.ptuning import PTuning
-from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.multilabel import LabelsHead, LabelsWords
 from ptrun.types import Prediction
 from tests.exporting.runs import shipped
+from tests.method.test_every_kind import METHODS as EVERY
 from tests.method.test_every_kind import keeps_the_promises
+from tests.method.test_grid import CORE
+from tests.method.test_grid import METHODS as HEADS
 from tests.readings import reading
 from tests.small_runs import engine
 from tests.tiers import tiered
 
 ROWS = "+task.source.rows={train: 12, validation: 6, test: 6}"
-WORDS = reading("verbalizer")
-METHODS = {
-    "fine_tuning": FineTuning,
-    "prompt_tuning": partial(PromptTuning, length=3),
-    "ptuning_v2": partial(PTuningV2, length=3),
-    "lora": partial(LoRA, rank=2, alpha=4.0, dropout=0.0),
-    "adapter": Adapter,
-    "idpg": IDPG,
-    "peft": partial(PeftMethod, config={"peft_type": "LORA", "r": 2}),
-    "fine_tuning, words": partial(FineTuning, reading=WORDS),
-    "prompt_tuning, words": partial(PromptTuning, length=3, reading=WORDS),
-    "ptuning_v2, words": partial(PTuningV2, length=3, reading=WORDS),
-    "ptuning, words": partial(PTuning, encoder="plain", reading=WORDS),
-    "manual_prompt, words": partial(ManualPrompt, reading=WORDS),
-}
+METHODS = {name: HEADS[name] for name in (*CORE, "idpg", "peft_dora")}
+METHODS |= {name: make for name, (make, _) in EVERY.items() if name not in CORE}
 CELLS = [
     pytest.param(kind, name, id=f"{kind}-{name}")
     for kind in ("pocket_bert", "pocket_gpt2", "pocket_t5")
