@@ -85,9 +85,7 @@ def resolved(
     if not reading.reads(task):
         raise _cannot(option, task, offered)
     asked: Reading = build.build("readout", keys)
-    asked.fits(backbone, task, soft=soft)
-    used = asked.used(backbone, task, soft=soft)
-    asked.refuse((asked.changed.keys() & typed) - used, backbone, task)
+    used = asked.check(backbone, task, soft=soft, keys=typed)
     return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
 
 

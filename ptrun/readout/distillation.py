@@ -294,7 +294,10 @@ class Distillation(Writing):
         assert self.document is not None
         size = min(self.options.chunk, self.room // 2)  # the rest is for questions and answers
         turns = document.turns(self.document, self.options.self_study, size)
-        asked = self._asked(turns)
+        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in turns]
+        decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95)
+        seeds = [self.seed(str(i)) for i in range(len(rows))]
+        asked = self._written([span for _, span in turns], rows, decoding, seeds)
         distinct = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
         examples = [self._question(i, asked[i], *turns[i]) for i in distinct]
         features = self.encode(examples, self.room)
@@ -319,13 +322,6 @@ class Distillation(Writing):
     def room(self) -> int:
         """The most tokens of a row."""
         return self.backbone.shape.positions
-
-    def _asked(self, turns: Sequence[tuple[str, Span]]) -> list[str]:
-        """Return the question that the backbone writes for each seed."""
-        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in turns]
-        decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95)
-        seeds = [self.seed(str(i)) for i in range(len(rows))]
-        return self._written([span for _, span in turns], rows, decoding, seeds)
 
     def _instructed(self, text: str) -> list[int]:
         """Return the tokens after which the backbone follows an instruction."""

@@ -76,23 +76,27 @@ class Reading(ABC):
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out; `soft` says whether the pattern has learned vectors."""
 
-    def check(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse what cannot be read, and keys that would change nothing."""
+    def check(
+        self, backbone: PretrainedBackbone, task: Task, *, soft: bool, keys: Set[str] | None = None
+    ) -> set[str]:
+        """Refuse what cannot be read, and keys that would change nothing; return those that would.
+
+        `keys` were typed; None is all that differ from their defaults. Those that are `idle` pass.
+        """
         if not self.reads(task):
             raise UserError(
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
             )
         self.fits(backbone, task, soft=soft)
-        self.refuse(self.changed.keys() - self.used(backbone, task, soft=soft), backbone, task)
-
-    def refuse(self, unused: Set[str], backbone: PretrainedBackbone, task: Task) -> None:
-        """Refuse keys that change nothing here, but for those that are `idle`."""
-        for key in sorted(unused - {*self.idle}):
+        used, changed = self.used(backbone, task, soft=soft), self.changed
+        asked = changed.keys() if keys is None else changed.keys() & keys
+        for key in sorted(asked - used - {*self.idle}):
             raise UserError(
-                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} "
+                f"readout.{key}={typed(changed[key])} changes nothing: readout={self.name} "
                 f"does not use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
                 f"({backbone.family}). Leave it out."
             )
+        return used
 
 
 def known(reading: type[Reading], node: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
-from ptrun.errors import UserError
 from ptrun.runs.launch import launch
-from ptrun.runs.plan import plan
 from ptrun.training.optim import make_optimizer
 from tests import conftest
 
@@ -137,8 +135,3 @@ def test_the_lama_regime_learns_a_prompt_for_each_relation(tmp_path, name):
     vectors = 6 if name == "pocket_gpt2" else 9
     assert {len(t) for t in load_file(file).values()} == {vectors}
     assert len(load_file(file)) == len(done.manifest["parts"])
-
-
-def test_a_pattern_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(UserError, match=r"readout.pattern=nope: task=rte has ptuning, pet, "):
-        plan(compose_run(["method=manual_prompt", "readout.pattern=nope", "task=rte"]))
