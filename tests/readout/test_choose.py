@@ -138,6 +138,8 @@ def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
         told = refused(tiny(family), data, **reading, pattern="ppt_lm")
         assert "ppt_lm has no {mask}, which an encoder-decoder alone can do without" in told
     assert "so readout.pattern must name it" in refused(tiny("t5"), data, **reading)
+    told = refused(tiny("t5"), data, **reading, pattern="nope")
+    assert "readout.pattern=nope is no pattern; of task=sst2 these suit: ppt_lm." in told
     named = readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
     assert named.pvp.name == "ppt_lm" and not named.marked
 
