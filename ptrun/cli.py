@@ -61,10 +61,6 @@ def main() -> None:
         stopping.uninstall()
         sys.stdout.flush()
         leave(0)
-    except (UserError, RunFailed, RankLost) as error:
-        print_error(error)
-        leave(1)
-        sys.exit(1)
     except BrokenPipeError:  # the reader of `ptrun ... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -74,11 +70,13 @@ def main() -> None:
         leave(128 + stopped.number)
         sys.exit(128 + stopped.number)
     except BaseException as error:
-        if not (isinstance(error, Exception) or is_panic(error)):
-            raise
-        if (told := explained(error)) is None or os.environ.get(_TRACEBACK):
-            raise
-        print_error(told)
+        if not isinstance(error, UserError | RunFailed | RankLost):
+            if not (isinstance(error, Exception) or is_panic(error)):
+                raise
+            if (told := explained(error)) is None or os.environ.get(_TRACEBACK):
+                raise
+            error = told
+        print_error(error)
         leave(1)
         sys.exit(1)
 

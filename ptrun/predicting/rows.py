@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -237,36 +236,26 @@ def _check_new(file: Path) -> None:
 # `idx` or `index`, as the published test files and the hub's copies have it; without one, by their
 # number from 0.
 
-_FALSE_TRUE = {"different": "false", "same": "true"}
-
-
-@dataclass(frozen=True)
-class Official:
-    """The file of a task: its name, the rows of the hidden test, and the labels it holds."""
-
-    name: str
-    rows: int
-    labels: Mapping[str, Any] = dataclass_field(default_factory=dict)
-
-
-_OFFICIAL = {
-    "glue_cola": Official("CoLA.tsv", 1063, {"unacceptable": 0, "acceptable": 1}),
-    "glue_sst2": Official("SST-2.tsv", 1821, {"negative": 0, "positive": 1}),
-    "glue_mrpc": Official("MRPC.tsv", 1725, {"not_equivalent": 0, "equivalent": 1}),
-    "glue_stsb": Official("STS-B.tsv", 1379),
-    "glue_qqp": Official("QQP.tsv", 390_965, {"not_duplicate": 0, "duplicate": 1}),
-    "glue_mnli": Official("MNLI-m.tsv", 9796),
-    "glue_qnli": Official("QNLI.tsv", 5463),
-    "glue_rte": Official("RTE.tsv", 3000),
-    "boolq": Official("BoolQ.jsonl", 3245, {"no": "false", "yes": "true"}),
-    "cb": Official("CB.jsonl", 250),
-    "copa": Official("COPA.jsonl", 500),
-    "multirc": Official("MultiRC.jsonl", 9693, {"wrong": 0, "right": 1}),
-    "record": Official("ReCoRD.jsonl", 10_000),
-    "rte": Official("RTE.jsonl", 3000),
-    "wic": Official("WiC.jsonl", 1400, _FALSE_TRUE),
-    "wsc": Official("WSC.jsonl", 146, {"different": "False", "same": "True"}),
+_OFFICIAL: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
+    "glue_cola": ("CoLA.tsv", 1063, {"unacceptable": 0, "acceptable": 1}),
+    "glue_sst2": ("SST-2.tsv", 1821, {"negative": 0, "positive": 1}),
+    "glue_mrpc": ("MRPC.tsv", 1725, {"not_equivalent": 0, "equivalent": 1}),
+    "glue_stsb": ("STS-B.tsv", 1379, {}),
+    "glue_qqp": ("QQP.tsv", 390_965, {"not_duplicate": 0, "duplicate": 1}),
+    "glue_mnli": ("MNLI-m.tsv", 9796, {}),
+    "glue_qnli": ("QNLI.tsv", 5463, {}),
+    "glue_rte": ("RTE.tsv", 3000, {}),
+    "boolq": ("BoolQ.jsonl", 3245, {"no": "false", "yes": "true"}),
+    "cb": ("CB.jsonl", 250, {}),
+    "copa": ("COPA.jsonl", 500, {}),
+    "multirc": ("MultiRC.jsonl", 9693, {"wrong": 0, "right": 1}),
+    "record": ("ReCoRD.jsonl", 10_000, {}),
+    "rte": ("RTE.jsonl", 3000, {}),
+    "wic": ("WiC.jsonl", 1400, {"different": "false", "same": "true"}),
+    "wsc": ("WSC.jsonl", 146, {"different": "False", "same": "True"}),
 }
+"""The file of a task: its name, the rows of the hidden test, and the labels it holds."""
+_MISMATCHED = ("MNLI-mm.tsv", 9847, {})
 
 
 class Submission(JsonLines):
@@ -287,10 +276,9 @@ class Submission(JsonLines):
                 f"--submission: task={task} has no leaderboard file. Tasks with one: "
                 f"{', '.join(_OFFICIAL)}."
             )
-        self.task, self.file, self.official = task, file, _OFFICIAL[task]
-        if task == "glue_mnli" and re.search("mismatched|mnli[-_]mm", file.name.lower()):
-            self.official = Official("MNLI-mm.tsv", 9847)
-        self.name, self.is_table = self.official.name, self.official.name.endswith(".tsv")
+        mismatched = task == "glue_mnli" and re.search("mismatched|mnli[-_]mm", file.name.lower())
+        self.name, self.rows, self.forms = _MISMATCHED if mismatched else _OFFICIAL[task]
+        self.task, self.file, self.is_table = task, file, self.name.endswith(".tsv")
         self.labels = (0, 1) if task == "copa" else labels  # the two options of COPA
         self.seen: set[int | tuple[int, ...]] = set()
         self.passages: dict[int, dict[int, list[dict[str, Any]]]] = {}
@@ -316,10 +304,10 @@ class Submission(JsonLines):
         for idx, asked in self.passages.items():
             answers = [{"idx": number, "answers": options} for number, options in asked.items()]
             yield json.dumps({"idx": idx, "passage": {"questions": answers}})
-        if len(self.seen) != self.official.rows:
+        if len(self.seen) != self.rows:
             _LOG.warning(
                 "%s: %d rows; the hidden test of %s has %d, and its server takes all of them.",
-                *(self.file, len(self.seen), self.task, self.official.rows),
+                *(self.file, len(self.seen), self.task, self.rows),
             )
         if self.unlabelled:
             _LOG.warning(
@@ -333,7 +321,7 @@ class Submission(JsonLines):
         if self.labels and value not in self.labels:
             self.unlabelled += 1
             value = self.labels[0]
-        return self.official.labels[value] if self.official.labels else value
+        return self.forms[value] if self.forms else value
 
     def _index(self, question: Question) -> int | tuple[int, ...]:
         """Return the index of a row as its file has it, else its number from 0; note it."""

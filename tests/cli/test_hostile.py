@@ -112,58 +112,49 @@ def planted(owned):
 
 
 RECORDED = {
-    "a nested node": (("config", "backbone", "lr"), lambda o: {"x": popen(o)}),
-    "a method": (("config", "method"), popen),
-    "a task": (("config", "task"), system),
-    "a task with positions": (("config", "task", "_target_"), lambda _: "builtins.exec"),
-    "a backbone": (("config", "backbone"), system),
-    "an engine": (("config", "hardware"), popen),
-    "a node in a list": (("config", "task", "metrics"), lambda o: [popen(o)]),
+    "a nested node": ("config.backbone.lr", lambda o: {"x": popen(o)}),
+    "a method": ("config.method", popen),
+    "a task": ("config.task", system),
+    "a task with positions": ("config.task._target_", lambda _: "builtins.exec"),
+    "a backbone": ("config.backbone", system),
+    "an engine": ("config.hardware", popen),
+    "a node in a list": ("config.task.metrics", lambda o: [popen(o)]),
     "something that ptrun imports": (
-        ("config", "task", "_target_"),
+        "config.task._target_",
         lambda _: "ptrun.hardware.processes.subprocess.Popen",
     ),
     "a component of another group": (
-        ("config", "method", "_target_"),
+        "config.method._target_",
         lambda _: "ptrun.tracking.trackers.Trackers",
     ),
-    "an id that leads out": (("run_id",), lambda _: "../../../owned"),
-    "a name that leads out": (("names", "method"), lambda _: "../../../owned"),
-    "a group that leads out": (("group",), lambda _: "../../../owned"),
-    "a secret as a name": (("names", "task"), lambda _: VARIABLE),
-    "a secret for the hub": (("config", "backbone", "hub"), lambda _: VARIABLE),
+    "an id that leads out": ("run_id", lambda _: "../../../owned"),
+    "a name that leads out": ("names.method", lambda _: "../../../owned"),
+    "a group that leads out": ("group", lambda _: "../../../owned"),
+    "a secret as a name": ("names.task", lambda _: VARIABLE),
+    "a secret for the hub": ("config.backbone.hub", lambda _: VARIABLE),
 }
 REQUESTED = {
     "code in data_dir": (
-        ("config",),
+        "config",
         lambda o: {"task": {"_target_": "builtins.exec"}, "data_dir": code(o)},
     ),
-    "a task": (("config", "task"), system),
-    "a method": (("config", "method"), popen),
-    "a nested node": (("config", "method", "words"), lambda o: {"x": popen(o)}),
-    "a backbone": (("config", "backbone"), system),
-    "an engine": (("config", "hardware"), popen),
-    "a protocol": (("config", "protocol"), popen),
-    "a setting": (("config", "setting"), popen),
-    "a tracker": (("config", "tracking"), popen),
-    "a prerequisite run": (
-        ("config",),
-        lambda o: prerequisite(task=popen(o)),
-    ),
-    "outputs elsewhere": (("config", "outputs"), str),
-    "outputs above": (("config", "outputs"), lambda _: ".."),
-    "a recipe that is a file": (
-        ("config",),
-        lambda o: prerequisite(recipe=planted(o)),
-    ),
-    "a name that leads out": (("config", "name"), lambda _: "../../../owned"),
-    "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
-    "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
-    "a secret as a name": (("config", "name"), lambda _: VARIABLE),
-    "a secret of a prerequisite run": (
-        ("config",),
-        lambda _: prerequisite(method={"x": VARIABLE}),
-    ),
+    "a task": ("config.task", system),
+    "a method": ("config.method", popen),
+    "a nested node": ("config.method.words", lambda o: {"x": popen(o)}),
+    "a backbone": ("config.backbone", system),
+    "an engine": ("config.hardware", popen),
+    "a protocol": ("config.protocol", popen),
+    "a setting": ("config.setting", popen),
+    "a tracker": ("config.tracking", popen),
+    "a prerequisite run": ("config", lambda o: prerequisite(task=popen(o))),
+    "outputs elsewhere": ("config.outputs", str),
+    "outputs above": ("config.outputs", lambda _: ".."),
+    "a recipe that is a file": ("config", lambda o: prerequisite(recipe=planted(o))),
+    "a name that leads out": ("config.name", lambda _: "../../../owned"),
+    "an option that leads out": ("names.method", lambda _: "../../../owned"),
+    "a seed that leads out": ("config.seed", lambda _: "1/../../../owned"),
+    "a secret as a name": ("config.name", lambda _: VARIABLE),
+    "a secret of a prerequisite run": ("config", lambda _: prerequisite(method={"x": VARIABLE})),
 }
 OPTIONS = {
     "task/pocket_ner.yaml": lambda o: {"task": system(o)},
@@ -200,7 +191,7 @@ def in_turn(cases, count, readers):
 
 
 def plant(content, path, value):
-    *parents, last = path
+    *parents, last = path.split(".")
     for key in parents:
         content = content[key]
     if isinstance(value, dict) and isinstance(content.get(last), dict) and "_target_" not in value:

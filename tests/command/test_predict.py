@@ -7,7 +7,6 @@ import shutil
 import sys
 from itertools import islice
 
-import pandas as pd
 import pytest
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -202,25 +201,9 @@ def test_a_table_is_answered_after_its_training_files_are_gone(
     assert [f.name for f in tmp_path.iterdir()] == ["answers.jsonl"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["tsv", "jsonl.gz", "parquet"])
-def test_other_tables_are_read_alike(form, own, tmp_path, capsys):
-    folder, file = own
-    file_, frame = tmp_path / f"new.{form}", pd.read_csv(file)
-    if form == "parquet":
-        frame.to_parquet(file_)
-    elif form == "tsv":
-        frame.to_csv(file_, sep="\t", index=False)
-    else:
-        frame.to_json(file_, orient="records", lines=True)
-    assert asked(folder, file_, capsys) == asked(folder, file, capsys)
-
-
 FILES = {
     "id,reviews\n1,fine\n": r"no field 'review'; did you mean 'reviews'\?\n.*: review. Found: id",
     "id,review\n1,fine\n2,\n": r"new.csv:3: field 'review' is empty; fill it in",
-    "id,review\n": "no rows below the header",
-    "": "empty; expected a table",
 }
 
 

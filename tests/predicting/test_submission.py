@@ -97,8 +97,8 @@ def test_mismatched_mnli_is_known_by_the_name_of_its_file():
 def test_every_label_of_a_task_has_a_form(name):
     assert name in options("task")
     labels = task(name, None).labels
-    if _OFFICIAL[name].labels:
-        assert set(labels) == set(_OFFICIAL[name].labels)
+    if forms := _OFFICIAL[name][2]:
+        assert set(labels) == set(forms)
 
 
 def test_words_of_no_label_and_missing_rows_are_told(caplog):

@@ -61,21 +61,6 @@ def rows_of(run):
 
 
 @pytest.mark.slow
-def test_mixed_rows_are_answered_as_alone(runs):
-    alone, mixed = [], []
-    for turn in range(8):
-        for run in runs:
-            mixed.append({"run": run.id, **rows_of(run)[turn]})
-    found = ptrun.predict(runs, mixed)
-    by_run = {run.id: iter(run.predict(rows_of(run))) for run in runs}
-    alone = [next(by_run[row["run"]]) for row in mixed]
-    assert [own["run"] for own in found] == [row["run"] for row in mixed]
-    for own, wanted in zip(found, alone, strict=True):
-        assert close(own["prediction"], wanted["prediction"]), (own, wanted)
-        assert abs(own.get("probability", 0) - wanted.get("probability", 0)) <= 1.01e-4
-
-
-@pytest.mark.slow
 def test_probabilities_of_mixed_rows_are_those_of_each_alone(runs):
     """Before they are rounded, and each alone over a backbone of its own."""
     finished = [ready(str(run.folder), []) for run in runs]
@@ -182,5 +167,6 @@ def test_the_command_answers_rows_of_several_runs(two, tmp_path):
     assert [(own["run"], own["id"]) for own in found] == [
         (run.id, text) for text in texts for run in (first, second)
     ]
+    assert found == ptrun.predict(two[:2], rows, probabilities=True)
     wanted = [r.predict([{"sentence": t}], probabilities=True) for t in texts for r in two[:2]]
     assert [own["probabilities"] for own in found] == [own[0]["probabilities"] for own in wanted]
