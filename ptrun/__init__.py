@@ -32,22 +32,16 @@ __all__ = [
     "sweep",
 ]
 
-_PLACES = {
-    "Results": "ptrun.ledger.report",
-    "Run": "ptrun.api",
-    "RunFailed": "ptrun.errors",
-    "UserError": "ptrun.errors",
-    **dict.fromkeys(("load", "predict", "report", "run", "sweep"), "ptrun.api"),
-}
+_ELSEWHERE = {"Results": "ledger.report", "RunFailed": "errors", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name of the API at its first use."""
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'ptrun' has no attribute {name!r}")
-    found = getattr(import_module(_PLACES[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"ptrun.{_ELSEWHERE.get(name, 'api')}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -104,7 +104,12 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
             used is missing or has changed.
     """
     keys = {override: override.partition("=")[0] for override in typed}
-    _check_keys(keys)
+    for override, key in keys.items():
+        if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
+            allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
+            raise UserError(
+                f"predict {override}: a finished run cannot change this. Allowed: {allowed}."
+            )
     outputs = [text.partition("=")[2] for text, key in keys.items() if key == "outputs"]
     run = find(name, command, Path(*outputs[-1:] or ["outputs"]).expanduser())
     if run.result.status != "finished":
@@ -121,15 +126,6 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
         *(run.folder, run.result, task, backbone, engine),
         *(config["method"], config["readout"], tensors),
     )
-
-
-def _check_keys(keys: Mapping[str, str]) -> None:
-    for override, key in keys.items():
-        if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
-            allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
-            raise UserError(
-                f"predict {override}: a finished run cannot change this. Allowed: {allowed}."
-            )
 
 
 def _config(run: RunFolder, keys: Mapping[str, str]) -> dict[str, Any]:

@@ -79,14 +79,10 @@ def readable(file: Path) -> Iterator[Path]:
 def question(
     row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool = False
 ) -> Question:
-    """Return a row as a checked example.
+    """Return a row as a checked example; its number from 1 names it unless it has an id.
 
-    Args:
-        row: its fields.
-        number: its number from 1, which names it unless it has an id.
-        task: the task of the run.
-        parts: the relations with their own prompt, or only "".
-        cells: whether the row is of a table of text, where an empty cell has no value.
+    `parts` are the relations with their own prompt, or only "". In `cells`, those of a table of
+    text, an empty one has no value.
 
     Raises:
         UserError: a field is missing or empty, or a relation was not learned.

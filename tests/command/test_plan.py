@@ -15,6 +15,7 @@ from tests.backbone import types
 
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
 XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "--length", "64"]
+FITS = [*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib"]
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
 
 @pytest.mark.slow
 def test_eleven_billion_are_planned_without_weights_or_data(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "20")
+    out = typed(*FITS, "20")
     assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
     assert "64 tokens, as requested" in out and "Steps: not known without the data" in out
     assert "GiB too much" in out and "a device of 20 GiB" in out
@@ -64,31 +65,22 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
 
 @pytest.mark.slow
 def test_what_fits_nowhere_is_said(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "4")
+    out = typed(*FITS, "4")
     assert "No known change makes it fit" in out, "a quarter of the weights alone is more"
 
 
 @pytest.mark.slow
 def test_what_to_type_is_what_was_computed_to_fit(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "32")
+    out = typed(*FITS, "32")
     assert "To make it fit on a device of 32 GiB, type:" in out and "hardware.token_budget=" in out
-    again = typed(
-        *XXL,
-        "method=prompt_tuning",
-        "hardware=gpu",
-        "--device-gib",
-        "32",
-        "hardware.checkpointing=true",
-    )
+    again = typed(*FITS, "32", "hardware.checkpointing=true")
     assert " fits " in again and "To make it fit" not in again
 
 
 @pytest.mark.slow
 def test_full_tuning_that_cannot_fit_is_told_to_learn_less(typed):
-    out = typed(
-        "backbone=bert_large_cased",
-        *("task=rte", "method=fine_tuning", "--length", "64", "hardware=gpu", "--device-gib", "1"),
-    )
+    line = ["task=rte", "method=fine_tuning", "--length", "64", "hardware=gpu", "--device-gib", "1"]
+    out = typed("backbone=bert_large_cased", *line)
     assert "method=prompt_tuning: learn a prompt" in out
 
 
