@@ -367,8 +367,6 @@ def typed(overrides: Iterable[str], values: Mapping[str, Any]) -> list[str]:
             raise UserError(
                 f"{override}: tables of papers run on the command line. Type ptrun {override}."
             )
-        if key.startswith(("hydra.", "hydra/")):
-            raise UserError(f"{override}: Hydra's own settings have no effect. Leave it out.")
     return line
 
 

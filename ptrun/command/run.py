@@ -57,24 +57,12 @@ def main(arguments: Sequence[str]) -> None:
         config = compose_run(args.overrides).config
         part = at(config, args.package) if args.package else config
         print(yaml.safe_dump(part, sort_keys=False, allow_unicode=True), end="")
+    elif args.multirun:
+        _sweep(args.overrides)
     else:
-        _check_own(args.overrides)
-        if args.multirun:
-            _sweep(args.overrides)
-        else:
-            from ptrun.config.compose import compose_run
+        from ptrun.config.compose import compose_run
 
-            _do(compose_run(args.overrides), args.overrides)
-
-
-def _check_own(overrides: Sequence[str]) -> None:
-    """Refuse settings of Hydra itself."""
-    for override in overrides:
-        if override.lstrip("+~").split("=")[0].startswith(("hydra.", "hydra/")):
-            raise UserError(
-                f"{override}: Hydra's own settings have no effect. Leave it out; outputs=DIR and "
-                "name=NAME say where runs go, sweep.devices=N does several at a time."
-            )
+        _do(compose_run(args.overrides), args.overrides)
 
 
 def _do(composed: "Composed", overrides: Sequence[str]) -> None:

@@ -306,6 +306,13 @@ def compose_run(
         UserError: it cannot be composed.
     """
     tell_untrusted()
+    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    for key in typed:
+        if key.startswith(("hydra.", "hydra/")):
+            raise UserError(
+                f"{key}: Hydra's own settings have no effect. Leave it out; outputs=DIR and "
+                "name=NAME say where runs go, sweep.devices=N does several at a time."
+            )
     try:
         root, choices = _composed(overrides)
         with open_dict(root):
@@ -315,7 +322,6 @@ def compose_run(
     except ERRORS as error:
         raise explain(error, overrides) from error
     _tell_replaced(choices)
-    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
     return _resolved(content, choices, typed)
 
 

@@ -37,7 +37,6 @@ WRONG = {
     "no override": (["ptuning_v2"], {}, r"'ptuning_v2': expected 'KEY=VALUE'"),
     "no text": ([], {"seed": {1, 2}}, r"seed: \{1, 2\} is a set; expected a text, a number"),
     "a table": (["experiment=dpt/table1"], {}, r"Type ptrun experiment=dpt/table1"),
-    "hydra": ([], {"hydra": {"mode": "x"}}, r"Hydra's own settings have no effect"),
 }
 
 

@@ -47,7 +47,7 @@ WRONG = {
         "report: argument --best: invalid int value: 'few' … ptrun report --help"
     ),
     "report outputs best=3": "report: best=3 is an option of the command: type --best 3",
-    "hydra.run.dir=elsewhere": "hydra.run.dir=elsewhere … outputs=DIR and name=NAME",
+    "hydra.run.dir=elsewhere": "hydra.run.dir: Hydra's own … outputs=DIR and name=NAME",
     "name=../x": "name=../x … name=my_runs",
     "allow_code=true": "type ptrun trust once",
     "hardware.compile=true": "hardware.compile is gone",
