@@ -251,7 +251,7 @@ _OFFICIAL: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
     "wsc": ("WSC.jsonl", 146, {"different": "False", "same": "True"}),
 }
 """The file of a task: its name, the rows of the hidden test, and the labels it holds."""
-_MISMATCHED = ("MNLI-mm.tsv", 9847, {})
+_MISMATCHED: tuple[str, int, Mapping[str, Any]] = ("MNLI-mm.tsv", 9847, {})
 
 
 class Submission(JsonLines):

@@ -276,7 +276,7 @@ def test_what_is_no_finished_run_is_told(own, tmp_path, capsys):
         asked(copy, file, capsys)
     (copy / "result.json").write_text(json.dumps(done))
     (copy / "run.yaml").unlink()
-    with pytest.raises(UserError, match=r"run.yaml: damaged \(No such file"):
+    with pytest.raises(UserError, match=r"run.yaml: missing"):
         asked(copy, file, capsys)
 
 
