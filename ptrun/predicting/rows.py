@@ -251,7 +251,6 @@ _OFFICIAL: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
     "wsc": ("WSC.jsonl", 146, {"different": "False", "same": "True"}),
 }
 """The file of a task: its name, the rows of the hidden test, and the labels it holds."""
-_MISMATCHED: tuple[str, int, Mapping[str, Any]] = ("MNLI-mm.tsv", 9847, {})
 
 
 class Submission(JsonLines):
@@ -272,8 +271,9 @@ class Submission(JsonLines):
                 f"--submission: task={task} has no leaderboard file. Tasks with one: "
                 f"{', '.join(_OFFICIAL)}."
             )
-        mismatched = task == "glue_mnli" and re.search("mismatched|mnli[-_]mm", file.name.lower())
-        self.name, self.rows, self.forms = _MISMATCHED if mismatched else _OFFICIAL[task]
+        self.name, self.rows, self.forms = _OFFICIAL[task]
+        if task == "glue_mnli" and re.search("mismatched|mnli[-_]mm", file.name.lower()):
+            self.name, self.rows = "MNLI-mm.tsv", 9847
         self.task, self.file, self.is_table = task, file, self.name.endswith(".tsv")
         self.labels = (0, 1) if task == "copa" else labels  # the two options of COPA
         self.seen: set[int | tuple[int, ...]] = set()
