@@ -61,12 +61,16 @@ def pvps(*names):
     return "task.pvps={" + ", ".join(f"{name}: {PATTERNS[name]}" for name in names) + "}"
 
 
+def on(base, typed):
+    """Return witnesses that share their options: `KEY=VALUE KEY=VALUE`."""
+    return {key: (base, value) for key, value in (one.split("=", 1) for one in typed.split())}
+
+
 SST2 = ["task=sst2", pvps("said", "first")]
 SAID = [*SST2, "readout.pattern=said"]
 SKEWED = ["setting=sample_size", "setting.n=5"]
 FT, SAY = ["method=fine_tuning"], ["method=fine_tuning", "readout=verbalizer"]
 COPA = [*SAY, "task=copa", pvps("text"), "readout.pattern=text"]
-PAIRS = [*SAY, "task=rte", pvps("pair")]
 T5 = [*SAY, *SAID, "backbone.path=t5"]
 DPT = ["method=dpt", "task=sst2", "backbone.path=electra", pvps("listed", "ended")]
 DPT += ["readout.pattern=listed"]
@@ -80,23 +84,17 @@ WITNESSES = {
         "class_weights": ([*SST2, *SKEWED], "balanced"),
         "thresholds": (SEVERAL, "each"),
     },
-    "EntailmentReading": {
-        "pooler": (["readout=entailment", *SST2], "mean"),
-        "dropout": (["readout=entailment", *SST2], "0.5"),
-    },
+    "EntailmentReading": on(["readout=entailment", *SST2], "pooler=mean dropout=0.5"),
     "VerbalizerReading": {
-        "pattern": ([*SAY, *SAID], "first"),
-        "among": ([*SAY, *SAID], "vocabulary"),
-        "closed": (T5, "true"),
-        "objective": (COPA, "softmax"),
+        **on([*SAY, *SAID], "pattern=first among=vocabulary"),
+        **on(T5, "closed=true sentinel=false"),
+        **on(COPA, "objective=softmax swapped=true"),
         "scored": ([*COPA, "readout.objective=as_scored"], "mean"),
-        "swapped": (COPA, "true"),
         "random_masks": ([*SAY, "task=wsc", pvps("gap"), "readout.pattern=gap"], "true"),
         "literal_sep": (
             [*SAY, "task=rte", pvps("pair"), "readout.pattern=pair", "backbone.path=roberta"],
             "true",
         ),
-        "sentinel": (T5, "false"),
         "shifted_label": (
             [*SAY, "task=lama", "backbone.path=llama", pvps("fact"), "readout.pattern=fact"],
             "true",
@@ -106,115 +104,66 @@ WITNESSES = {
         "thresholds": ([*SAY, *SEVERAL, "readout.pattern=said"], "each"),
     },
     "ClassWordsReading": {
-        "pattern": (DPT, "ended"),
-        "direction": (DPT, "sigma"),
-        "bias": (DPT, "true"),
-        "loss": (DPT, "sum"),
-        "threshold": (PASSAGE, "0.2"),
-        "threshold_on": (PASSAGE, "one_minus_sigma"),
+        **on(DPT, "pattern=ended direction=sigma bias=true loss=sum"),
+        **on(PASSAGE, "threshold=0.2 threshold_on=one_minus_sigma"),
         "class_weights": ([*DPT, *SKEWED], "balanced"),
     },
     "WritingReading": {
-        "pattern": (TOLD, "other"),
-        "loss_on": (TOLD, "all"),
-        "max_new_tokens": (TOLD, "3"),
-        "write_every": (TOLD, "1"),
-        "beams": (TOLD, "3"),
-        "temperature": (TOLD, "1.0"),
-        "top_k": (DRAWN, "1"),
-        "top_p": (DRAWN, "0.1"),
-        "repetition_penalty": (TOLD, "0.1"),
-        "length_penalty": ([], "tests/readout/test_writing.py"),
-        "stop": (TOLD, "[a,e,i,o,s]"),
-        "draw": (DRAWN, "1"),
-        "date": ([], "tests/readout/test_chat.py"),
+        **on(
+            TOLD,
+            "pattern=other loss_on=all max_new_tokens=3 write_every=1 beams=3 temperature=1.0 "
+            "repetition_penalty=0.1 stop=[a,e,i,o,s]",
+        ),
+        **on(DRAWN, "top_k=1 top_p=0.1 draw=1"),
+        **on([], "length_penalty=tests/readout/test_writing.py date=tests/readout/test_chat.py"),
     },
     "DistillationReading": {
         "document": (TAUGHT, "a film"),
-        "kept_tokens": (TAUGHT, "2"),
-        "self_study": (TAUGHT, "3"),
-        "chunk": (STUDIED, "5"),
-        "pattern": (TAUGHT, "other"),
-        "loss_on": (TAUGHT, "answer"),
-        "max_new_tokens": (TAUGHT, "3"),
-        "write_every": (TAUGHT, "1"),
-        "beams": (TAUGHT, "3"),
-        "temperature": (TAUGHT, "1.0"),
-        "top_k": ([*TAUGHT, "readout.temperature=1.0"], "1"),
-        "top_p": ([*TAUGHT, "readout.temperature=1.0"], "0.1"),
-        "repetition_penalty": (TAUGHT, "0.1"),
-        "length_penalty": ([], "tests/readout/test_writing.py"),
-        "stop": (TAUGHT, "[a,e,i,o,s]"),
-        "draw": (STUDIED, "1"),
-        "date": ([], "tests/readout/test_chat.py"),
+        **on(
+            TAUGHT,
+            "kept_tokens=2 self_study=3 pattern=other loss_on=answer max_new_tokens=3 "
+            "write_every=1 beams=3 temperature=1.0 repetition_penalty=0.1 stop=[a,e,i,o,s]",
+        ),
+        **on(STUDIED, "chunk=5 draw=1"),
+        **on([*TAUGHT, "readout.temperature=1.0"], "top_k=1 top_p=0.1"),
+        **on([], "length_penalty=tests/readout/test_writing.py date=tests/readout/test_chat.py"),
     },
     "Adapter": {
-        "layout": (SST2, "pfeiffer"),
-        "maps": (SST2, "phm"),
-        "hidden": (SST2, "8"),
-        "order": ([*SST2, "method.maps=phm"], "2"),
-        "shared_mixing": ([*SST2, "method.maps=phm"], "true"),
-        "dropout": (SST2, "0.5"),
+        **on(SST2, "layout=pfeiffer maps=phm hidden=8 dropout=0.5"),
+        **on([*SST2, "method.maps=phm"], "order=2 shared_mixing=true"),
     },
-    "DPT": {
-        "reserved": ([*DPT, "backbone.path=reserving"], "true"),
-    },
+    "DPT": {"reserved": ([*DPT, "backbone.path=reserving"], "true")},
     "IDPG": {
-        "length": (SST2, "2"),
-        "sharing": (SST2, "S"),
-        "deep": (SST2, "false"),
-        "generator": (SST2, "dense"),
-        "hidden": (SST2, "8"),
-        "order": (SST2, "2"),
-        "shared_mixing": (SST2, "true"),
-        "layer_norm": (SST2, "true"),
-        "residual": (SST2, "true"),
-        "source": (SST2, "first"),
-        "glove": ([*SST2, "method.source=first"], "glove.txt"),
-        "instance_dropout": ([*SST2, "method.source=first"], "true"),
-        "position": (SST2, "1"),
-        "dropout": (SST2, "0.5"),
+        **on(
+            SST2,
+            "length=2 sharing=S deep=false generator=dense hidden=8 order=2 shared_mixing=true "
+            "layer_norm=true residual=true source=first position=1 dropout=0.5",
+        ),
+        **on([*SST2, "method.source=first"], "glove=glove.txt instance_dropout=true"),
     },
-    "LoRA": {
-        "rank": (SST2, "2"),
-        "alpha": (SST2, "4"),
-        "dropout": (SST2, "0.5"),
-        "targets": (SST2, "[value]"),
-    },
+    "LoRA": on(SST2, "rank=2 alpha=4 dropout=0.5 targets=[value]"),
     "PeftMethod": {"config": (SST2, "{peft_type: LORA, r: 2}")},
-    "PromptTuning": {
-        "length": (SST2, "2"),
-        "rescale": (SST2, "10"),
-        "after": (SST2, "1"),
-        "double_embedding": (SST2, "true"),
-    },
+    "PromptTuning": on(SST2, "length=2 rescale=10 after=1 double_embedding=true"),
     "PTuning": {
-        "encoder": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "mlp"),
-        "hidden": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "full"),
-        "tune_backbone": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "true"),
+        **on(
+            ["task=sst2", pvps("soft"), "readout.pattern=soft"],
+            "encoder=mlp hidden=full tune_backbone=true lm_eval_mode=true",
+        ),
         "per_relation": (["task=lama", pvps("asked"), "readout.pattern=asked"], "false"),
-        "lm_eval_mode": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "true"),
     },
     "PTuningV2": {
-        "length": (SST2, "2"),
-        "reparameterization": (SST2, "mlp"),
+        **on(
+            SST2,
+            "length=2 reparameterization=mlp prefix_kind=hidden shift_positions=false dropout=0.5 "
+            "frozen_vectors=1 layers=[1,1]",
+        ),
         "hidden": ([*SST2, "method.reparameterization=mlp"], "8"),
-        "prefix_kind": (SST2, "hidden"),
-        "shift_positions": (SST2, "false"),
-        "dropout": (SST2, "0.5"),
-        "frozen_vectors": (SST2, "1"),
-        "layers": (SST2, "[1,1]"),
         "stacks": (["task=sst2", pvps("said"), "backbone.path=t5"], "[encoder]"),
     },
     "Cartridge": {
-        "length": (STOOD, "2"),
-        "reparameterization": (STOOD_RANDOM, "mlp"),
+        **on(STOOD, "length=2 dropout=0.5 frozen_vectors=2 layers=[1,1]"),
+        **on(STOOD_RANDOM, "reparameterization=mlp prefix_kind=hidden shift_positions=false"),
         "hidden": ([*STOOD_RANDOM, "method.reparameterization=mlp"], "8"),
-        "prefix_kind": (STOOD_RANDOM, "hidden"),
-        "shift_positions": (STOOD_RANDOM, "false"),
-        "dropout": (STOOD, "0.5"),
-        "frozen_vectors": (STOOD, "2"),
-        "layers": (STOOD, "[1,1]"),
         "stacks": ([], "tests/method/test_cartridge.py"),
     },
 }
@@ -223,29 +172,18 @@ TUNED = [*FT, *SST2, "train.max_steps=6"]
 MEASURED = [*TRAINED, "train.max_steps=12", "train.eval_every=1", "train.lr=0.3"]
 TRAIN = {
     "epochs": ([*TRAINED, "train.max_steps=null"], "2"),
-    "max_steps": (TRAINED, "3"),
-    "batch_size": (TRAINED, "3"),
-    "lr": (TRAINED, "0.1"),
-    "schedule": (TRAINED, "constant"),
+    **on(
+        TRAINED,
+        "max_steps=3 batch_size=3 lr=0.1 schedule=constant warmup=0.5 betas=[0.5,0.9] eps=0.1 "
+        "clip=1e-3 eval_every=3 eval_rows=2 eval_first=true",
+    ),
     "decay": ([*TRAINED, "train.schedule=exponential"], "0.5"),
-    "warmup": (TRAINED, "0.5"),
     "warmup_from_zero": ([*TRAINED, "train.warmup=0.5"], "true"),
-    "weight_decay": (TUNED, "0.5"),
-    "decay_vectors": ([*TUNED, "train.weight_decay=0.5"], "true"),
-    "optimizer": ([*TUNED, "train.weight_decay=0.5"], "adam"),
-    "betas": (TRAINED, "[0.5,0.9]"),
-    "eps": (TRAINED, "0.1"),
-    "backbone_lr": (TUNED, "1e-2"),
-    "backbone_weight_decay": (TUNED, "0.5"),
+    **on(TUNED, "weight_decay=0.5 backbone_lr=1e-2 backbone_weight_decay=0.5"),
+    **on([*TUNED, "train.weight_decay=0.5"], "decay_vectors=true optimizer=adam"),
     "drop_last": ([*TRAINED, "train.batch_size=4"], "true"),
-    "clip": (TRAINED, "1e-3"),
-    "eval_every": (TRAINED, "3"),
-    "eval_rows": (TRAINED, "2"),
-    "eval_first": (TRAINED, "true"),
-    "select": (MEASURED, "last"),
-    "ties": (MEASURED, "last"),
+    **on(MEASURED, "select=last ties=last patience=1"),
     "compared": ([], "tests/training/test_stopping.py"),
-    "patience": (MEASURED, "1"),
 }
 SETTINGS = {
     "FewShot": {
@@ -254,13 +192,9 @@ SETTINGS = {
     },
     "KShot": {
         "k": (["setting=k_100", "setting.k=3", "setting.dev=2"], "2"),
-        "dev": (["setting=k_100", "setting.k=2", "setting.dev=2"], "3"),
-        "subset_seed": (["setting=k_100", "setting.k=2", "setting.dev=2"], "5"),
+        **on(["setting=k_100", "setting.k=2", "setting.dev=2"], "dev=3 subset_seed=5"),
     },
-    "LowResource": {
-        "share": (["setting=low_resource", "setting.share=0.5"], "0.9"),
-        "subset_seed": (["setting=low_resource", "setting.share=0.5"], "7"),
-    },
+    "LowResource": on(["setting=low_resource", "setting.share=0.5"], "share=0.9 subset_seed=7"),
     "SampleSize": {"n": (["setting=sample_size", "setting.n=4"], "5")},
 }
 
@@ -328,7 +262,7 @@ OPTION |= {"Cartridge": "cartridge"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 
 
-ELSEWHERE = ("tests/",)
+ELSEWHERE = "tests/"
 """A witness that needs a tokenizer of its own is a test that is named."""
 
 
@@ -340,9 +274,8 @@ def cases():
             if not value.startswith(ELSEWHERE):
                 yield pytest.param(f"{group}.{key}", [*method, *base], value, id=f"{name}.{key}")
     for key, (base, value) in TRAIN.items():
-        if value.startswith(ELSEWHERE):
-            continue
-        yield pytest.param(f"train.{key}", base, value, id=f"train.{key}")
+        if not value.startswith(ELSEWHERE):
+            yield pytest.param(f"train.{key}", base, value, id=f"train.{key}")
     for name, keys in SETTINGS.items():
         for key, (base, value) in keys.items():
             yield pytest.param(f"setting.{key}", [*TRAINED, *base], value, id=f"{name}.{key}")

@@ -30,54 +30,59 @@ LAYERS = [
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 
-def modules():
-    return sorted(ROOT.rglob("*.py"))
+def name(file):
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def part(file):
-    first = file.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
+FILES = {name(file): file for file in sorted(ROOT.rglob("*.py"))}
+TREES = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in FILES.items()}
 
 
-def imports(file):
-    if file == ROOT / "__init__.py":  # it imports the API only when it is used
-        return
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.split(".")[0] == "ptrun"
-        ):
-            names = node.module.split(".")[1:2] or [alias.name for alias in node.names]
-            yield from names
+def imported(module):
+    """Yield the modules of ptrun that a module imports, at its top or inside a function."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ptrun":
+            base = node.module.partition(".")[2]
+            for alias in node.names:
+                full = f"{base}.{alias.name}".strip(".")
+                yield full if full in FILES else base
 
 
-@pytest.mark.parametrize("own", sorted({part(file) for file in modules()}))
+def room(module):
+    return module.partition(".")[0] or "__init__"
+
+
+MODULES = {module: {*imported(module)} - {module} for module in FILES if module}
+"""What each imports; the package itself imports its API only when it is used."""
+
+
+@pytest.mark.parametrize("own", sorted({*map(room, FILES)}))
 def test_imports_go_down(own):
-    for file in modules():
-        for other in imports(file) if part(file) == own else ():
-            if other in RANK and other != own:
-                assert RANK[other] < RANK[own], f"{file} may not import {other}"
+    for module in MODULES:
+        for other in MODULES[module] if room(module) == own else ():
+            below = RANK[room(other)] < RANK[own]
+            assert below or room(other) == own, f"{module} may not import {other}"
 
 
 def test_the_package_needs_no_other_folder_of_the_checkout():
     """They are outside of the wheel."""
     outside = {"workshop", "benchmarks", "tests", "scripts", "docs", "examples"}
-    for file in modules():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, tree in TREES.items():
+        for node in ast.walk(tree):
             named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not {name.partition(".")[0] for name in named} & outside, file
 
 
 def test_packages_have_no_code_of_their_own():
-    for file in modules():
+    for file in FILES.values():
         if file.name == "__init__.py" and file.parent != ROOT:
             assert not file.read_text(encoding="utf-8").strip(), file
 
 
 def test_every_part_has_a_layer():
-    assert {part(file) for file in modules()} <= set(RANK)
+    assert {*map(room, FILES)} <= set(RANK)
 
 
 @pytest.mark.parametrize("group", GROUPS)
