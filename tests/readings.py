@@ -1,5 +1,6 @@
 """Read-outs by the name of their option."""
 
+from ptrun.config.build import build
 from ptrun.method.base import built
 from ptrun.readout.choose import READINGS
 
@@ -15,6 +16,8 @@ def readout_for(backbone, task, keys, *, soft):
     return own.made(backbone, task, soft=soft)
 
 
-def method_of(composed, backbone, task):
+def method_of(composed, backbone=None, task=None):
     """Return the method that a configuration names, as a run builds it."""
+    backbone = backbone or build("backbone", composed.config["backbone"])
+    task = task or build("task", composed.config["task"], None, None)
     return built(composed.components()["method"], composed.readout, backbone, task)

@@ -15,6 +15,7 @@ from ptrun.task.tagging import Tagging
 from ptrun.training.member import Member
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+FORM = {"version": 1, "source": {"hub": "none"}, "splits": SPLITS}
 
 
 class Memory:
@@ -40,30 +41,14 @@ class Memory:
 def sst2(data_dir: Path, pattern: str | None = None) -> Classification:
     """Return six opinions, with a pattern and the words bad and good."""
     words = {"negative": ["bad"], "positive": ["good"]}
-    return Classification(
-        str(data_dir),
-        name="sst2",
-        version=1,
-        source={"hub": "none"},
-        splits=SPLITS,
-        fields=["sentence"],
-        label="label",
-        labels={"negative": 0, "positive": 1},
-        pvps={"own": {"pattern": pattern, "words": words}} if pattern else None,
-    )
+    pvps = {"own": {"pattern": pattern, "words": words}} if pattern else None
+    keys = {"label": "label", "labels": {"negative": 0, "positive": 1}, "pvps": pvps}
+    return Classification(str(data_dir), name="sst2", fields=["sentence"], **keys, **FORM)
 
 
 def conll03(data_dir: Path) -> Tagging:
-    return Tagging(
-        str(data_dir),
-        name="conll03",
-        version=1,
-        source={"hub": "none"},
-        splits=SPLITS,
-        tokens="tokens",
-        tags="ner_tags",
-        entities=["PER", "LOC"],
-    )
+    keys = {"tokens": "tokens", "tags": "ner_tags", "entities": ["PER", "LOC"]}
+    return Tagging(str(data_dir), name="conll03", **keys, **FORM)
 
 
 def engine(backbone: PretrainedBackbone, budget: int = 40) -> TorchEngine:
@@ -77,17 +62,23 @@ def member(make, backbone, task, seed=1, journal=None, **train) -> Member:
     settings = {"max_steps": 20, "batch_size": 4, "lr": 1e-2, "schedule": Schedule.linear}
     torch.manual_seed(seed)
     method = make(backbone, task)
-    features, examples = method.encode(task.load("train")), task.load("dev")
-    return Member(
-        method,
-        features,
-        method.encode(examples),
-        lambda answers: task.score(answers, examples),
-        task.metric,
-        TrainConfig(**{**settings, **train}),
-        seed,
-        journal or Memory(),
-    )
+    examples = task.load("dev")
+    score = partial(task.score, examples=examples)
+    features = (method.encode(task.load("train")), method.encode(examples))
+    config = TrainConfig(**{**settings, **train})
+    return Member(method, *features, score, task.metric, config, seed, journal or Memory())
+
+
+def train_batch(method, key=None):
+    """Return the rows of train as a batch; in training their keys are `key` and on."""
+    features = method.encode(method.task.load("train"))
+    keys = None if key is None else torch.arange(len(features)) + key
+    return engine(method.backbone)._collate(features, keys)
+
+
+def scores(method, batch, given=None):
+    given = method.inputs(batch) if given is None else given
+    return method.readout.scores(method.backbone.forward(given), batch)
 
 
 def fitted(members, budget: int = 40) -> TorchEngine:

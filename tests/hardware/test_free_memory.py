@@ -8,7 +8,7 @@ import torch
 
 from ptrun.hardware import device as free_memory
 from ptrun.method.prompt_tuning import PromptTuning
-from tests.small_runs import engine, member, sst2
+from tests.small_runs import fitted, member, sst2
 
 
 @pytest.mark.parametrize(("free", "size"), [(10**9, 4), (2 * 3 * 20 * 100, 3), (10, 1)])
@@ -27,9 +27,7 @@ def test_members_beyond_memory_are_trained_after_the_others(tiny, data_dir, monk
         monkeypatch.setattr(free_memory, "free", lambda device: free)
         backbone, make = tiny(), partial(PromptTuning, length=3)
         own = [member(make, backbone, sst2(data_dir), seed, max_steps=2) for seed in (1, 2)]
-        fit = engine(backbone, 1000)
-        fit.place([one.method for one in own])
-        fit.fit(own)
+        fitted(own, 1000)
         return own
 
     whole, cut = trained(10**9), trained(1)

@@ -5,12 +5,12 @@ import torch
 import transformers
 from torch.nn.functional import gelu, linear
 
-from ptrun.backbone.joining import join
 from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter, dense
 from ptrun.method.fine_tuning import FineTuning
+from tests.method.test_every_kind import joined_members_are_alone, rows_are_alone
 from tests.readings import reading
-from tests.small_runs import conll03, engine, sst2
+from tests.small_runs import conll03, scores, sst2, train_batch
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 
@@ -21,19 +21,6 @@ def made(backbone, data_dir, seed=3, task=sst2, **own):
     for parameter in method.adapters.parameters():
         parameter.data.normal_(std=0.3)
     return method
-
-
-def features(method):
-    return method.encode(method.task.load("train"))
-
-
-def batch_of(method, keys=None):
-    own = None if keys is None else torch.arange(6) + keys
-    return engine(method.backbone)._collate(features(method), own)
-
-
-def read(method, batch):
-    return method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
 
 
 def assert_same(one, other, atol=1e-4):
@@ -62,9 +49,9 @@ def test_it_is_the_librarys_model_with_maps_added(tiny, tiny_folder, data_dir, l
         places = {"attention": layer.attention.output.dense, "ffn": layer.output.dense}
         for kind in ("attention", "ffn") if layout == "houlsby" else ("ffn",):
             places[kind].register_forward_hook(hook(method.adapters[f"encoder_{kind}_{index}"]))
-    batch = batch_of(method)
+    batch = train_batch(method)
     whole = model(batch.ids, attention_mask=batch.mask.long()).last_hidden_state[:, 0]
-    assert_same(read(method, batch), linear(whole, *method.readout.linear.parameters()))
+    assert_same(scores(method, batch), linear(whole, *method.readout.linear.parameters()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,12 +60,12 @@ def test_without_what_they_add_it_is_the_bare_backbone(tiny, data_dir, kind):
     backbone = tiny(kind)
     method, bare = made(backbone, data_dir), FineTuning(backbone, sst2(data_dir))
     bare.readout.load_state_dict(method.readout.state_dict())
-    batch = batch_of(method)
-    assert not torch.allclose(read(method, batch), read(bare, batch), atol=1e-3)
+    batch = train_batch(method)
+    assert not torch.allclose(scores(method, batch), scores(bare, batch), atol=1e-3)
     for own in method.adapters.values():
         own.up.weight.zero_()
         own.up.bias.zero_()
-    torch.testing.assert_close(read(method, batch), read(bare, batch), atol=0, rtol=0)
+    torch.testing.assert_close(scores(method, batch), scores(bare, batch), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,25 +73,19 @@ def test_without_what_they_add_it_is_the_bare_backbone(tiny, data_dir, kind):
 def test_every_adapter_matters(tiny, data_dir, kind):
     """Each of its sites is where a hook is; a decoder that reads one token too."""
     method = made(tiny(kind), data_dir)
-    batch = batch_of(method)
-    before = read(method, batch)
+    batch = train_batch(method)
+    before = scores(method, batch)
     for name, own in method.adapters.items():
         kept = own.up.bias.clone()
         own.up.bias.normal_()
-        assert not torch.allclose(read(method, batch), before, atol=1e-4), name
+        assert not torch.allclose(scores(method, batch), before, atol=1e-4), name
         own.up.bias.copy_(kept)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_row_depends_on_itself_and_its_key_alone(tiny, data_dir, kind):
-    method = made(tiny(kind), data_dir)
-    fit = engine(method.backbone)
-    for keys in (None, torch.arange(6) + 70):
-        whole = read(method, fit._collate(features(method), keys))
-        for i, one in enumerate(features(method)):
-            alone = read(method, fit._collate([one], None if keys is None else keys[i : i + 1]))
-            assert_same(alone[0], whole[i])
+    rows_are_alone(made(tiny(kind), data_dir))
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
@@ -116,11 +97,7 @@ def test_members_in_one_pass_answer_as_each_alone(tiny, data_dir, kind):
         made(backbone, data_dir, seed=5, layout="pfeiffer", maps="phm"),
         FineTuning(backbone, sst2(data_dir)),
     ]
-    batches = [batch_of(m, keys) for m, keys in zip(members, (1, 50, 90), strict=True)]
-    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
-    outputs = joined.split(backbone.forward(joined.given))
-    for method, batch, output in zip(members, batches, outputs, strict=True):
-        assert_same(method.readout.scores(output, batch), read(method, batch))
+    joined_members_are_alone(members, atol=1e-4)
 
 
 def test_a_decoder_that_is_not_read_has_none(tiny, data_dir):

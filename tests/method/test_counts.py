@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from tests.readings import method_of
 
@@ -52,10 +51,9 @@ PROMPT = {
 @pytest.mark.parametrize("typed", PROMPT)
 def test_a_prompt_has_as_many_parameters_as_the_papers(typed):
     composed = compose_run(["task=sst2", *typed.split()] if "task=" not in typed else typed.split())
-    task = build("task", composed.config["task"], None, None)
-    backbone = build("backbone", composed.config["backbone"])
     with torch.device("meta"):
-        counts = method_of(composed, backbone, task).learned_parameters()
+        method = method_of(composed)
+        counts = method.learned_parameters()
     assert counts["prompt"] == PROMPT[typed] and counts["backbone"] == 0
     if "ptuning_v2" in typed:
-        assert counts["head"] == len(task.labels) * (backbone.shape.hidden_size + 1)
+        assert counts["head"] == len(method.task.labels) * (method.backbone.shape.hidden_size + 1)

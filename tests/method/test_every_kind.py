@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ptrun.backbone.base import checksum
+from ptrun.backbone.joining import join
 from ptrun.config.build import build
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
@@ -19,7 +20,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.composing import task_node
 from tests.readings import reading
-from tests.small_runs import engine, member
+from tests.small_runs import engine, member, scores, train_batch
 from tests.tiers import tiered
 
 FAMILIES = ["bert", "llama", "t5"]
@@ -133,6 +134,28 @@ def keeps_the_promises(make, load, data, steps=2):
     fresh.load_exported(method.exported())
     assert same(answers(fresh, examples, 10_000), told)
     return unmoved
+
+
+def rows_are_alone(method):
+    """Check that a row depends on itself and its key alone, however far it is padded."""
+    features, fit = method.encode(method.task.load("train")), engine(method.backbone)
+    for keys in (None, torch.arange(len(features)) + 70):
+        together = scores(method, fit._collate(features, keys))
+        for i, row in enumerate(features):
+            alone = fit._collate([row], None if keys is None else keys[i : i + 1])
+            torch.testing.assert_close(scores(method, alone)[0], together[i], atol=1e-4, rtol=1e-5)
+        other = scores(method, fit._collate(features, torch.arange(len(features)) + 700))
+        assert not torch.allclose(other, together, atol=1e-3)
+
+
+def joined_members_are_alone(members, atol):
+    """Check that members of one training pass answer as each alone."""
+    batches = [train_batch(m, key) for m, key in zip(members, (1, 50, 90), strict=True)]
+    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
+    outputs = joined.split(members[0].backbone.forward(joined.given))
+    for method, batch, output in zip(members, batches, outputs, strict=True):
+        found, alone = method.readout.scores(output, batch), scores(method, batch)
+        torch.testing.assert_close(found, alone, atol=atol, rtol=1e-5)
 
 
 def learns(make, load, data, steps, lr, share):

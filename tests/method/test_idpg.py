@@ -7,15 +7,14 @@ import torch
 import transformers
 from torch.nn.functional import gelu
 
-from ptrun.backbone.joining import join
-from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
+from tests.method.test_every_kind import joined_members_are_alone, rows_are_alone
 from tests.readings import method_of, reading
-from tests.small_runs import conll03, engine, sst2
+from tests.small_runs import conll03, scores, sst2, train_batch
 from tests.tiers import tiered
 
 SMALL = {"hidden": 8, "order": 4}
@@ -28,16 +27,6 @@ def made(backbone, data_dir, seed=3, **own):
     for parameter in method.prompt.parameters():  # else instances hardly matter
         parameter.data.normal_(std=0.5)
     return method
-
-
-def read(method, batch):
-    return method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
-
-
-def batch_of(method, data_dir, keys=None):
-    return engine(method.backbone)._collate(
-        method.encode(method.task.load("train")), None if keys is None else torch.arange(6) + keys
-    )
 
 
 def assert_same(one, other, atol=1e-5):
@@ -76,7 +65,7 @@ def reference(folder, ids, generators, source):
 @torch.no_grad()
 def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir, source):
     method = made(tiny("roberta"), data_dir, source=source, reading=reading("head", pooler="none"))
-    batch = batch_of(method, data_dir)
+    batch = train_batch(method)
     ours = method.backbone.forward(method.inputs(batch)).hidden
     for row, hidden in zip(batch.rows, ours, strict=True):
         own = reference(tiny_folder("roberta"), row.ids, method.prompt, source)
@@ -91,11 +80,11 @@ def test_without_second_map_prompts_are_biases_alone(tiny, data_dir, kind, posit
     whole = made(backbone, data_dir, position=position)
     still = made(backbone, data_dir, position=position, generator="none")
     still.load_state_dict(whole.state_dict(), strict=False)
-    batch = batch_of(whole, data_dir)
-    assert not torch.allclose(read(whole, batch), read(still, batch), atol=1e-3)
+    batch = train_batch(whole)
+    assert not torch.allclose(scores(whole, batch), scores(still, batch), atol=1e-3)
     for own in whole.prompt.generators.values():
         own.up.mixing.zero_()
-    assert_same(read(whole, batch), read(still, batch))
+    assert_same(scores(whole, batch), scores(still, batch))
 
 
 @torch.no_grad()
@@ -108,9 +97,9 @@ def test_tied_l_is_m_and_tied_m_is_s(tiny, data_dir):
         for bias in method.prompt.biases.values():
             bias.copy_(s.prompt.biases["0"])
         method.readout.load_state_dict(s.readout.state_dict())
-    batch = batch_of(s, data_dir)
-    assert torch.equal(read(m, batch), read(s, batch))
-    assert torch.equal(read(each, batch), read(s, batch))
+    batch = train_batch(s)
+    assert torch.equal(scores(m, batch), scores(s, batch))
+    assert torch.equal(scores(each, batch), scores(s, batch))
 
 
 @torch.no_grad()
@@ -119,21 +108,21 @@ def test_no_vectors_are_the_bare_backbone(tiny, data_dir):
     empty = made(backbone, data_dir, length=0)
     bare = FineTuning(backbone, sst2(data_dir))
     bare.readout.load_state_dict(empty.readout.state_dict())
-    batch = batch_of(empty, data_dir)
-    torch.testing.assert_close(read(empty, batch), read(bare, batch), atol=0, rtol=0)
+    batch = train_batch(empty)
+    torch.testing.assert_close(scores(empty, batch), scores(bare, batch), atol=0, rtol=0)
 
 
 @torch.no_grad()
 def test_every_site_matters_and_none_is_after_the_last_layer(tiny, data_dir):
     method = made(tiny(), data_dir)
-    batch = batch_of(method, data_dir)
-    before = read(method, batch)
+    batch = train_batch(method)
+    before = scores(method, batch)
     assert list(method.prompt.biases) == ["0", "1", "2"]  # 3 layers
     assert set(method.inputs(batch).edits) == {("layer", 0), ("layer", 1)}
     for bias in method.prompt.biases.values():
         kept = bias.clone()
         bias.normal_()
-        assert not torch.allclose(read(method, batch), before, atol=1e-4)
+        assert not torch.allclose(scores(method, batch), before, atol=1e-4)
         bias.copy_(kept)
 
 
@@ -142,16 +131,7 @@ def test_every_site_matters_and_none_is_after_the_last_layer(tiny, data_dir):
 @torch.no_grad()
 def test_a_row_depends_on_itself_and_its_key_alone(tiny, data_dir, kind, position):
     """Whatever stands beside it, however far it is padded, in training too."""
-    method = made(tiny(kind), data_dir, position=position)
-    features = method.encode(method.task.load("train"))
-    fit = engine(method.backbone)
-    for keys in (None, torch.arange(6) + 70):
-        whole = read(method, fit._collate(features, keys))
-        for i, one in enumerate(features):
-            alone = read(method, fit._collate([one], None if keys is None else keys[i : i + 1]))
-            assert_same(alone[0], whole[i], atol=1e-4)
-        other = read(method, fit._collate(features, torch.arange(6) + 700))
-        assert not torch.allclose(other, whole, atol=1e-3)
+    rows_are_alone(made(tiny(kind), data_dir, position=position))
 
 
 @torch.no_grad()
@@ -162,17 +142,13 @@ def test_members_in_one_pass_answer_as_each_alone(tiny, data_dir):
         made(backbone, data_dir, seed=5, position=4, source="first"),
         made(backbone, data_dir, seed=6, deep=False, length=2),
     ]
-    batches = [batch_of(m, data_dir, keys) for m, keys in zip(members, (1, 50, 90), strict=True)]
-    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
-    outputs = joined.split(backbone.forward(joined.given))
-    for method, batch, output in zip(members, batches, outputs, strict=True):
-        assert_same(method.readout.scores(output, batch), read(method, batch))
+    joined_members_are_alone(members, atol=1e-5)
 
 
 @pytest.mark.parametrize("position", range(5))
 def test_tags_are_read_at_the_moved_words(tiny, data_dir, position):
     method = IDPG(tiny(), conll03(data_dir), position=position, **SMALL)
-    batch = engine(method.backbone)._collate(method.encode(method.task.load("train")))
+    batch = train_batch(method)
     given = method.inputs(batch)
     text = method.backbone.embed(batch.ids)[batch.reads.rows, batch.reads.columns]
     assert torch.equal(given.embeddings[given.hidden_at.rows, given.hidden_at.columns], text)
@@ -202,8 +178,7 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
         node["method"]["glove"] = str(tmp_path / "vectors.txt")
         (tmp_path / "vectors.txt").write_text("the" + " 0.1" * 300 + "\n")
     with torch.device("meta"):
-        backbone = build("backbone", node["backbone"])
-        method = method_of(composed, backbone, sst2(data_dir))
+        method = method_of(composed, task=sst2(data_dir))
     counted = method.learned_parameters()
     assert counted["prompt"] == count and counted["backbone"] == 0
     assert counted["head"] == 1_051_650  # learned too, though the paper does not count it

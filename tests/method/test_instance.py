@@ -8,7 +8,7 @@ import torch
 from ptrun.errors import UserError
 from ptrun.method.idpg import IDPG
 from ptrun.method.instance import FrozenPass, glove, text_of
-from tests.small_runs import engine, member, sst2
+from tests.small_runs import engine, fitted, member, sst2
 
 SMALL = {"length": 3, "hidden": 8, "order": 4}
 MAKES = {
@@ -42,13 +42,6 @@ class Passes:
         backbone.forward = counted
 
 
-def fitted(backbone, members, budget=40):
-    fit = engine(backbone, budget)
-    fit.place([one.method for one in members])
-    fit.fit(members)
-    return fit
-
-
 def batch_of(fit, method, keys=None, order=slice(None)):
     features = method.encode(method.task.load("train"))[order]
     return fit._collate(features, None if keys is None else torch.arange(len(features)) + keys)
@@ -61,7 +54,7 @@ def test_kept_or_anew_members_learn_and_answer_the_same(tiny, data_dir, make):
     for kind in (make, partial(Anew, **make.keywords)):
         backbone = tiny()
         one = member(kind, backbone, sst2(data_dir), max_steps=8)
-        fit = fitted(backbone, [one])
+        fit = fitted([one])
         features = one.method.encode(one.method.task.load("test"))
         found.append((one.journal.losses(), fit.predict([one.method], [features])[0]))
         assert bool(backbone.kept) == (kind is make)
@@ -75,7 +68,7 @@ def test_a_row_is_read_bare_once_by_whichever_members(tiny, data_dir):
     makes = (MAKES["M"], MAKES["S"])
     members = [member(m, backbone, sst2(data_dir), i, max_steps=8) for i, m in enumerate(makes)]
     seen = Passes(backbone)
-    fitted(backbone, members)
+    fitted(members)
     assert seen.bare == len(backbone.kept) == 6
     assert seen.prompted > 2 * 8 * 3
 
@@ -84,7 +77,7 @@ def test_without_generator_nothing_is_read_bare(tiny, data_dir):
     backbone = tiny()
     seen = Passes(backbone)
     for own, bare in (({"generator": "none"}, 0), ({"length": 0}, 4 + 2 + 5)):  # two steps, dev
-        fitted(backbone, [member(partial(IDPG, **own), backbone, sst2(data_dir), max_steps=2)])
+        fitted([member(partial(IDPG, **own), backbone, sst2(data_dir), max_steps=2)])
         assert seen.bare == bare and not backbone.kept
 
 
@@ -121,7 +114,7 @@ def test_with_dropout_every_step_draws_its_own_and_evaluation_has_none(tiny, dat
 def test_what_was_kept_goes_when_weights_may_have_changed(tiny, data_dir):
     backbone = tiny()
     one = member(MAKES["S"], backbone, sst2(data_dir), max_steps=1)
-    fit = fitted(backbone, [one])
+    fit = fitted([one])
     assert backbone.kept
     fit.place([one.method])
     assert not backbone.kept
@@ -152,7 +145,7 @@ def test_word_vectors_take_the_place_of_the_pass_at_every_site(tiny, data_dir, w
     make = partial(IDPG, **SMALL, source="first", glove=words)
     one = member(make, backbone, sst2(data_dir), max_steps=4)
     seen = Passes(backbone)
-    fit = fitted(backbone, [one])
+    fit = fitted([one])
     assert seen.bare == 0 and seen.prompted
     batch = batch_of(fit, one.method)
     means = [

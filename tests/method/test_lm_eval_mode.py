@@ -9,7 +9,7 @@ import torch
 from ptrun.errors import UserError
 from ptrun.method.ptuning import PTuning
 from tests.facts import facts
-from tests.small_runs import engine, member
+from tests.small_runs import engine, fitted, member
 
 KINDS = ("gpt2", "megatron")
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
@@ -23,13 +23,6 @@ def learner(loaded, folder, seed=1, *, quiet, steps=4):
     return one
 
 
-def train(members, budget=40):
-    fit = engine(members[0].method.backbone, budget)
-    fit.place([one.method for one in members])
-    fit.fit(members)
-    return members
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_without_it_dropout_acts_in_the_frozen_backbone(tiny, tmp_path, kind):
@@ -40,7 +33,9 @@ def test_only_without_it_dropout_acts_in_the_frozen_backbone(tiny, tmp_path, kin
     with torch.no_grad():
         batch = seen._collate(quiet.batch())
         plain = quiet.method.loss(loaded.forward(quiet.method.inputs(batch)), batch)
-    first = [train([one])[0].journal.losses()[0] for one in (quiet, default)]
+    for one in (quiet, default):
+        fitted([one])
+    first = [one.journal.losses()[0] for one in (quiet, default)]
     assert first[0] == pytest.approx(float(plain) / 5, abs=1e-5)
     assert abs(first[1] - first[0]) > 1e-3, "the same start and batch, with dropout"
 
@@ -48,9 +43,11 @@ def test_only_without_it_dropout_acts_in_the_frozen_backbone(tiny, tmp_path, kin
 @pytest.mark.slow
 def test_a_population_may_differ_in_it_and_each_learns_as_alone(tiny, tmp_path):
     loaded, wanted = tiny("gpt2"), [(1, True), (2, False), (3, True)]
-    together = train([learner(loaded, tmp_path, seed, quiet=q) for seed, q in wanted])
+    together = [learner(loaded, tmp_path, seed, quiet=q) for seed, q in wanted]
+    fitted(together)
     for joint, (seed, quiet) in zip(together, wanted, strict=True):
-        (solo,) = train([learner(loaded, tmp_path, seed, quiet=quiet)], budget=10_000)
+        solo = learner(loaded, tmp_path, seed, quiet=quiet)
+        fitted([solo], budget=10_000)
         losses = (torch.tensor(one.journal.losses()) for one in (joint, solo))
         torch.testing.assert_close(*losses, **TOLERANCE)
         for name, tensor in solo.learned.items():

@@ -11,7 +11,6 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
@@ -276,15 +275,10 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
 @pytest.mark.parametrize("task", ["sentiment", "pairs", "topics", "choice"])
 def test_the_presets_patterns_suit_the_pocket_tasks(task):
     composed = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"])
-    config = composed.config
-    backbone, own = (
-        build.build("backbone", config["backbone"]),
-        build.build("task", config["task"], None, None),
-    )
     for pattern in ("ppt_pt", "ppt_hybrid", "ppt_unified"):
         option, node = composed.readout
         read = composed.read_by(option, {**node, "pattern": pattern})
-        method_of(read, backbone, own)  # refuses words that are not one token
+        method_of(read)  # refuses words that are not one token
 
 
 @pytest.mark.slow

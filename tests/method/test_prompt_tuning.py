@@ -17,7 +17,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.prompt import SoftPrompt
 from tests.conftest import CLASSES
 from tests.readings import reading
-from tests.small_runs import engine, member, sst2
+from tests.small_runs import fitted, member, sst2, train_batch
 from tests.tiers import package
 
 P = 5
@@ -34,10 +34,6 @@ def pocket(kind):
 def hybrid(backbone, task, sentinel=True, **keys):
     read = reading("verbalizer", sentinel=sentinel)
     return PromptTuning(backbone, task, read, **{"length": P, **keys})
-
-
-def batch_of(method, task):
-    return engine(method.backbone)._collate(method.encode(task.load("train")))
 
 
 def library(backbone, name):
@@ -58,7 +54,7 @@ def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kin
     """Or after its [CLS]."""
     backbone, task = pocket(kind), sst2(data_dir, CAUSAL if kind == "gpt2" else OTHER)
     method = hybrid(backbone, task, after=after)
-    batch = batch_of(method, task)
+    batch = train_batch(method)
     model = library(backbone, CLASSES[kind] if kind == "gpt2" else "BertForMaskedLM")
     embedded, mask = prompted(method, model, batch)
     logits = model(inputs_embeds=embedded, attention_mask=mask).logits
@@ -96,7 +92,7 @@ def test_logits_equal_pefts(tiny, data_dir, kind):
     name, task_type, pattern = PEFT[kind]
     backbone, task = tiny() if kind == "bert" else pocket(kind), sst2(data_dir, pattern)
     method = hybrid(backbone, task) if pattern else PromptTuning(backbone, task, length=P)
-    batch, model = batch_of(method, task), library(backbone, name)
+    batch, model = train_batch(method), library(backbone, name)
     inputs = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
     given = method.inputs(batch)
     if kind == "bert":
@@ -123,7 +119,7 @@ def test_double_embedding_is_the_released_codes(tiny, data_dir, kind):
     """
     backbone, task = tiny(kind), sst2(data_dir)
     method = PromptTuning(backbone, task, length=P, double_embedding=True)
-    batch, types = batch_of(method, task), {}
+    batch, types = train_batch(method), {}
     if batch.types is not None:
         segments = (torch.arange(batch.ids.shape[1]) % 2).expand_as(batch.ids)
         batch, types = replace(batch, types=segments), {"token_type_ids": segments}
@@ -157,9 +153,7 @@ def rescaled(data_dir, rescale, lr, epsilon=1e-8, **train):
     for group in one.optimizer.param_groups:
         group["eps"] = epsilon
     start = one.method.prompt.vectors().detach().clone()
-    fit = engine(backbone)
-    fit.place([one.method])
-    fit.fit([one])
+    fitted([one])
     vectors = one.method.prompt.vectors().detach()
     return vectors, float((vectors - start).abs().mean())
 

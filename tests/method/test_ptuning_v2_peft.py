@@ -18,7 +18,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests import conftest
 from tests.backbone.inputs import every
-from tests.small_runs import conll03, engine, sst2
+from tests.small_runs import conll03, sst2, train_batch
 from tests.tiers import package
 
 package("peft")
@@ -48,10 +48,6 @@ def pair(backbone, folder, task, name, kind, mlp=False, **keys):
     return ours, theirs
 
 
-def batch_of(ours, task):
-    return engine(ours.backbone)._collate(ours.encode(task.load("train")))
-
-
 @torch.no_grad()
 def words(ours, batch, mask):
     """Return our language-model logits at all real positions."""
@@ -75,7 +71,7 @@ def test_logits_are_pefts(tiny, tiny_folder, data_dir, name, mlp):
     kind, task_type, data = MODELS[name]
     backbone, task = tiny(kind), data(data_dir)
     ours, theirs = pair(backbone, tiny_folder(kind), task, name, task_type, mlp)
-    batch = batch_of(ours, task)
+    batch = train_batch(ours)
     types = {} if batch.types is None or "LM" in task_type else {"token_type_ids": batch.types}
     if "LM" not in task_type:
         head = theirs.base_model.classifier.modules_to_save["default"]
@@ -107,7 +103,7 @@ def test_t5s_decoder_differs_by_the_bias_of_the_prefix_alone(
     for model in (backbone.model, theirs.base_model):
         bias = model.decoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight
         bias.data.mul_(float(biased))
-    batch = batch_of(ours, task)
+    batch = train_batch(ours)
     expected = theirs(
         batch.ids,
         batch.mask.long(),

@@ -1,6 +1,7 @@
 """A family and a kind of task from outside the package: their files are in tests/data/toys."""
 
 import json
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -93,10 +94,7 @@ def test_a_kind_of_task_of_one_file_keeps_the_promises(tiny, grades, make, kind)
 
 @pytest.mark.slow
 def test_both_run_from_a_project_that_has_their_files(folder, tmp_path, warm):
-    for file in [f for f in TOYS.rglob("*") if f.is_file() and "__pycache__" not in f.parts]:
-        place = tmp_path / file.relative_to(TOYS)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file.read_bytes())
+    shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model").symlink_to(folder)
     line = "method=ptuning_v2 backbone=toy task=grades data_dir=. train.max_steps=2"
     done = warm.run(line.split(), tmp_path)

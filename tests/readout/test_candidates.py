@@ -172,19 +172,12 @@ def test_a_step_reads_its_batch_at_once(tiny, data_dir, monkeypatch):
 
 
 def test_it_is_refused_where_options_have_rows_of_their_own(tiny, data_dir):
-    last = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
     with pytest.raises(UserError, match=r"readout\.objective=batch_margin changes nothing"):
-        ManualPrompt(
-            tiny("gpt2"),
-            rows_of("copa", data_dir, last),
-            reading=reading("verbalizer", objective="batch_margin"),
-        )
+        made(tiny, data_dir, "gpt2", objective="batch_margin")
 
 
 def test_ranks_that_divide_a_batch_are_refused(tiny, data_dir):
-    method = ManualPrompt(
-        tiny(), rows_of("copa", data_dir), reading=reading("verbalizer", objective="batch_margin")
-    )
+    method = made(tiny, data_dir, objective="batch_margin")
     fit = DeepSpeedEngine.__new__(DeepSpeedEngine)
     fit.world = type("World", (), {"data_parallel": 2, "model_parallel": 1})()
     with pytest.raises(UserError, match="needs all rows of a batch"):

@@ -77,66 +77,39 @@ WSC |= {"span1_text": "The lamp", "span2_text": "it", "label": 1}
 COPA = {"premise": "The lamp went out.", "choice1": "Wind blew.", "choice2": "Fish swam."}
 RECORD = {"passage": "Ann met Bob.\n@highlight\nBob sold a boat.", "answers": ["Ann"]}
 RECORD |= {"query": "@placeholder bought it.", "entities": ["Ann", "Bob"]}
-CAUSE = "The lamp went out. because"
+CAUSE, SO = "The lamp went out. because", "The lamp went out. so"
 RAIN = {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0}
 READ = "Ann met Bob.\n- Bob sold a boat."
-FORMATS = {  # a task, its row, changes of the task, and the texts of each row of tokens
+CAUSED, EFFECT = ({**COPA, "question": own, "label": 0} for own in ("cause", "effect"))
+MULTIRC = {"paragraph": PASSAGE, "question": "What falls?", "answer": "Rain", "label": 1}
+MARKED = "The lamp fell because *it* was loose."
+FORMATS = {  # a task: its row, changes of the task, and the texts of each row of tokens
     "boolq": (
-        "boolq",
         {"question": "does it rain", "passage": PASSAGE, "label": 1},
         {},
         [("does it rain", PASSAGE)],
     ),
-    "cb": ("cb", RAIN, {}, [(PASSAGE, "It rains.")]),
-    "rte": ("rte", RAIN, {}, [(PASSAGE, "It rains.")]),
-    "multirc": (
-        "multirc",
-        {"paragraph": PASSAGE, "question": "What falls?", "answer": "Rain", "label": 1},
-        {},
-        [(PASSAGE, "What falls? Rain")],
-    ),
-    "wic template 1": ("wic", WIC, {}, [("lead: They lead.", "lead: Lead is heavy.")]),
-    "wic template 0": (
-        "wic",
-        WIC,
-        {"fields": ["asked"]},
-        [(f"They lead. Lead is heavy. {ASKED}?",)],
-    ),
-    "wsc template 0": (
-        "wsc",
-        WSC,
-        {},
-        [("it: The lamp fell because it was loose.", "The lamp")],
-    ),
-    "wsc template 1": (
-        "wsc",
-        WSC,
-        {"fields": ["marked", "span1_text"]},
-        [("The lamp fell because *it* was loose.", "The lamp")],
-    ),
-    "copa, cause": (
-        "copa",
-        {**COPA, "question": "cause", "label": 0},
-        {},
-        [(CAUSE, "Wind blew."), (CAUSE, "Fish swam.")],
-    ),
-    "copa, effect": (
-        "copa",
-        {**COPA, "question": "effect", "label": 0},
-        {},
-        [("The lamp went out. so", "Wind blew."), ("The lamp went out. so", "Fish swam.")],
-    ),
-    "record": ("record", RECORD, {}, [(READ, "Ann bought it."), (READ, "Bob bought it.")]),
-    "sst2": ("sst2", {"sentence": "A fine film.", "label": "positive"}, {}, [("A fine film.",)]),
+    "cb": (RAIN, {}, [(PASSAGE, "It rains.")]),
+    "rte": (RAIN, {}, [(PASSAGE, "It rains.")]),
+    "multirc": (MULTIRC, {}, [(PASSAGE, "What falls? Rain")]),
+    "wic template 1": (WIC, {}, [("lead: They lead.", "lead: Lead is heavy.")]),
+    "wic template 0": (WIC, {"fields": ["asked"]}, [(f"They lead. Lead is heavy. {ASKED}?",)]),
+    "wsc template 0": (WSC, {}, [("it: The lamp fell because it was loose.", "The lamp")]),
+    "wsc template 1": (WSC, {"fields": ["marked", "span1_text"]}, [(MARKED, "The lamp")]),
+    "copa cause": (CAUSED, {}, [(CAUSE, "Wind blew."), (CAUSE, "Fish swam.")]),
+    "copa effect": (EFFECT, {}, [(SO, "Wind blew."), (SO, "Fish swam.")]),
+    "record": (RECORD, {}, [(READ, "Ann bought it."), (READ, "Bob bought it.")]),
+    "sst2": ({"sentence": "A fine film.", "label": "positive"}, {}, [("A fine film.",)]),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize(("name", "row", "changes", "texts"), FORMATS.values(), ids=FORMATS)
-def test_a_row_is_the_papers(head, kind, name, row, changes, texts):
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_is_the_papers(head, kind, name):
     """The released code gives the tokenizer one text, or two."""
-    features, read = head(kind, name, row, **changes)
+    row, changes, texts = FORMATS[name]
+    features, read = head(kind, name.split()[0], row, **changes)
     for own, pair in zip(features.rows, texts, strict=True):
         wanted = read.tokenizer()(*pair)
         assert (own.ids, own.types) == (wanted["input_ids"], wanted.get("token_type_ids"))

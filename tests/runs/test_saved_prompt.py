@@ -13,7 +13,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.start.saved_prompt import digest, find, follow, prompts
 from tests.readings import reading
-from tests.small_runs import engine, member, sst2
+from tests.small_runs import fitted, member, sst2, train_batch
 
 V2 = partial(PTuningV2, length=3)
 V2_MLP = partial(V2, reparameterization="mlp", hidden=8)
@@ -56,9 +56,7 @@ class World:
         store, methods = RunStore(self.folder, self.bound, Silent()), {}
         for seed, part in enumerate(parts):
             one = member(make, self.backbone, self.task(make), seed, store.part(part), max_steps=4)
-            fit = engine(self.backbone)
-            fit.place([one.method])
-            fit.fit([one])
+            fitted([one])
             one.finish()
             methods[part] = one.method
         store.write_prompt(
@@ -110,7 +108,7 @@ def test_what_an_encoder_made_is_learned_on_with_the_encoder(world, make):
     """The gradient reaches every tensor of the encoder: nothing was folded."""
     world.run(make)
     method = world.follow(make)[""]
-    batch = engine(world.backbone)._collate(method.encode(method.task.load("train")))
+    batch = train_batch(method)
     for parameter in method.learned().values():
         parameter.requires_grad_(True)
     method.loss(world.backbone.forward(method.inputs(batch)), batch).backward()

@@ -13,6 +13,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.plan import plan
 from ptrun.start.spec import Start
 from ptrun.start.start import WordSource, begin_context
+from tests import facts
 from tests.backbone.test_generation import loaded
 from tests.exporting.runs import shipped
 from tests.readings import reading
@@ -64,10 +65,7 @@ def test_all_tokens_of_a_text_are_the_text_in_view(kind, tmp_path):
 
 
 def topics():
-    own = compose_run(
-        ["task=pocket_topics", "+task.source.rows={train: 8, validation: 4, test: 4}"]
-    )
-    return own.components()["task"].build(None, None)
+    return facts.task("pocket_topics", None, "+task.source.rows={train: 8, validation: 4, test: 4}")
 
 
 @pytest.mark.parametrize("name", ["pocket_bert", "pocket_t5", "pocket_electra"])

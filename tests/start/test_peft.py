@@ -23,11 +23,22 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.start import peft
-from tests.small_runs import conll03, engine
+from tests.small_runs import conll03, engine, scores, train_batch
 
 TAGS = {"task_type": "TOKEN_CLS"}
 LOW = {"r": 4, "lora_alpha": 8, "target_modules": ["query", "value"]}
 IA3 = {"peft_type": "IA3"}
+SOFT = {"num_virtual_tokens": 4, **TAGS}
+RANK_4 = partial(LoRA, rank=4)
+PROMPT, PREFIX = PromptTuningConfig(**SOFT), PrefixTuningConfig(**SOFT)
+
+
+def lora(**more):
+    return LoraConfig(**{**LOW, **TAGS, **more})
+
+
+def own_lora(**more):
+    return partial(PeftMethod, config={"peft_type": "LORA", **LOW, **more})
 
 
 def saved(folder, tiny_folder, config, kind="bert"):
@@ -53,30 +64,19 @@ def placed(make, backbone, data_dir):
 @pytest.mark.parametrize(
     ("config", "make"),
     [
-        (PromptTuningConfig(num_virtual_tokens=4, **TAGS), partial(PromptTuning, length=4)),
+        (PROMPT, partial(PromptTuning, length=4)),
+        (PROMPT, partial(PromptTuning, length=4, rescale=10.0)),
+        (PromptEncoderConfig(encoder_hidden_size=8, **SOFT), partial(PromptTuning, length=4)),
+        (PREFIX, partial(PTuningV2, length=4)),
         (
-            PromptTuningConfig(num_virtual_tokens=4, **TAGS),
-            partial(PromptTuning, length=4, rescale=10.0),
-        ),
-        (
-            PromptEncoderConfig(num_virtual_tokens=4, encoder_hidden_size=8, **TAGS),
-            partial(PromptTuning, length=4),
-        ),
-        (PrefixTuningConfig(num_virtual_tokens=4, **TAGS), partial(PTuningV2, length=4)),
-        (
-            PrefixTuningConfig(
-                num_virtual_tokens=4, prefix_projection=True, encoder_hidden_size=8, **TAGS
-            ),
+            PrefixTuningConfig(prefix_projection=True, encoder_hidden_size=8, **SOFT),
             partial(PTuningV2, length=4),
         ),
-        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=4, alpha=8)),
-        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=4, alpha=2)),
-        (LoraConfig(**LOW, use_rslora=True, **TAGS), partial(LoRA, rank=4, alpha=8)),
-        (LoraConfig(**LOW, **TAGS), partial(PeftMethod, config={"peft_type": "LORA", **LOW})),
-        (
-            LoraConfig(**LOW, use_dora=True, **TAGS),
-            partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, **LOW}),
-        ),
+        (lora(), partial(LoRA, rank=4, alpha=8)),
+        (lora(), partial(LoRA, rank=4, alpha=2)),
+        (lora(use_rslora=True), partial(LoRA, rank=4, alpha=8)),
+        (lora(), own_lora()),
+        (lora(use_dora=True), own_lora(use_dora=True)),
         (IA3Config(**TAGS), partial(PeftMethod, config=IA3)),
     ],
     ids=[
@@ -90,13 +90,13 @@ def test_hidden_states_are_those_of_stock_peft(tiny, tiny_folder, data_dir, tmp_
     adapter = peft.read(tmp_path / "adapter")
     peft.check(adapter, type(method), {"encoder": "plain"}, method.backbone)
     peft.begin(adapter, method)
-    batch = engine(method.backbone)._collate(method.encode(method.task.load("train")))
+    batch = train_batch(method)
     head = model.base_model.get_submodule(
         "classifier" if config.is_prompt_learning else "model.classifier"
     ).modules_to_save["default"]
     method.readout.linear.load_state_dict(head.state_dict())
     with torch.no_grad():
-        ours = method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
+        ours = scores(method, batch)
         theirs = model(batch.ids, batch.mask.long()).logits
     shift = theirs.shape[1] - batch.ids.shape[1]
     at = batch.reads.rows, batch.reads.columns + shift
@@ -135,53 +135,41 @@ def test_an_adapter_of_a_model_without_a_head_is_read(
     ("config", "make", "message"),
     [
         (
-            PromptTuningConfig(num_virtual_tokens=4, **TAGS),
+            PROMPT,
             partial(PromptTuning, length=5),
             r"prompt is \[4, 32\] there and \[5, 32\] here. Give the same method.length",
         ),
         (
-            PrefixTuningConfig(num_virtual_tokens=4, **TAGS),
+            PREFIX,
             partial(PTuningV2, length=4, reparameterization="mlp", hidden=8),
             "method.reparameterization=embedding",
         ),
         (
-            PrefixTuningConfig(num_virtual_tokens=4, **TAGS),
+            PREFIX,
             partial(PTuningV2, length=4, layers=[1, 2]),
             r"prompt.table is \[4, 192\] there and \[4, 128\] here",
         ),
-        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=3), r"is \[4, 32\] there and \[3, 32\]"),
+        (lora(), partial(LoRA, rank=3), r"is \[4, 32\] there and \[3, 32\]"),
+        (lora(target_modules=["query"]), RANK_4, "has no .*value.lora_A.weight"),
         (
-            LoraConfig(**{**LOW, "target_modules": ["query"]}, **TAGS),
-            partial(LoRA, rank=4),
-            "has no .*value.lora_A.weight",
-        ),
-        (
-            LoraConfig(**{**LOW, "target_modules": ["query", "key", "value"]}, **TAGS),
-            partial(LoRA, rank=4),
+            lora(target_modules=["query", "key", "value"]),
+            RANK_4,
             "changes .*key.lora_A.weight, which method.targets does not",
         ),
-        (LoraConfig(**LOW, use_dora=True, **TAGS), partial(LoRA, rank=4), "see method=dora"),
-        (LoraConfig(**LOW, bias="all", **TAGS), partial(LoRA, rank=4), "it also tunes biases"),
+        (lora(use_dora=True), RANK_4, "see method=dora"),
+        (lora(bias="all"), RANK_4, "it also tunes biases"),
         (
-            LoraConfig(**LOW, init_lora_weights="pissa", **TAGS),
-            partial(LoRA, rank=4),
+            lora(init_lora_weights="pissa"),
+            RANK_4,
             r"its start \(pissa\) has changed the backbone's own weights",
         ),
         (
-            LoraConfig(**LOW, modules_to_save=["classifier", "word_embeddings"], **TAGS),
-            partial(LoRA, rank=4),
+            lora(modules_to_save=["classifier", "word_embeddings"]),
+            RANK_4,
             "it also holds the module word_embeddings",
         ),
-        (
-            LoraConfig(**LOW, **TAGS),
-            partial(PeftMethod, config={"peft_type": "LORA", **LOW, "lora_alpha": 2}),
-            "lora_alpha is 8 there and 2 in method.config",
-        ),
-        (
-            LoraConfig(**LOW, **TAGS),
-            partial(PeftMethod, config=IA3),
-            "it is a LORA, and this method a IA3",
-        ),
+        (lora(), own_lora(lora_alpha=2), "lora_alpha is 8 there and 2 in method.config"),
+        (lora(), partial(PeftMethod, config=IA3), "it is a LORA, and this method a IA3"),
         (
             IA3Config(**TAGS),
             partial(PeftMethod, config={**IA3, "feedforward_modules": []}),

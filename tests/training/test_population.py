@@ -12,7 +12,7 @@ from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training import loop
-from tests.small_runs import Memory, conll03, engine, member, sst2
+from tests.small_runs import Memory, conll03, engine, fitted, member, sst2
 from tests.tiers import tiered
 
 RUNS = [(1, 1e-2), (2, 1e-2), (3, 3e-2), (4, 5e-3)]
@@ -28,9 +28,7 @@ TOLERANCE = {"atol": 1e-5, "rtol": 0}
 
 
 def train(members, budget=40):
-    fit = engine(members[0].method.backbone, budget)
-    fit.place([m.method for m in members])
-    fit.fit(members)
+    fitted(members, budget)
     return members
 
 
