@@ -107,54 +107,27 @@ def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):
         find("pt", "diff", outputs)
 
 
-def damaged(folder):
-    (folder / "result.json").write_text("{")
-
-
-def no_object(folder):
-    (folder / "result.json").write_text(json.dumps({**json.loads(text(folder)), "config": [1]}))
-
-
-def text(folder):
-    return (folder / "result.json").read_text()
-
-
-def unfinished(folder):
-    (folder / "result.json").unlink()
-
-
-def no_run(folder):
-    for file in folder.iterdir():
-        file.unlink()
-
-
-def bad_line(folder):
-    (folder / "predictions.jsonl").write_text('{"id": "1"}\n{"id"\n')
-
-
-def bad_bytes(folder):
-    (folder / "predictions.jsonl").write_bytes(b"\xff\xfe")
-
-
-def bad_tensors(folder):
-    (folder / "prompt.safetensors").write_bytes(b"x" * 30)
+DAMAGED = r"result\.json: damaged .* Delete it to run again"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("file", "content", "said"),
     [
-        (damaged, r"result\.json: damaged .* Delete it to run again"),
-        (no_object, r"result\.json: damaged .* Delete it to run again"),
-        (unfinished, "this run has not ended. Type its command again to resume it"),
-        (no_run, r"not a run, it has no result\.json or failure\.json"),
-        (bad_bytes, r"predictions\.jsonl: damaged"),
-        (bad_line, r"predictions\.jsonl:2: damaged"),
-        (bad_tensors, r"prompt\.safetensors: damaged .* Type rerun=true"),
+        ("result.json", b"{", DAMAGED),
+        ("result.json", {"config": [1]}, DAMAGED),
+        ("result.json", None, "this run has not ended. Type its command again to resume it"),
+        ("*", None, r"not a run, it has no result\.json or failure\.json"),
+        ("predictions.jsonl", b"\xff\xfe", r"predictions\.jsonl: damaged"),
+        ("predictions.jsonl", b'{"id": "1"}\n{"id"\n', r"predictions\.jsonl:2: damaged"),
+        ("prompt.safetensors", b"x" * 30, r"prompt\.safetensors: damaged .* Type rerun=true"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_what_to_type(tmp_path, spoil, said):
+def test_what_cannot_be_read_is_named_with_what_to_type(tmp_path, file, content, said):
     own, other = made(tmp_path / "a"), made(tmp_path / "b")
-    spoil(other)
+    for found in list(other.glob(file)):
+        if isinstance(content, dict):
+            content = json.dumps(json.loads(found.read_text()) | content).encode()
+        found.unlink() if content is None else found.write_bytes(content)
     with pytest.raises(UserError, match=said):
         lines(own, other)
 

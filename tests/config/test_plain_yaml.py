@@ -39,20 +39,8 @@ def test_deep_nesting_is_refused_and_ends_no_process(opened):
         load_plain(opened * 200_000 + "a")
 
 
-VALUES = [
-    "1e5",
-    "2e-5",
-    "1_0E+5",
-    "2.5e3",
-    "2024-01-01",
-    "yes",
-    "1:30",
-    ".5",
-    "~",
-    "0x1F",
-    "é",
-    "a b",
-]
+VALUES = ["1e5", "2e-5", "1_0E+5", "2.5e3", "2024-01-01", "yes", "1:30", ".5", "~", "0x1F"]
+VALUES += ["é", "a b"]
 
 
 def test_values_are_read_as_hydra_reads_them():
@@ -63,16 +51,9 @@ def test_values_are_read_as_hydra_reads_them():
 
 
 def test_what_is_written_is_read_again_with_its_types_and_order():
-    content = {
-        "b": VALUES,
-        "a": {1: 1e-5, "1": None, "0.5": True},
-        "c": ["x\ny ", "a" * 300 + " b"],
-    }
-    assert load_plain(dump(content)) == content and list(load_plain(dump(content))) == [
-        "b",
-        "a",
-        "c",
-    ]
+    content = {"b": VALUES, "a": {1: 1e-5, "1": None, "0.5": True}}
+    content["c"] = ["x\ny ", "a" * 300 + " b"]
+    assert load_plain(dump(content)) == content and [*load_plain(dump(content))] == [*"bac"]
 
 
 def test_a_build_without_libyaml_reads_and_writes_the_same(monkeypatch):

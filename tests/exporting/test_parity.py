@@ -34,66 +34,50 @@ MAPS = {"deberta": ["in_proj"], "gpt2": ["c_attn"]}
 PROMPT = partial(PromptTuning, length=4)
 PREFIX = partial(PTuningV2, length=4)
 LOW = partial(LoRA, rank=3, alpha=6)
+EVERY = (*MASKED, *CAUSAL, "t5")
+POCKET = ("pocket_gpt2", "pocket_t5")
+FILLED = ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
 
+
+def pooled(make, pooler):
+    return partial(make, reading=reading("head", pooler=pooler))
+
+
+def on(kinds, name, make, data):
+    return [(kind, name, make, data) for kind in kinds]
+
+
+TUNED = [
+    (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
+    for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
+    for name, config in TUNERS.items()
+]
 CELLS = [
-    *[(kind, "prompt_tags", PROMPT, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
-    *[
-        (kind, "prompt_words", partial(PROMPT, **WORDS), FILL)
-        for kind in ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
-    ],
-    *[(kind, "ptuning", PTuning, FIRST) for kind in ("pocket_gpt2", "pocket_t5")],
-    *[(kind, "prefix_tags", PREFIX, conll03) for kind in ("bert", "roberta", "electra", *CAUSAL)],
+    *on(EVERY, "prompt_tags", PROMPT, conll03),
+    *on(FILLED, "prompt_words", partial(PROMPT, **WORDS), FILL),
+    *on(POCKET, "ptuning", PTuning, FIRST),
+    *on(("bert", "roberta", "electra", *CAUSAL), "prefix_tags", PREFIX, conll03),
     ("bert", "prefix_label", PREFIX, sst2),
-    (
-        "roberta",
-        "prefix_label",
-        partial(PREFIX, reading=reading("head", pooler="classifier")),
-        sst2,
-    ),
-    *[
-        (kind, "prefix_words", partial(PREFIX, **WORDS), FILL)
-        for kind in ("bert", "pocket_gpt2", "llama")
-    ],
+    ("roberta", "prefix_label", pooled(PREFIX, "classifier"), sst2),
+    *on(("bert", "pocket_gpt2", "llama"), "prefix_words", partial(PREFIX, **WORDS), FILL),
     ("bert", "prefix_mlp", partial(PREFIX, reparameterization="mlp", hidden=8), conll03),
     ("bert", "prefix_hidden", partial(PREFIX, prefix_kind="hidden", shift_positions=True), conll03),
-    *[(kind, "lora_tags", LOW, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
-    *[
-        (kind, "lora_words", partial(LOW, **WORDS), FILL)
-        for kind in ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
-    ],
+    *on(EVERY, "lora_tags", LOW, conll03),
+    *on(FILLED, "lora_words", partial(LOW, **WORDS), FILL),
     *[
         ("roberta", f"{name}_words", partial(make, **WORDS), MEAN)
         for name, make in (("prompt", PROMPT), ("prefix", PREFIX), ("lora", LOW))
     ],
     ("bert", "lora_label", LOW, sst2),
-    (
-        "bert",
-        "lora_label_own_pooler",
-        partial(LOW, reading=reading("head", pooler="trainable")),
-        sst2,
-    ),
-    ("albert", "lora_label", partial(LOW, reading=reading("head", pooler="trainable")), sst2),
-    ("roberta", "lora_label", partial(LOW, reading=reading("head", pooler="classifier")), sst2),
-    (
-        "roberta",
-        "lora_label_untrained_pooler",
-        partial(LOW, reading=reading("head", pooler="frozen")),
-        sst2,
-    ),
-    *[
-        (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
-        for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
-        for name, config in TUNERS.items()
-    ],
+    ("bert", "lora_label_own_pooler", pooled(LOW, "trainable"), sst2),
+    ("albert", "lora_label", pooled(LOW, "trainable"), sst2),
+    ("roberta", "lora_label", pooled(LOW, "classifier"), sst2),
+    ("roberta", "lora_label_untrained_pooler", pooled(LOW, "frozen"), sst2),
+    *TUNED,
     # Heads that no class of transformers has come with load.py.
     *[
-        (
-            kind,
-            f"{name}_label_{pooler}",
-            partial(make, reading=reading("head", pooler=pooler)),
-            sst2,
-        )
-        for kind in (*MASKED, *CAUSAL, "t5")
+        (kind, f"{name}_label_{pooler}", pooled(make, pooler), sst2)
+        for kind in EVERY
         for pooler in ("mean", "none", "trainable")
         for name, make in (("lora", LOW), ("prompt", PROMPT), ("prefix", PREFIX))
         if not (kind == "t5" and name != "lora")
@@ -104,23 +88,16 @@ CELLS = [
     ("gpt2", "ia3_label", partial(PeftMethod, config=TUNERS["ia3"]), sst2),
 ]
 WHOLE = [
-    *[(kind, "tags", FineTuning, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
+    *on(EVERY, "tags", FineTuning, conll03),
     *[
-        (kind, f"label_{pooler}", partial(FineTuning, reading=reading("head", pooler=pooler)), sst2)
-        for kind in (*MASKED, *CAUSAL, "t5")
+        (kind, f"label_{pooler}", pooled(FineTuning, pooler), sst2)
+        for kind in EVERY
         for pooler in ("auto", "mean", "none", "trainable")
     ],
-    *[
-        (kind, "words", partial(FineTuning, **WORDS), FILL)
-        for kind in ("bert", "pocket_gpt2", "pocket_t5")
-    ],
-    *[(kind, "lora_tags", LOW, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
-    *[(kind, "lora_words", partial(LOW, **WORDS), FILL) for kind in ("bert", "pocket_gpt2")],
-    *[
-        (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
-        for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
-        for name, config in TUNERS.items()
-    ],
+    *on(("bert", *POCKET), "words", partial(FineTuning, **WORDS), FILL),
+    *on(EVERY, "lora_tags", LOW, conll03),
+    *on(("bert", "pocket_gpt2"), "lora_words", partial(LOW, **WORDS), FILL),
+    *TUNED,
 ]
 
 

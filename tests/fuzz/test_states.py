@@ -49,6 +49,14 @@ def bits(held):
     }
 
 
+def flip(file, at, bit):
+    """Change a bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[at % len(content)] ^= 1 << bit
+    file.unlink()  # a mapped one keeps its pages
+    file.write_bytes(content)
+
+
 @given(made(), HEADERS)
 def test_tensors_come_back_to_the_bit(place, given_tensors, header):
     file = place / "t.safetensors"
@@ -114,10 +122,7 @@ def test_a_result_comes_back_and_damage_is_noticed(place, made_result, at, bit):
     kept = {name: getattr(made_result, name) for name in ("config", "files")}
     expected = RunResult(**all_readable(vars(made_result)) | kept)
     assert result.read(folder) == expected
-    file = folder / result.FINISHED
-    content = bytearray(file.read_bytes())
-    content[at % len(content)] ^= 1 << bit
-    file.write_bytes(content)
+    flip(folder / result.FINISHED, at, bit)
     found = read_or_refused(result.read, folder)
     assert found is None or found == expected
     assert state_of(folder).kind in ("finished", "damaged")
@@ -128,10 +133,7 @@ def test_stored_rows_come_back_and_damage_makes_them_again(place, rows, at):
     file = place / f"rows{len(list(place.glob('rows*')))}.arrow"
     held = [{"row": row} for row in rows]
     assert list(stored(file, lambda: held, dict)) == held
-    content = bytearray(file.read_bytes())
-    content[at % len(content)] ^= 1
-    file.unlink()  # the mapped one keeps its pages
-    file.write_bytes(content)
+    flip(file, at, 0)
     logging.disable()
     try:
         assert list(stored(file, lambda: held, dict)) == held
@@ -154,8 +156,5 @@ def test_a_request_comes_back_and_damage_is_refused_or_read(place, whole, extra,
     request.write(folder, Composed(config, whole.names))
     found = request.read(folder)
     assert found.config["task"] == config["task"] and found.names.items() <= whole.names.items()
-    file = folder / request.FILE
-    content = bytearray(file.read_bytes())
-    content[at % len(content)] ^= 1 << bit
-    file.write_bytes(content)
+    flip(folder / request.FILE, at, bit)
     read_or_refused(request.read, folder)

@@ -98,44 +98,23 @@ def test_the_form_of_an_answer_is_recognized(answer, form):
     assert [e.target for e in built("mine").load("train")] == [1]
 
 
-WRONG = {
-    "no such column": ("classification", TEXTS, None, r"no column 'text'(.|\n)*reads text, label"),
-    "few columns": ("pair", TEXTS, ["review", "stars"], "expected 3 different columns"),
+OWN = ["review", "stars"]
+MANY = [{"text": "x", "label": str(i)} for i in range(30)]
+NUMBER = [{"text": 1, "label": "a"}, {"text": "x", "label": "b"}]
+OFFSET = {"question": "q", "context": "c", "answers": {"text": ["d"], "answer_start": [0]}}
+WRONG = {  # rows of a kind, their columns if they are named, and what is said
+    "no such column": ("classification", TEXTS, [], r"no column 'text'(.|\n)*reads text, label"),
+    "few columns": ("pair", TEXTS, OWN, "expected 3 different columns"),
     "twice": ("classification", TEXTS, ["review", "review"], "expected 2 different columns"),
-    "one label": ("classification", TEXTS[:1], ["review", "stars"], "labels are 0: 1 different"),
-    "no labels": (
-        "classification",
-        [{"text": "x", "label": str(i)} for i in range(30)],
-        None,
-        "30 different values in 30 rows",
-    ),
-    "a list": (
-        "classification",
-        [{"text": "x", "label": []}],
-        None,
-        "jsonl:1: the label is empty",
-    ),
-    "no text": (
-        "classification",
-        [{"text": 1, "label": "a"}, {"text": "x", "label": "b"}],
-        None,
-        "mine.jsonl:1: field 'text' is 1; expected text",
-    ),
-    "no number": ("similarity", [{"first": "x", "second": "y", "label": "nan"}], None, "a number"),
-    "tags": (
-        "tagging",
-        [{"tokens": ["x"], "tags": ["B-A", "O"]}],
-        None,
-        "jsonl:1: .* equal length",
-    ),
-    "no tags": ("tagging", [{"tokens": ["x"], "tags": 3}], None, "jsonl:1: "),
-    "offset": (
-        "extraction",
-        [{"question": "q", "context": "c", "answers": {"text": ["d"], "answer_start": [0]}}],
-        None,
-        "mine.jsonl:1: ",
-    ),
-    "own": ("own", TEXTS, None, "--data is not for --kind own"),
+    "one label": ("classification", TEXTS[:1], OWN, "labels are 0: 1 different"),
+    "no labels": ("classification", MANY, [], "30 different values in 30 rows"),
+    "a list": ("classification", [{"text": "x", "label": []}], [], "jsonl:1: the label is empty"),
+    "no text": ("classification", NUMBER, [], "mine.jsonl:1: field 'text' is 1; expected text"),
+    "no number": ("similarity", [{"first": "x", "second": "y", "label": "nan"}], [], "a number"),
+    "tags": ("tagging", [{"tokens": ["x"], "tags": ["B-A", "O"]}], [], "jsonl:1: .* equal length"),
+    "no tags": ("tagging", [{"tokens": ["x"], "tags": 3}], [], "jsonl:1: "),
+    "offset": ("extraction", [OFFSET], [], "mine.jsonl:1: "),
+    "own": ("own", TEXTS, [], "--data is not for --kind own"),
 }
 
 
@@ -143,4 +122,4 @@ WRONG = {
 def test_rows_that_do_not_fit_are_refused(case):
     kind, rows, columns, told = WRONG[case]
     with pytest.raises(UserError, match=told):
-        task("mine", kind, table(rows), columns)
+        task("mine", kind, table(rows), columns or None)

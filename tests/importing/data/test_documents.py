@@ -29,48 +29,26 @@ def answer(**own):
     return {"answer": {**EMPTY, **own}}
 
 
+WHAT = {"question": "What?", "question_id": "a"}
+WHAT["answers"] = [
+    answer(extractive_spans=["this", "that"]),
+    answer(free_form_answer="this and that"),
+    answer(yes_no=False),
+    answer(unanswerable=True),
+]
+FULL = [{"section_name": "Method", "paragraphs": ["We do.", "", "It works."]}]
+FULL += [{"section_name": None, "paragraphs": ["End."]}]
 QASPER = {
     "1909.1": {
-        "title": "A title",
-        "abstract": "An abstract.",
-        "full_text": [
-            {"section_name": "Method", "paragraphs": ["We do.", "", "It works."]},
-            {"section_name": None, "paragraphs": ["End."]},
-        ],
-        "qas": [
-            {
-                "question": "What?",
-                "question_id": "a",
-                "answers": [
-                    answer(extractive_spans=["this", "that"]),
-                    answer(free_form_answer="this and that"),
-                    answer(yes_no=False),
-                    answer(unanswerable=True),
-                ],
-            },
-            {"question": "None?", "question_id": "b", "answers": []},
-        ],
+        **{"title": "A title", "abstract": "An abstract.", "full_text": FULL},
+        "qas": [WHAT, {"question": "None?", "question_id": "b", "answers": []}],
     },
     "1909.2": {"title": "No questions", "abstract": "", "full_text": [], "qas": []},
 }
-SQUAD = {
-    "version": "v2.0",
-    "data": [
-        {
-            "title": "Oil",
-            "paragraphs": [
-                {
-                    "context": "Oil is dear.",
-                    "qas": [
-                        {"id": "1", "question": "What is dear?", "answers": [{"text": "Oil"}] * 2},
-                        {"id": "2", "question": "Who?", "answers": [], "is_impossible": True},
-                    ],
-                },
-                {"context": "Gas is not.", "qas": []},
-            ],
-        }
-    ],
-}
+OIL = [{"id": "1", "question": "What is dear?", "answers": [{"text": "Oil"}] * 2}]
+OIL += [{"id": "2", "question": "Who?", "answers": [], "is_impossible": True}]
+PARAGRAPHS = [{"context": "Oil is dear.", "qas": OIL}, {"context": "Gas is not.", "qas": []}]
+SQUAD = {"version": "v2.0", "data": [{"title": "Oil", "paragraphs": PARAGRAPHS}]}
 
 
 def imported(kind, content, folder):

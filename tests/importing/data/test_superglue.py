@@ -6,70 +6,36 @@ from ptrun.errors import UserError
 from tests.importing.data.original import TITLES, dump, imported, load, task
 from tests.tiers import tiered
 
-MULTIRC = {
-    "idx": 7,
-    "version": 1.1,
-    "passage": {
-        "text": "Ann met Bob in Oslo. They bought a boat and a lamp.",
-        "questions": [
-            {
-                "question": "What did they buy?",
-                "idx": 3,
-                "answers": [
-                    {"text": "A boat", "idx": 11, "label": 1},
-                    {"text": "A door", "idx": 12, "label": 0},
-                ],
-            },
-            {"question": "Who?", "idx": 4, "answers": [{"text": "Ann", "idx": 13, "label": 1}]},
-        ],
-    },
+BOUGHT = {"question": "What did they buy?", "idx": 3}
+BOUGHT["answers"] = [
+    {"text": "A boat", "idx": 11, "label": 1},
+    {"text": "A door", "idx": 12, "label": 0},
+]
+MET = {"question": "Who?", "idx": 4, "answers": [{"text": "Ann", "idx": 13, "label": 1}]}
+MULTIRC = {"idx": 7, "version": 1.1}
+MULTIRC["passage"] = {
+    "text": "Ann met Bob in Oslo. They bought a boat and a lamp.",
+    "questions": [BOUGHT, MET],
 }
-RECORD = {
-    "source": "x",
-    "idx": 5,
-    "passage": {
-        "text": "Ann Lee met Bob.\n@highlight\nBob went to Oslo.",
-        "entities": [{"start": 28, "end": 30}, {"start": 0, "end": 6}, {"start": 12, "end": 14}],
-    },
-    "qas": [
-        {
-            "query": "@placeholder went away.",
-            "idx": 9,
-            "answers": [{"start": 28, "end": 30, "text": "Bob"}, {"start": 12, "text": "Bob"}],
-        },
-        {"query": "@placeholder met Bob.", "idx": 10, "answers": [{"text": "Ann Lee"}]},
-    ],
-}
-WSC = {
-    "text": "The lamp fell on the boat because it was loose.",
-    "target": {"span1_index": 0, "span2_index": 7, "span1_text": "The lamp", "span2_text": "it"},
-    "idx": 0,
-    "label": True,
-}
+NAMED = [{"start": 28, "end": 30}, {"start": 0, "end": 6}, {"start": 12, "end": 14}]
+WENT = {"query": "@placeholder went away.", "idx": 9}
+WENT["answers"] = [{"start": 28, "end": 30, "text": "Bob"}, {"start": 12, "text": "Bob"}]
+RECORD = {"source": "x", "idx": 5}
+RECORD["passage"] = {"text": "Ann Lee met Bob.\n@highlight\nBob went to Oslo.", "entities": NAMED}
+RECORD["qas"] = [
+    WENT,
+    {"query": "@placeholder met Bob.", "idx": 10, "answers": [{"text": "Ann Lee"}]},
+]
+WSC = {"text": "The lamp fell on the boat because it was loose.", "idx": 0, "label": True}
+WSC["target"] = {"span1_index": 0, "span2_index": 7, "span1_text": "The lamp", "span2_text": "it"}
+COPA = {"premise": "It fell.", "choice1": "It was loose.", "choice2": "It broke."}
+WIC = {"word": "go", "sentence1": "We go.", "sentence2": "A go.", "idx": 0, "label": False}
 FLAT = {
     "BoolQ": {"question": "is it so", "passage": "It is so.", "idx": 0, "label": True},
     "CB": {"premise": "It is so.", "hypothesis": "It is.", "idx": 0, "label": "neutral"},
-    "COPA": {
-        "premise": "It fell.",
-        "choice1": "It was loose.",
-        "choice2": "It broke.",
-        "question": "effect",
-        "label": 1,
-        "idx": 0,
-    },
+    "COPA": COPA | {"question": "effect", "label": 1, "idx": 0},
     "RTE": {"premise": "It is so.", "hypothesis": "It is.", "label": "not_entailment", "idx": 0},
-    "WiC": {
-        "word": "go",
-        "sentence1": "We go.",
-        "sentence2": "A go.",
-        "idx": 0,
-        "label": False,
-        "start1": 3,
-        "start2": 2,
-        "end1": 5,
-        "end2": 4,
-        "version": 1.1,
-    },
+    "WiC": WIC | {"start1": 3, "start2": 2, "end1": 5, "end2": 4, "version": 1.1},
 }
 PUBLISHED = {**FLAT, "MultiRC": MULTIRC, "ReCoRD": RECORD, "WSC": WSC}
 GOLD = {
