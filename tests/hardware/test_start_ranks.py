@@ -96,10 +96,26 @@ def test_a_thread_count_that_is_set_stays(here, monkeypatch):
     assert '"7"' in (here / "env1").read_text()
 
 
-def test_a_mistake_that_all_ranks_find_is_told_once_and_plainly():
-    with pytest.raises(UserError) as caught:
-        start(COMPOSED, 3, program('tell("UserError", "seed is 3; use 4.")'))
-    assert str(caught.value) == "seed is 3; use 4."
+FAILS = 'print("Traceback: here", file=sys.stderr), tell("ValueError", "7 is odd")'
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "error", "told"),
+    [
+        (3, 'tell("UserError", "seed is 3; use 4.")', UserError, r"^seed is 3; use 4\.$"),
+        (2, 'rank or tell("RunFailed", "loss is nan")', RunFailed, "^loss is nan$"),
+        (
+            2,
+            f"if rank == 1:\n    {FAILS}\nhang()",
+            RankLost,
+            r"(?s)rank 1 of 2 .*1: ValueError: 7 is odd.*  Traceback",
+        ),
+    ],
+    ids=["a mistake that all ranks find", "a failed training", "an error with its traceback"],
+)
+def test_what_a_rank_tells_is_told_once(count, text, error, told):
+    with pytest.raises(error, match=told):
+        start(COMPOSED, count, program(text))
 
 
 def test_a_mistake_of_one_rank_names_it_and_ends_the_others(here):
@@ -107,11 +123,6 @@ def test_a_mistake_of_one_rank_names_it_and_ends_the_others(here):
     with pytest.raises(UserError, match=r"rank 1 of 2: no such file\."):
         start(COMPOSED, 2, program(text))
     assert gone(pids(here))
-
-
-def test_a_failed_training_is_told_as_ever():
-    with pytest.raises(RunFailed, match=r"^loss is nan$"):
-        start(COMPOSED, 2, program('tell("RunFailed", "loss is nan") if rank == 0 else None'))
 
 
 def test_a_killed_rank_ends_the_job_and_is_named(here):
@@ -150,12 +161,6 @@ hang()
     with pytest.raises(RankLost, match=r"rank 0 of 2 ended with exit code 3; the others were"):
         start(COMPOSED, 2, program(text))
     assert len(pids(here)) == 2 and gone(pids(here))
-
-
-def test_an_error_is_told_with_its_class_and_its_traceback():
-    text = 'print("Traceback: here", file=sys.stderr), tell("ValueError", "7 is odd")'
-    with pytest.raises(RankLost, match=r"(?s)rank 1 of 2 .*1: ValueError: 7 is odd.*  Traceback"):
-        start(COMPOSED, 2, program(f"if rank == 1:\n    {text}\nhang()"))
 
 
 PARENT = """

@@ -23,12 +23,6 @@ def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
     assert line.endswith("in this table: cell='eleven.*' backbone.path=DIR")
 
 
-def test_a_table_of_such_cells_alone_is_refused(capsys):
-    with pytest.raises(UserError, match="none of these cells has its weights and data here"):
-        main(["experiment=ptuning/table2", "cell=megatron-11b*", "check=true"])
-    assert "ptrun import megatron FOLDER" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("typed", ["backbone=glm_2b", "backbone.path=glm"])
 def test_one_backbone_for_cells_of_several_is_refused(typed):
     with pytest.raises(UserError) as caught:
@@ -70,10 +64,17 @@ def test_tasks_of_local_files_alone_are_left_out_where_these_are_absent(tmp_path
     assert line.endswith("; then add data_dir=DIR")
 
 
-def test_a_table_of_such_tasks_alone_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["experiment=ptuning/table2", "cell=megatron-11b*"], "ptrun import megatron FOLDER"),
+        (["experiment=ptuning_v2/table3", "cell=*.CoNLL12"], "left out: 12 cells of task=conll12"),
+    ],
+)
+def test_a_table_of_such_cells_alone_is_refused(capsys, typed, told):
     with pytest.raises(UserError, match="none of these cells has its weights and data here"):
-        main(["experiment=ptuning_v2/table3", "cell=*.CoNLL12", "check=true"])
-    assert "left out: 12 cells of task=conll12" in capsys.readouterr().err
+        main([*typed, "check=true"])
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -18,37 +18,6 @@ SCHEMES = {
 }
 
 
-def chunks(tags):
-    """Read chunks tag by tag, as conlleval's rules say."""
-    found, opened = [], None
-    for place, tag in enumerate([*tags, "O"]):
-        kind = tag[2:]
-        if opened and (tag[0] in "OB" or kind != opened[0]):
-            found.append((*opened, place))
-            opened = None
-        if tag != "O" and opened is None:
-            opened = (kind, place)
-    return set(found)
-
-
-@pytest.mark.slow
-def test_scores_equal_seqevals_report_and_a_count_by_hand():
-    for rng in rounds():
-        golds = [labels(rng, TAGS, rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]
-        golds.append(["B-PER"])
-        guesses = [[rng.choice(TAGS) if rng.random() < 0.3 else t for t in row] for row in golds]
-        scores = entity_scores(guesses, golds)
-        report = classification_report(golds, guesses, output_dict=True, zero_division=0)
-        micro = report["micro avg"]
-        assert scores["f1"] == pytest.approx(100 * micro["f1-score"], abs=1e-9)
-        assert scores["precision"] == pytest.approx(100 * micro["precision"], abs=1e-9)
-        assert scores["recall"] == pytest.approx(100 * micro["recall"], abs=1e-9)
-        sides = [[chunks(row) for row in rows] for rows in (guesses, golds)]
-        right = sum(len(a & b) for a, b in zip(*sides, strict=True))
-        total = sum(len(side) for rows in sides for side in rows)
-        assert scores["f1"] == pytest.approx(200 * right / total, abs=1e-9)
-
-
 def well_formed(rng, tags):
     """Return entities and words between them, as the scheme of the tags has them."""
     kinds = sorted({tag[2:] for tag in tags if tag[1:2] == "-"})

@@ -11,8 +11,6 @@ from ptrun.errors import UserError
 from ptrun.folder import digest, result
 from ptrun.folder.store import RunStore, read_tensors, set_aside, state_file
 from ptrun.hardware.ranks import Ranks
-from ptrun.ledger.cells import cells
-from ptrun.ledger.report import spread
 from ptrun.runs.record import SharedStore
 from ptrun.task.extraction import Answer
 from ptrun.tracking.trackers import Trackers
@@ -28,30 +26,13 @@ def store(tmp_path):
 
 def outcome(**changes):
     values = {
-        "run_id": "r",
-        "group": "g",
-        "status": "finished",
+        **{"run_id": "r", "group": "g", "status": "finished", "seed": 1, "metric": "f1"},
         "names": dict.fromkeys(("task", "method", "backbone", "setting", "protocol"), "x"),
-        "seed": 1,
-        "metric": "f1",
         "metrics": {"dev": {"f1": 50.0}, "test": {"f1": 40.0}},
         "learned_parameters": {"total": 3},
         "config": {"method": {"length": 1}},
     }
     return RunResult(**{**values, **changes})
-
-
-def test_state_comes_back_and_metrics_are_cut_to_it(store):
-    for step in (1, 2, 3):
-        store.log({"event": "step", "step": step, "loss": 0.1})
-    store.log({"event": "selection_done", "best_step": 3})
-    store.draft({"learned.x": torch.ones(2)}, {"step": 2, "history": [{"step": 2, "f1": 1.5}]})()
-    with (store.folder / "metrics.jsonl").open("a") as opened:
-        opened.write('{"event": "st')  # a process was killed here
-    tensors, meta = store.restore()
-    assert torch.equal(tensors["learned.x"], torch.ones(2)) and meta["history"][0]["f1"] == 1.5
-    rows = [json.loads(line) for line in (store.folder / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == [1, 2]
 
 
 def journal(store, *steps):
@@ -74,6 +55,19 @@ def test_a_whole_journal_comes_back_without_a_word(store, told):
     before = file.read_bytes()
     store.restore()
     assert file.read_bytes() == before and not told()
+
+
+@pytest.mark.parametrize(("end", "damaged"), [(b'{"event": "st', False), (b"\xff\n", True)])
+def test_rows_after_the_save_and_what_a_killed_process_left_are_cut(store, told, end, damaged):
+    file = journal(store, 1, 2)
+    store.log({"event": "step", "step": 3, "loss": 0.1})
+    store.log({"event": "selection_done", "best_step": 3})
+    before = file.read_bytes()
+    file.write_bytes(before + end)
+    tensors, meta = store.restore()
+    assert torch.equal(tensors["x"], torch.ones(2)) and meta["history"][0]["f1"] == 1.5
+    assert before.startswith(file.read_bytes()) and ("damaged" in told()) == damaged
+    assert [digest.row(own)["step"] for own in file.read_text().split("\n")[:-1]] == [1, 2, 2]
 
 
 @pytest.mark.parametrize("line", ["\x00", "", "[1]", '{"event": "step", "step": 2, "loss": 7}'])
@@ -146,20 +140,6 @@ def test_runs_set_aside_are_kept_and_not_reported(store):
     assert result.read_all(root) == ({}, []) and (root / "run~1" / "result.json").is_file()
 
 
-def test_cells_average_seeds_and_name_what_differs():
-    runs = [outcome(run_id=str(seed), seed=seed) for seed in (1, 2)]
-    failed = outcome(run_id="3", seed=3, status="failed", metrics={})
-    longer = outcome(run_id="4", group="h", config={"method": {"length": 9}})
-    first, second = cells([*runs, failed, longer])
-    assert (first.differs, len(first.runs), list(first.scores("test").values())) == (
-        "method.length=1",
-        3,
-        [40.0, 40.0],
-    )
-    assert second.differs == "method.length=9"
-    assert spread([40.0, 42.0]) == "41.00 ± 1.41" and spread([]) == "-"
-
-
 def test_a_part_has_a_state_and_rows_of_its_own(store, told):
     seen = []
     store.tracker = SimpleNamespace(log=seen.append)
@@ -203,25 +183,12 @@ def test_predictions_are_lines_with_plain_targets(store):
         store.write_predictions(examples, predictions[:1])
 
 
-def test_a_journal_with_odd_bytes_is_read(store, told):
-    file = journal(store, 1, 2)
-    file.write_bytes(file.read_bytes() + b"\xff\n")
-    assert store.restore() is not None and "damaged" in told()
-
-
-@pytest.fixture
-def shared(tmp_path):
-    """Return the folder of a tuned run for one process."""
-    return SharedStore(tmp_path, BOUND, Trackers(tmp_path, "r", {}), world=Ranks(), tuned=True)
-
-
-def test_one_process_refuses_what_two_saved(shared):
-    RunStore.draft(shared, {}, {"step": 1, "ranks": 2, "model_parallel": 1})()
-    with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
-        shared.restore()
-
-
-def test_one_process_goes_on_from_what_it_saved(shared):
+def test_one_process_goes_on_from_what_it_saved_and_refuses_what_two_did(tmp_path):
+    own = {"world": Ranks(), "tuned": True}
+    shared = SharedStore(tmp_path, BOUND, Trackers(tmp_path, "r", {}), **own)
     shared.draft({"learned.w": torch.ones(2)}, {"step": 1})()
     tensors, meta = shared.restore()
     assert torch.equal(tensors["learned.w"], torch.ones(2)) and meta["step"] == 1
+    RunStore.draft(shared, {}, {"step": 1, "ranks": 2, "model_parallel": 1})()
+    with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
+        shared.restore()

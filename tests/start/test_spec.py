@@ -90,12 +90,6 @@ def test_a_start_enters_the_identity_of_a_run():
     assert planned("start=normal:0.02").run_id == ids[3]
 
 
-def test_another_run_that_is_not_there_is_told(tmp_path):
-    told = "start=run:lost: no finished run of this name has a prompt"
-    with pytest.raises(UserError, match=told):
-        planned("start=run:lost", f"outputs={tmp_path}")
-
-
 def test_words_with_spaces_and_paths_can_be_typed():
     assert compose_run(["start=text:good film"]).config["start"] == "text:good film"
     assert compose_run(['start="text:good, bad"']).config["start"] == "text:good, bad"

@@ -13,22 +13,6 @@ def test_a_cpu_is_one_device_unless_it_is_divided():
     assert slots("auto", "cpu") == [None] and slots(3, "cpu") == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("requested", "found"), [("auto", ["2", "GPU-5"]), (1, ["2"]), (2, ["2", "GPU-5"])]
-)
-def test_visible_gpus_are_given_by_id(monkeypatch, requested, found):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5")
-    assert slots(requested, "cuda") == found
-
-
-def test_gpus_that_are_not_there_are_refused(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(UserError, match=r"sweep\.devices=2: 1 GPUs are visible"):
-        slots(2, "cuda")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert slots("auto", "cuda") == [None]
-
-
 @pytest.mark.parametrize("requested", [0, -1, "some", 1.5, True, None])
 def test_other_values_are_refused(requested):
     with pytest.raises(UserError, match=f"sweep.devices={requested}"):
@@ -75,17 +59,26 @@ def test_every_gpu_or_slice_of_the_machine_gets_a_group(machine, listed, nodes, 
 
 
 @pytest.mark.parametrize(
-    ("visible", "found"),
+    ("visible", "requested", "found"),
     [
-        ("1,0", ["1", "0"]),
-        ("0,-1,1", ["0"]),
-        ("0,7,1", ["0"]),
-        ("0,x,1", ["0"]),
-        ("", [None]),
-        ("1,1", ["1"]),
+        ("1,0", "auto", ["1", "0"]),
+        ("1,GPU-b", "auto", ["1", "GPU-b"]),
+        ("1,GPU-b", 1, ["1"]),
+        ("1,GPU-b", 2, ["1", "GPU-b"]),
+        ("-1", "auto", [None]),
+        ("", "auto", [None]),
+        *((f"0{rest}", "auto", ["0"]) for rest in (",-1,1", ",7,1", ",x,1", ",0")),
     ],
 )
-def test_cuda_ignores_what_follows_a_device_that_is_not_there(machine, monkeypatch, visible, found):
+def test_cuda_ignores_what_follows_a_device_that_is_not_there(
+    machine, monkeypatch, visible, requested, found
+):
     machine(TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert slots("auto", "cuda") == found
+    assert slots(requested, "cuda") == found
+
+
+def test_gpus_that_are_not_there_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UserError, match=r"sweep\.devices=2: 1 GPUs are visible"):
+        slots(2, "cuda")

@@ -33,12 +33,6 @@ def test_a_job_asks_for_what_its_largest_group_needs():
     assert found["ntasks_per_node"] == 1 and "gpus_per_node" not in found
 
 
-def test_time_without_a_speed_is_the_longest_and_a_typed_one_wins():
-    assert asked(group(1, seconds=None), max_time=600)["time"] == 600
-    assert asked(group(1, seconds=1e6), max_time=600)["time"] == 600
-    assert asked(group(1, seconds=1e6), time=30)["time"] == 30
-
-
 def test_ranks_are_divided_over_nodes_and_have_a_gpu_each():
     found = asked(group(1, ranks=8, device="cuda"), nodes=2, memory=64)
     assert (found["nodes"], found["ntasks_per_node"], found["gpus_per_node"]) == (2, 4, 4)
@@ -67,19 +61,6 @@ def test_the_cores_of_a_process_fit_the_nodes(squeue, nodes, typed, ranks, cores
     assert found["cpus_per_task"] == cores
 
 
-def test_why_a_job_waits_is_told(tmp_path, squeue):
-    (tmp_path / queue.FOLDER).mkdir()
-    tasks = {f"7_{n}": [tmp_path / name] for n, name in enumerate("abcd")}
-    queue.record(tmp_path, tasks)
-    squeue("7_0 PENDING PartitionConfig\\n7_1 PENDING Priority\\n7_2 RUNNING None\\n"
-           "7_3 PENDING ReqNodeNotAvail, UnavailableNodes:n1\\n")  # fmt: skip
-    found = queue.queued(tmp_path)
-    assert found[tmp_path / "a"] == "job 7_0, pending: PartitionConfig; type cluster.KEY=VALUE"
-    assert found[tmp_path / "b"] == "job 7_1, pending: Priority"
-    assert found[tmp_path / "c"] == "job 7_2, running"
-    assert found[tmp_path / "d"] == "job 7_3, pending: ReqNodeNotAvail, UnavailableNodes:n1"
-
-
 @pytest.fixture
 def squeue(tmp_path, monkeypatch):
     """Return a function that makes `squeue` or another program print some text."""
@@ -92,36 +73,6 @@ def squeue(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", f"{file.parent}{os.pathsep}{os.environ['PATH']}")
 
     return tell
-
-
-def test_runs_are_found_in_the_queue_by_their_tasks(tmp_path, squeue):
-    (tmp_path / queue.FOLDER).mkdir()
-    queue.record(tmp_path, {"7_0": [tmp_path / "a", tmp_path / "b"], "7_1": [tmp_path / "c"]})
-    squeue("7_0 RUNNING\\n8 PENDING\\n")
-    text = "job 7_0, running"
-    assert queue.queued(tmp_path) == {tmp_path / "a": text, tmp_path / "b": text}
-    squeue("")
-    assert queue.queued(tmp_path) == {}
-
-
-@pytest.mark.parametrize("text", ["", "[1]", '{"7": 3}', '{"7": [3]}', "\udcff"])
-def test_a_damaged_record_is_named(tmp_path, squeue, text):
-    squeue("7 RUNNING\\n")
-    file = tmp_path / queue.FOLDER / "7.json"
-    file.parent.mkdir()
-    file.write_text(text, errors="surrogateescape")
-    with pytest.raises(UserError, match=r"7\.json: damaged\. Delete it"):
-        queue.queued(tmp_path)
-
-
-def test_a_record_with_another_path_is_damaged(tmp_path, squeue):
-    squeue("7 RUNNING\\n")
-    (tmp_path / queue.FOLDER).mkdir()
-    queue.record(tmp_path, {"7": [tmp_path / "a"]})
-    file = tmp_path / queue.FOLDER / "7.json"
-    file.write_text(file.read_text().replace("/a", "/b"))
-    with pytest.raises(UserError, match=r"7\.json: damaged\. Delete it"):
-        queue.queued(tmp_path)
 
 
 @pytest.mark.parametrize(("answer", "cancelled"), [("y", ["7_0"]), ("", []), ("n", [])])
@@ -144,14 +95,6 @@ def _interrupt(_seconds):
     raise KeyboardInterrupt
 
 
-def test_a_queue_that_does_not_answer_is_not_an_empty_one(tmp_path, squeue):
-    (tmp_path / queue.FOLDER).mkdir()
-    queue.record(tmp_path, {"7": [tmp_path / "a"]})
-    squeue("slurm_load_jobs error: Socket timed out\\n' >&2; exit 1; printf '")
-    with pytest.raises(UserError, match="squeue does not answer: slurm_load_jobs error: Socket"):
-        queue.queued(tmp_path)
-
-
 def test_processes_are_divided_evenly_and_single_ones_stay_on_a_node():
     assert asked(group(1), nodes=2)["nodes"] == 1
     with pytest.raises(UserError, match=r"cluster\.nodes=2: a run has 3 processes"):
@@ -159,8 +102,7 @@ def test_processes_are_divided_evenly_and_single_ones_stay_on_a_node():
 
 
 def test_without_slurm_the_queue_is_empty_and_a_job_is_refused(tmp_path, monkeypatch):
-    (tmp_path / queue.FOLDER).mkdir()
-    queue.record(tmp_path, {"7": [tmp_path / "a"]})
+    recorded(tmp_path, _0="a")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert queue.queued(tmp_path) == {}
     with pytest.raises(UserError, match="Type it on a login node"):
@@ -194,3 +136,49 @@ def test_links_out_of_the_folder_of_jobs_are_refused_and_those_of_submitit_are_n
     (logs / "32").symlink_to(tmp_path)
     with pytest.raises(OSError, match="a link among the folders of jobs"):
         slurm._check_links(logs)
+
+
+@pytest.mark.parametrize(
+    ("needed", "typed", "minutes"),
+    [
+        ({"seconds": None}, {"max_time": 600}, 600),
+        ({"seconds": 1e6}, {"max_time": 600}, 600),
+        ({"seconds": 1e6}, {"time": 30}, 30),
+    ],
+)
+def test_time_without_a_speed_is_the_longest_and_a_typed_one_wins(needed, typed, minutes):
+    assert asked(group(1, **needed), **typed)["time"] == minutes
+
+
+def recorded(folder, **tasks):
+    """Record the runs of tasks; return the record of job 7."""
+    (folder / queue.FOLDER).mkdir()
+    queue.record(folder, {f"7_{n[1:]}": [folder / run for run in own] for n, own in tasks.items()})
+    return folder / queue.FOLDER / "7.json"
+
+
+def test_runs_are_found_in_the_queue_by_their_tasks_with_why_they_wait(tmp_path, squeue):
+    recorded(tmp_path, _0="ab", _1="c", _2="d", _3="e", _4="f")
+    squeue("7_0 RUNNING None\\n7_1 PENDING Priority\\n7_2 PENDING PartitionConfig\\n8 PENDING\\n"
+           "7_3 PENDING ReqNodeNotAvail, UnavailableNodes:n1\\n")  # fmt: skip
+    assert {folder.name: told for folder, told in queue.queued(tmp_path).items()} == {
+        **dict.fromkeys("ab", "job 7_0, running"),
+        "c": "job 7_1, pending: Priority",
+        "d": "job 7_2, pending: PartitionConfig; type cluster.KEY=VALUE",
+        "e": "job 7_3, pending: ReqNodeNotAvail, UnavailableNodes:n1",
+    }
+    squeue("")
+    assert queue.queued(tmp_path) == {}
+    squeue("slurm_load_jobs error: Socket timed out\\n' >&2; exit 1; printf '")
+    with pytest.raises(UserError, match="squeue does not answer: slurm_load_jobs error: Socket"):
+        queue.queued(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"7": 3}', '{"7": [3]}', "\udcff", None])
+def test_a_damaged_record_is_named(tmp_path, squeue, text):
+    squeue("7_0 RUNNING\\n")
+    file = recorded(tmp_path, _0="a")
+    other = file.read_text().replace("/a", "/b")  # another path
+    file.write_text(other if text is None else text, errors="surrogateescape")
+    with pytest.raises(UserError, match=r"7\.json: damaged\. Delete it"):
+        queue.queued(tmp_path)
