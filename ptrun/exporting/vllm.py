@@ -21,13 +21,8 @@ from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.stock_form import PeftForm
 from ptrun.method.base import Method
-from ptrun.method.cartridge import Cartridge
-from ptrun.method.fine_tuning import FineTuning
-from ptrun.method.lora import LoRA
-from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
-from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.pattern.slots import Field, Hole, LiteralText
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.label_words import LabelWords
@@ -36,14 +31,6 @@ from ptrun.types import Example
 
 CLIENT, PROMPT = "client.py", "prompt.safetensors"
 _VECTORS = "prompt"
-_PREFIX = "no engine takes prefixes today. Type ptrun serve RUN."
-_WHY: dict[type[Method], str] = {
-    FineTuning: "vLLM reads a tuned backbone as any model. Type --to transformers DIR.",
-    LoRA: "vLLM reads LoRA in PEFT's form. Type --to peft DIR, and give it to --lora-modules.",
-    PeftMethod: "merge it into the weights: type --to transformers DIR.",
-    PTuningV2: _PREFIX,
-    Cartridge: _PREFIX,
-}
 _CLIENT = '''\
 """Answer a row with vLLM: the vectors of prompt.safetensors stand before its words.
 
@@ -108,8 +95,10 @@ def form_of(method: Method) -> PeftForm:
         UserError: it has none, they stand elsewhere, or its answers are no words of a causal model.
     """
     if type(method) not in (PromptTuning, PTuning):
-        reason = "it has no vectors before the text. Type ptrun serve RUN."
-        raise _cannot(_WHY.get(type(method), reason))
+        raise _cannot(
+            "the client sends vectors that stand before a text, and this run has none. Type --to "
+            "peft DIR for LoRA, --to transformers DIR for tuned weights, or ptrun serve RUN."
+        )
     architecture = method.backbone.architecture
     if architecture.has_decoder or not (architecture.left_to_right and architecture.writes_words):
         raise _cannot(f"vLLM completes texts, and {method.backbone.name} is no causal model.")

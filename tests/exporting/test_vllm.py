@@ -124,12 +124,11 @@ def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
-        (["method=ptuning_v2", *TEXTS], "no engine takes prefixes today. Type ptrun serve RUN."),
         (
             ["method=ptuning", *TEXTS, "readout.pattern=told_soft"],
             "its vectors stand among words",
         ),
-        (["method=lora", *LABELS], "vLLM reads LoRA in PEFT's form. Type --to peft DIR"),
+        (["method=lora", *LABELS], "this run has none. Type --to peft DIR for LoRA"),
         (["method=prompt_tuning", "task=pocket_sentiment"], "this run has a head"),
         (
             ["method=prompt_tuning", "backbone=pocket_bert", *LABELS],
