@@ -285,22 +285,12 @@ def failure(repository: Repository, error: BaseException, lacks: str = "it") -> 
 
     `lacks` is what the cache does not hold.
     """
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__  # the outer one only says that the cache has no copy either
-    happened, remedy = _told(repository, error, lacks)
-    if lacks != "it" and lacks not in happened:
-        happened = f"the cache does not hold {lacks}; {happened}"
-    return f"{repository.name}: {happened}\n{remedy}"
-
-
-def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str, str]:
-    """Return what happened, and the remedy."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub
 
-    group, status, revision = repository.group, answered_status(error), repository.revision
+    while isinstance(error, hub.LocalEntryNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__  # the outer one only says that the cache has no copy either
+    group, status = repository.group, answered_status(error)
     kind = "model" if repository.kind == "model" else "data set"
     cache, name = constants.HF_HUB_CACHE, type(error).__name__
     text = shorten(str(error) or name, _MOST, placeholder=" ...").rstrip(".")
@@ -312,49 +302,35 @@ def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str
     in_vain = status == 404 or name == "UnsupportedProtocol"
     in_vain |= not isinstance(error, hub.HTTPError) and type(error) is not OSError
     through_proxy = any(scheme != "no" for scheme in getproxies()) and "Connect" in name
-    rules = (
-        (
-            isinstance(error, hub.OfflineModeIsEnabled),
-            f"the cache {cache} does not hold {lacks}, and the hub is off (HF_HUB_OFFLINE=1) or "
-            "does not respond.",
-            "Type the command once with a network and HF_HUB_OFFLINE=0 to download it.",
-        ),
-        (
-            isinstance(error, hub.GatedRepoError) or (status in (401, 403) and not is_absent),
-            f"the hub refuses access ({status}); the owner of a gated {kind} grants it.",
-            f"Ask for access on its page, then type {_LOGIN}.",
-        ),
-        (
-            is_absent,
-            f"the hub has no such {kind}, or it is private ({status}).",
-            f"Check {group}.hub; for a private {kind} type {_LOGIN}.",
-        ),
-        (
-            isinstance(error, hub.RevisionNotFoundError),
-            f"the hub has no revision {repository.recorded or revision} of this {kind} ({status}).",
-            f"Type {group}.revision=main, or another branch, tag or commit.",
-        ),
-        (
-            isinstance(error, OSError) and error.errno in _OF_DISK,
-            f"the cache {cache} cannot be used ({text}).",
-            "Type HF_HOME=FOLDER before the command, with a folder that can be written.",
-        ),
-        (
-            status == 407 or through_proxy,
-            f"the proxy does not answer or refuses access ({text}).",
-            "Check HTTPS_PROXY, or type NO_PROXY=HOST.",
-        ),
-        (
-            in_vain and not is_xet,
-            f"it cannot be read ({text}).",
-            f"Check {group}.hub and {group}.revision.{mirror}",
-        ),
-        (
-            "Timeout" in name,
-            f"the hub sent nothing for {constants.HF_HUB_DOWNLOAD_TIMEOUT} s, the limit of "
-            "HF_HUB_DOWNLOAD_TIMEOUT.",
-            again + mirror,
-        ),
-    )
-    failed = f"the download failed ({text}).", again + ("" if status or is_xet else mirror)
-    return next(((says, remedy) for holds, says, remedy in rules if holds), failed)
+    if isinstance(error, hub.OfflineModeIsEnabled):
+        happened = f"the cache {cache} does not hold {lacks}, and the hub is off "
+        happened += "(HF_HUB_OFFLINE=1) or does not respond."
+        remedy = "Type the command once with a network and HF_HUB_OFFLINE=0 to download it."
+    elif isinstance(error, hub.GatedRepoError) or (status in (401, 403) and not is_absent):
+        happened = f"the hub refuses access ({status}); the owner of a gated {kind} grants it."
+        remedy = f"Ask for access on its page, then type {_LOGIN}."
+    elif is_absent:
+        happened = f"the hub has no such {kind}, or it is private ({status})."
+        remedy = f"Check {group}.hub; for a private {kind} type {_LOGIN}."
+    elif isinstance(error, hub.RevisionNotFoundError):
+        revision = repository.recorded or repository.revision
+        happened = f"the hub has no revision {revision} of this {kind} ({status})."
+        remedy = f"Type {group}.revision=main, or another branch, tag or commit."
+    elif isinstance(error, OSError) and error.errno in _OF_DISK:
+        happened = f"the cache {cache} cannot be used ({text})."
+        remedy = "Type HF_HOME=FOLDER before the command, with a folder that can be written."
+    elif status == 407 or through_proxy:
+        happened = f"the proxy does not answer or refuses access ({text})."
+        remedy = "Check HTTPS_PROXY, or type NO_PROXY=HOST."
+    elif in_vain and not is_xet:
+        happened = f"it cannot be read ({text})."
+        remedy = f"Check {group}.hub and {group}.revision.{mirror}"
+    elif "Timeout" in name:
+        happened = f"the hub sent nothing for {constants.HF_HUB_DOWNLOAD_TIMEOUT} s, the limit of "
+        happened += "HF_HUB_DOWNLOAD_TIMEOUT."
+        remedy = again + mirror
+    else:
+        happened, remedy = f"the download failed ({text}).", again + mirror * (not status)
+    if lacks != "it" and lacks not in happened:
+        happened = f"the cache does not hold {lacks}; {happened}"
+    return f"{repository.name}: {happened}\n{remedy}"
