@@ -6,7 +6,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from math import frexp, fsum, inf, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -258,39 +258,35 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
     target are 0. Empty for other answers than `label`, `labels` and `tags`.
     """
     if answer == "label":
-        pairs = [(str(guess), str(gold)) for guess, gold in paired(predicted, targets)]
-        confusion: dict[str, Counter[str]] = {}
-        for guess, gold in sorted(pairs):
-            confusion.setdefault(gold, Counter())[guess] += 1
-        counts = {gold: dict(guesses) for gold, guesses in sorted(confusion.items())}
-        return {"scores": _of_each(*zip(*pairs, strict=True)), "confusion": counts}
-    if answer == "labels":
-        sets = [[*map(set, labels)] for labels in (predicted, targets)]
-        sets.append([guess & gold for guess, gold in zip(*sets, strict=True)])
-        return {"scores": _of_each(*[[*chain.from_iterable(labels)] for labels in sets])}
-    if answer == "tags":
-        guesses, golds = entities(_joined(predicted)), entities(_joined(targets))
-        chunks = guesses, golds, {*guesses} & {*golds}
-        return {"scores": _of_each(*[[entity.kind for entity in part] for part in chunks])}
-    return {}
-
-
-def _of_each(
-    predicted: Sequence[str], targets: Sequence[str], hits: Sequence[str] | None = None
-) -> dict[str, dict[str, float]]:
-    """Return the scores of each label; without `hits`, predictions and targets stand in pairs."""
-    if hits is None:
-        hits = [guess for guess, gold in zip(predicted, targets, strict=True) if guess == gold]
-    right, guesses, golds = Counter(hits), Counter(predicted), Counter(targets)
-    return {
+        guesses, golds = [*map(str, predicted)], [*map(str, targets)]
+        hits = [guess for guess, gold in paired(guesses, golds) if guess == gold]
+    elif answer == "labels":
+        sets = [(set(p), set(t)) for p, t in zip(predicted, targets, strict=True)]
+        guesses, golds = ([label for pair in sets for label in pair[side]] for side in (0, 1))
+        hits = [label for guess, gold in sets for label in guess & gold]
+    elif answer == "tags":
+        chunks = entities(_joined(predicted)), entities(_joined(targets))
+        guesses, golds = ([entity.kind for entity in side] for side in chunks)
+        hits = [entity.kind for entity in {*chunks[0]} & {*chunks[1]}]
+    else:
+        return {}
+    right, guessed, counts = Counter(hits), Counter(guesses), Counter(golds)
+    scores = {
         label: {
-            "precision": 100.0 * right[label] / (guesses[label] or 1),
-            "recall": 100.0 * right[label] / (golds[label] or 1),
-            "f1": 200.0 * right[label] / (guesses[label] + golds[label]),
-            "count": golds[label],
+            "precision": 100.0 * right[label] / (guessed[label] or 1),
+            "recall": 100.0 * right[label] / (counts[label] or 1),
+            "f1": 200.0 * right[label] / (guessed[label] + counts[label]),
+            "count": counts[label],
         }
-        for label in sorted({*predicted, *targets})
+        for label in sorted({*guesses, *golds})
     }
+    if answer != "label":
+        return {"scores": scores}
+    confusion: dict[str, dict[str, int]] = {}
+    for gold, guess in sorted(zip(golds, guesses, strict=True)):
+        row = confusion.setdefault(gold, {})
+        row[guess] = row.get(guess, 0) + 1
+    return {"scores": scores, "confusion": confusion}
 
 
 def _joined(sentences: Sequence[Tags]) -> list[str]:
