@@ -163,11 +163,6 @@ class Experiment:
         return f"{self.paper}/{self.table}"
 
     @property
-    def divisor(self) -> str:
-        """By what its deviations divide."""
-        return "n - 1" if self.ddof else "n"
-
-    @property
     def folder(self) -> list[str]:
         """The folder of its runs, below that of all runs."""
         return [*filter(None, [self.scale]), self.paper, self.table]

@@ -126,10 +126,10 @@ def _notes(table: Shown) -> Iterator[str]:
     yield from table.variants[:_MOST_VARIANTS]
     if len(table.variants) > _MOST_VARIANTS:
         yield f"{len(table.variants) - _MOST_VARIANTS} more variants: see --to FOLDER"
-    meaning = f"{table.reported} ± standard deviation ({experiment.divisor}), in {table.precision}"
+    divisor = "n - 1" if experiment.ddof else "n"
+    meaning = f"{table.reported} ± standard deviation ({divisor}), in {table.precision}"
     yield meaning if table.order else f"{meaning}; difference to the paper [95 % interval]"
-    if table.order:
-        yield table.order
+    yield from filter(None, [table.order])
 
 
 # The ledger as files: LaTeX to include, and CSV for other programs.
