@@ -1,11 +1,14 @@
 """A small table with every kind of row, and results for it as runs write them."""
 
-import json
+import tempfile
+from functools import cache
+from pathlib import Path
 
+from ptrun.folder.result import write
 from ptrun.ledger.experiment import read
-from ptrun.ledger.rows import rows
+from ptrun.ledger.rows import compose, rows
 from ptrun.ledger.shown import Shown
-from tests.ledger.recorded import recorded
+from ptrun.types import RunResult
 
 TABLE = """
 paper: made
@@ -48,32 +51,46 @@ def filled(folder, more=""):
     return Shown(experiment, rows(experiment, folder / "outputs"))
 
 
-def results(outputs, *, table="made/table1", scores=SCORES):
+def results(outputs):
     """Write the runs of some cells; seed 2 of the last cell failed."""
-    for (key, protocol), own in scores.items():
+    folder = outputs / "made" / "table1"
+    for (key, protocol), own in SCORES.items():
         for seed, score in own.items():
-            write(outputs / table / key, protocol, seed, score)
-    write(outputs / table / "small.PT_1.full.CB", "paper", 2, None)
+            put(folder / key, TABLE, seed, score, protocol=protocol, seconds=360)
+    last = folder / "small.PT_1.full.CB"
+    put(last, TABLE, 2, 0.0, status="failed", seconds=360)
 
 
-def write(folder, protocol, seed, score):
-    """Write one run's result, or its failure without a score."""
-    own = recorded(TABLE, folder.name)
-    place = folder / f"{protocol}-s{seed}"
-    place.mkdir(parents=True, exist_ok=True)
-    status = "failed" if score is None else "finished"
-    history = [{"step": 10 * n, "accuracy": 50.0 + n} for n in range(1, 4)]
-    content = {
-        "run_id": place.name,
-        "group": protocol,
-        "status": status,
-        "names": own["names"] | {"protocol": protocol},
-        "config": own["config"] | {"seed": seed},
-        "seed": seed,
-        "metric": "accuracy",
-        "metrics": {"dev": {"accuracy": score}, "test": {"accuracy": score}} if score else {},
-        "learned_parameters": {"total": 20_480},
-        "manifest": {"seconds": 360.0, "history": history},
-    }
-    name = "result.json" if score else "failure.json"
-    (place / name).write_text(json.dumps(content))
+def put(
+    folder, table, seed, test, dev=50.0, *, group="", status="finished", protocol="paper",
+    seconds=3600, typed=(),
+):  # fmt: skip
+    """Write the run of a cell of a table, which is named as its folder."""
+    place = folder / f"{group}-{protocol}-s{seed}"
+    place.mkdir(parents=True)
+    own = recorded(table, folder.name, *typed)
+    run = RunResult(
+        run_id=place.name,
+        group=group + protocol,
+        status=status,
+        names=own["names"] | {"protocol": protocol},
+        config=own["config"] | {"seed": seed},
+        seed=seed,
+        metric="accuracy",
+        metrics={"dev": {"accuracy": dev}, "test": {"accuracy": test, "macro_f1": test - 20}},
+        learned_parameters={"total": 20_480},
+        manifest={"seconds": seconds},
+    )
+    write(place, run)
+
+
+@cache
+def recorded(table, key, *typed):
+    """Return names and configuration of a run of a cell; `typed` are further overrides."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "table.yaml"
+        file.write_text(table)
+        experiment = read(file)
+    cell = next(cell for cell in experiment.cells if cell.key == key)
+    made = compose([*experiment.overrides(cell), *typed])
+    return {"names": dict(made.names), "config": dict(made.settings)}

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.folder.result import write
 from ptrun.ledger import rows as requested
 from ptrun.ledger.experiment import Rule, jobs, parse, read
 from ptrun.ledger.ours import interval
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import Shown
-from ptrun.types import RunResult
-from tests.ledger.recorded import recorded
+from tests.ledger import small
 
 TABLE = """
 paper: made
@@ -47,28 +45,8 @@ def made(tmp_path):
     return read(file)
 
 
-def put(
-    outputs, key, seed, test, dev=50.0, group="a", status="finished", protocol="paper", typed=()
-):
-    cell = f"small.FT.full.{key}"
-    folder = outputs / "made" / "up" / cell / f"run-{group}-{protocol}-s{seed}"
-    folder.mkdir(parents=True)
-    own = recorded(TABLE, cell, *typed)
-    write(
-        folder,
-        RunResult(
-            run_id=folder.name,
-            group=group + protocol,
-            status=status,
-            names=own["names"] | {"protocol": protocol},
-            config=own["config"] | {"seed": seed},
-            seed=seed,
-            metric="accuracy",
-            metrics={"dev": {"accuracy": dev}, "test": {"accuracy": test, "macro_f1": test - 20}},
-            learned_parameters={"total": 7},
-            manifest={"seconds": 3600, "history": [{"step": 5, "accuracy": dev}]},
-        ),
-    )
+def put(outputs, key, *scores, **changes):
+    small.put(outputs / "made" / "up" / f"small.FT.full.{key}", TABLE, *scores, **changes)
 
 
 @pytest.mark.parametrize("ddof", [0, 1])
@@ -161,16 +139,16 @@ def test_a_mean_over_the_grid_selects_none_and_needs_all_of_it(tmp_path):
         "of: [{when: {method: mean}, table: made/up, called: {method: FT}}]\n"
         "cells:\n  - [small, FT, full, CB, F1, 60.0]\n  - [small, mean, full, CB, F1, 60.0]\n"
     )
-    made, small = read(file), ("train.batch_size=4",)
+    made, batch = read(file), ("train.batch_size=4",)
     found = jobs(made, parse(["experiment=made/up"]))
     assert len(found) == 6 and {job.key for job in found} == {"small.FT.full.CB"}
     for seed in (1, 2, 3):
-        put(tmp_path, "CB", seed, 80.0 + seed, dev=90.0, typed=("train.lr=1e-4", *small))
+        put(tmp_path, "CB", seed, 80.0 + seed, dev=90.0, typed=("train.lr=1e-4", *batch))
     best, mean = rows(made, tmp_path)
     assert best.paper.value == 62.0 and mean.paper is None
     assert mean.why == "ptrun experiment=made/up cell=small.FT.full.CB"
     for seed in (1, 2, 3):
-        put(tmp_path, "CB", seed, 70.0 + seed, group="b", typed=("train.lr=1e-3", *small))
+        put(tmp_path, "CB", seed, 70.0 + seed, group="b", typed=("train.lr=1e-3", *batch))
     best, mean = rows(made, tmp_path)
     assert best.paper.value == 62.0 and dict(mean.paper.scores) == {1: 56.0, 2: 57.0, 3: 58.0}
     assert mean.paper.missing == []
@@ -200,7 +178,7 @@ def test_a_run_without_the_number_is_named(made, tmp_path, test):
     content["metrics"]["test"] = test
     del content["digest"]  # it would tell
     file.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"run-a-paper-s1 has no test.accuracy"):
+    with pytest.raises(UserError, match=r"run -paper-s1 has no test.accuracy"):
         rows(made, tmp_path)
 
 
