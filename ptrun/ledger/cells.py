@@ -138,9 +138,6 @@ def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> tuple[float
     """Return mean and standard deviation; that of at most `ddof` scores is None.
 
     `ddof=1` is the rule of our own tables, `ddof=0` that of IDPG's.
-
-    Raises:
-        ValueError: `scores` is empty.
     """
     deviation = statistics.stdev if ddof else statistics.pstdev
     std = deviation(scores) if len(scores) > ddof and all(map(math.isfinite, scores)) else None

@@ -424,11 +424,7 @@ _POCKET_PROTOCOL = (
 def scaled(
     overrides: Sequence[str], scale: str | None, table: Pocket | None, at: Mapping[str, str]
 ) -> list[str]:
-    """Return the overrides of the cell `at` some places for a scale; None keeps them as they are.
-
-    Raises:
-        UserError: the scale has no replacement for an option.
-    """
+    """Return the overrides of the cell `at` some places for a scale; None keeps them."""
     if scale is None:
         return list(overrides)
     rules = _pocket_rules()
