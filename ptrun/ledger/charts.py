@@ -82,9 +82,9 @@ def panels(
 
 
 def legend(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Name the kinds of marks below the title."""
+    """Name the kinds of marks below the panels."""
     form: dict[str, Any] = {"labelcolor": MUTED, "borderpad": 0, "handlelength": 1.5, "ncols": 4}
-    figure.legend(handles, labels, loc="outside upper left", **form)
+    figure.legend(handles, labels, loc="outside lower left", **form)
 
 
 def svg(figure: "Figure", title: str) -> str:
