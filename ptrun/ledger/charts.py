@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 GROUND, INK, MUTED, GRID, PAPER = "#fdfcfa", "#22211f", "#68655e", "#e3dfd6", "#b3402a"
 SERIES = ("#1f5fa8", "#a05a00", "#1b7a5a", "#7b4fa3", "#b03a6f", "#4f6b12", "#0f7588", "#6d5a4c")
 _STYLE = {
+    "axes.axisbelow": True,
     "axes.edgecolor": GRID,
     "axes.facecolor": "none",
     "axes.grid": True,
