@@ -67,7 +67,7 @@ def put(
 ):  # fmt: skip
     """Write the run of a cell of a table, which is named as its folder."""
     place = folder / f"{group}-{protocol}-s{seed}"
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     own = recorded(table, folder.name, *typed)
     run = RunResult(
         run_id=place.name,
