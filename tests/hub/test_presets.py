@@ -19,6 +19,7 @@ from ptrun.readout.verbalizer import VerbalizerReading
 from ptrun.types import Example
 from tests.hub.shapes import NOISE, PICKLE, SHAPES, TENSORS, dump, shape_of
 from tests.small_runs import sst2
+from tests.tiers import tiered
 
 NODES = {
     file.stem: {key: own for key, own in node.items() if not key.startswith("_")}
@@ -52,17 +53,13 @@ def serve(hub, preset, **changed):
     return PretrainedBackbone(**NODES[preset] | own), files
 
 
-def some(names):
-    return [pytest.param(n, marks=[] if n in CORE else pytest.mark.slow) for n in names]
-
-
 def stored(files):
     """Return the values of the tensors of a repository, as float32."""
     whole = torch.load(io.BytesIO(files[PICKLE])) if PICKLE in files else load(files[TENSORS])
     return {tensor.float().numpy().tobytes() for tensor in whole.values()}
 
 
-@pytest.mark.parametrize("preset", some(PRESETS))
+@pytest.mark.parametrize("preset", tiered(PRESETS, CORE.__contains__))
 def test_a_preset_loads_from_its_repository(hub, preset, caplog):
     caplog.set_level(logging.INFO, "ptrun")
     backbone, files = serve(hub, preset)

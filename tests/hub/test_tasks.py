@@ -15,6 +15,7 @@ from ptrun.config import build
 from ptrun.config.paths import conf_dir
 from ptrun.hub.repository import COMMIT
 from tests.hub.test_presets import no_network  # noqa: F401
+from tests.tiers import tiered
 
 ROWS = Path(__file__).parents[1] / "data"
 TASKS = {
@@ -152,11 +153,7 @@ def serve(hub, name):
     return commit
 
 
-def some(names):
-    return [pytest.param(n, marks=[] if n in CORE else pytest.mark.slow) for n in names]
-
-
-@pytest.mark.parametrize("name", some(TASKS))
+@pytest.mark.parametrize("name", tiered(TASKS, CORE.__contains__))
 def test_a_task_loads_from_its_repository(hub, name):
     node, commits = TASKS[name], {(TASKS[name]["source"]["hub"], serve(hub, name))}
     if name == "metamathqa":
