@@ -12,7 +12,6 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.pattern.slots import Field
-from ptrun.readout.base import Readout
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
@@ -48,8 +47,16 @@ class DPT(FineTuning):
         super().__init__(backbone, task, reading)
         self._copied = not reserved
         if reserved:
-            _check_reserved(self.readout)
-            self.classes.reserved = True
+            if not isinstance(self.readout, ClassWords):
+                raise UserError("method.reserved=true needs rows with all classes, not a passage.")
+            pvp = self.readout.pvp
+            last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
+            if last.name != "words":
+                raise UserError(
+                    f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the "
+                    "class words; name a readout.pattern that ends in them."
+                )
+            self.readout.reserved = True
 
     @property
     def classes(self) -> ClassWords:
@@ -69,18 +76,3 @@ class DPT(FineTuning):
         """Load a tuned backbone, its reserved tokens included."""
         super().load_exported(tensors)
         self._copied = True
-
-
-def _check_reserved(readout: Readout) -> None:
-    """Check that rows end in the words of all classes."""
-    if not isinstance(readout, ClassWords):
-        raise UserError(
-            "method.reserved=true needs rows with all classes, not a passage; leave it out."
-        )
-    pvp = readout.pvp
-    last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
-    if last.name != "words":
-        raise UserError(
-            f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the class "
-            "words; name a readout.pattern that ends in them."
-        )
