@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from ptrun.errors import UserError
 from ptrun.pattern.encoding import Shorten
-from ptrun.pattern.rendering import SIGNS, Piece, render
+from ptrun.pattern.rendering import SIGNS, Line, Piece
 from ptrun.pattern.slots import GAPS, LISTS, Border, Field, Hole, LiteralText, Part, read_slot
 from ptrun.pattern.verbalizer import Rule, Verbalizer
 
@@ -97,7 +97,10 @@ class Pattern:
 
     def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
         """Return the pieces of an example, with label words where the pattern lists them."""
-        return render(self.parts, fields, words, f"pattern {self.text!r}")
+        line = Line(fields, words, f"pattern {self.text!r}")
+        for part in self.parts:
+            line.add(part)
+        return line.pieces
 
     def _slots(self) -> list[Field]:
         return [part for part in self.parts if isinstance(part, Field)]

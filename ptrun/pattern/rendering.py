@@ -1,7 +1,7 @@
 """Renders a pattern and an example into pieces: the texts and slots of one row, in order."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -48,139 +48,124 @@ class Piece:
     most: int | None = None
 
 
-class _Line:
-    """The pieces so far, and whether a space comes before the next one."""
+class Line:
+    """The pieces of an example so far, and whether a space comes before the next one."""
 
-    def __init__(self, limits: Mapping[str, int]) -> None:
+    def __init__(self, fields: Mapping[str, Any], words: Sequence[str], where: str) -> None:
         self.pieces: list[Piece] = []
-        self.spaced, self._segment, self._limits = False, 0, limits
+        self._fields, self._words, self._where = fields, words, where
+        self._spaced, self._segment = False, 0
 
-    def text(self, text: str, item: int | None = None) -> None:
+    def add(self, part: Part) -> None:
+        """Append a part of the pattern."""
+        if isinstance(part, LiteralText):
+            self._literal(part.text)
+        elif isinstance(part, Border):
+            self._segment, self._spaced = 1, False
+        elif isinstance(part, Hole):
+            self._hole(part.kind, part.count)
+        elif part.ending in LISTS:
+            self._list(part)
+        else:
+            raw = self._text(part.name)
+            text = part.filtered(raw)
+            if part.ending is None:  # a space that a filter wrote counts
+                self._spaced |= text[:1].isspace() and not raw[:1].isspace()
+                self._field(text, part)
+            elif part.ending == "gap":
+                self._gap(text, part)
+            else:
+                self._fact(text, part)
+
+    def _literal(self, text: str, item: int | None = None) -> None:
         """Append literal text; spaces at its ends stand before it and before the next piece."""
-        spaced = self.spaced or text.startswith(tuple(_SPACES))
+        spaced = self._spaced or text.startswith(tuple(_SPACES))
         if bare := text.strip(_SPACES):
             self.pieces.append(Piece("literal", bare, False, spaced, self._segment, item=item))
             spaced = text[-1:] in _SPACES
-        self.spaced = spaced
+        self._spaced = spaced
 
-    def field(self, text: str, slot: Field) -> None:
+    def _field(self, text: str, slot: Field) -> None:
         """Append the text of a field; spaces at its ends are dropped."""
         if bare := text.strip():
-            place, most = (slot.shortenable, self.spaced, self._segment), self._limits
-            self.pieces.append(Piece("field", bare, *place, most=most.get(slot.name)))
-            self.spaced = False
+            most = self._fields.get(LIMITS, {}).get(slot.name)
+            place = slot.shortenable, self._spaced, self._segment
+            self.pieces.append(Piece("field", bare, *place, most=most))
+            self._spaced = False
 
-    def hole(self, kind: Literal["mask", "masks", "soft"], count: int = 1) -> None:
+    def _hole(self, kind: Literal["mask", "masks", "soft"], count: int = 1) -> None:
         """Append masks or learned vectors."""
-        self.pieces.append(Piece(kind, spaced=self.spaced, segment=self._segment, count=count))
-        self.spaced = False
+        self.pieces.append(Piece(kind, spaced=self._spaced, segment=self._segment, count=count))
+        self._spaced = False
 
-    def border(self) -> None:
-        """Begin the second segment."""
-        self._segment, self.spaced = 1, False
+    def _value(self, name: str) -> Any:
+        if name not in self._fields:
+            there = ", ".join(self._fields)
+            raise UserError(f"{self._where}: no field {name!r}; the example has {there}.")
+        return self._fields[name]
 
+    def _text(self, name: str) -> str:
+        text = self._value(name)
+        if not isinstance(text, str):
+            raise UserError(
+                f"{self._where}: field {name!r} is {type(text).__name__}, not one text; "
+                f"a list is written as {{{name}|letters}}, one of {', '.join(LISTS)}."
+            )
+        return text
 
-def render(
-    parts: Iterable[Part], fields: Mapping[str, Any], words: Sequence[str], where: str
-) -> list[Piece]:
-    """Return the pieces of an example."""
-    line = _Line(fields.get(LIMITS, {}))
-    for part in parts:
-        if isinstance(part, LiteralText):
-            line.text(part.text)
-        elif isinstance(part, Border):
-            line.border()
-        elif isinstance(part, Hole):
-            line.hole(part.kind, part.count)
-        elif part.ending in LISTS:
-            _write_list(line, part, fields, words, where)
-        else:
-            _write(line, part, fields, where)
-    return line.pieces
+    def _list(self, slot: Field) -> None:
+        is_words, style = slot.name == "words", str(slot.ending)
+        texts = list(self._words) if is_words else self._value(slot.name)
+        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+            wrong = f"field {slot.name!r} is {texts!r}, not a list of texts"
+            wrong = "no label words" if is_words else wrong
+            raise UserError(f"{self._where}: {wrong}; {style} writes a list out.")
+        signs, count = SIGNS.get(style, ()), len(texts)
+        if signs and count > len(signs):
+            most = f"{style} writes at most {len(signs)} out"
+            raise UserError(f"{self._where}: {count} items; {most}.")
+        spaced = self._spaced
+        for item, raw in enumerate(texts):
+            if signs:
+                self._spaced = spaced
+                self._literal(signs[item])
+                self._literal(_MARKS[style][0])
+            elif item:
+                self._literal(_BETWEEN[style])
+            text = slot.filtered(raw)
+            if is_words:
+                self._literal(text, item=item)
+            else:
+                self._field(text, slot)
+            if signs:
+                self._spaced = False
+                self._literal(_MARKS[style][1])
 
+    def _gap(self, text: str, slot: Field) -> None:
+        """Append a text with a gap for its answer (ReCoRD's queries)."""
+        if GAP not in text:
+            raise UserError(
+                f"{self._where}: field {slot.name!r} is {text!r}; gap needs {GAP} in it."
+            )
+        for i, part in enumerate(text.split(GAP, maxsplit=1)):
+            if i == 1:
+                self._hole("masks")
+            self._spaced |= part[:1].isspace()
+            self._field(part, slot)
+            self._spaced |= part[-1:].isspace()
 
-def _write(line: _Line, slot: Field, fields: Mapping[str, Any], where: str) -> None:
-    raw = _text(slot.name, fields, where)
-    text = slot.filtered(raw)
-    if slot.ending is None:
-        line.spaced |= text[:1].isspace() and not raw[:1].isspace()  # a space that a filter wrote
-        line.field(text, slot)
-    elif slot.ending == "gap":
-        _write_gap(line, text, slot, where)
-    else:
-        _write_fact(line, text, slot, _text(FACT_SUBJECT, fields, where))
-
-
-def _text(name: str, fields: Mapping[str, Any], where: str) -> str:
-    text = _value(name, fields, where)
-    if not isinstance(text, str):
-        raise UserError(
-            f"{where}: field {name!r} is {type(text).__name__}, not one text; "
-            f"a list is written as {{{name}|letters}}, one of {', '.join(LISTS)}."
-        )
-    return text
-
-
-def _value(name: str, fields: Mapping[str, Any], where: str) -> Any:
-    if name not in fields:
-        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.")
-    return fields[name]
-
-
-def _write_list(
-    line: _Line, slot: Field, fields: Mapping[str, Any], words: Sequence[str], where: str
-) -> None:
-    is_words, style = slot.name == "words", str(slot.ending)
-    texts = list(words) if is_words else _value(slot.name, fields, where)
-    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        wrong = f"field {slot.name!r} is {texts!r}, not a list of texts"
-        wrong = "no label words" if is_words else wrong
-        raise UserError(f"{where}: {wrong}; {style} writes a list out.")
-
-    signs = SIGNS.get(style, ())
-    if signs and len(texts) > len(signs):
-        raise UserError(f"{where}: {len(texts)} items; {style} writes at most {len(signs)} out.")
-    spaced = line.spaced
-    for item, raw in enumerate(texts):
-        if signs:
-            line.spaced = spaced
-            line.text(signs[item])
-            line.text(_MARKS[style][0])
-        elif item:
-            line.text(_BETWEEN[style])
-        text = slot.filtered(raw)
-        if is_words:
-            line.text(text, item=item)
-        else:
-            line.field(text, slot)
-        if signs:
-            line.spaced = False
-            line.text(_MARKS[style][1])
-
-
-def _write_gap(line: _Line, text: str, slot: Field, where: str) -> None:
-    """Append a text with a gap for its answer (ReCoRD's queries)."""
-    if GAP not in text:
-        raise UserError(f"{where}: field {slot.name!r} is {text!r}; gap needs {GAP} in it.")
-    for i, part in enumerate(text.split(GAP, maxsplit=1)):
-        if i == 1:
-            line.hole("masks")
-        line.spaced |= part[:1].isspace()
-        line.field(part, slot)
-        line.spaced |= part[-1:].isspace()
-
-
-def _write_fact(line: _Line, text: str, slot: Field, subject: str) -> None:
-    """Append a relation's template (LAMA): its words are literal, its subject is a field."""
-    for part in re.split(r"(\[X\]|\[Y\])", text):
-        if part == "[X]":
-            line.field(subject, slot)
-        elif part == "[Y]":
-            line.hole("mask")
-            if slot.ending == "fact_start":
-                return
-        else:
-            line.text(part)
+    def _fact(self, text: str, slot: Field) -> None:
+        """Append a relation's template (LAMA): its words are literal, its subject is a field."""
+        subject = self._text(FACT_SUBJECT)
+        for part in re.split(r"(\[X\]|\[Y\])", text):
+            if part == "[X]":
+                self._field(subject, slot)
+            elif part == "[Y]":
+                self._hole("mask")
+                if slot.ending == "fact_start":
+                    return
+            else:
+                self._literal(part)
 
 
 # Rendered pieces in one segment: with a space at the border, or with a separator as text.
