@@ -354,7 +354,10 @@ class IDPG(Method):
         if self.length == 0:
             return text
         instance = self.instance(batch)
-        at = place(self.position, batch.mask, batch.mask & (batch.ids == self._separator))
+        separators = batch.mask  # without an effect at position 0: a tokenizer may have none
+        if self.position > 0:
+            separators = batch.mask & (batch.ids == self._separator)
+        at = place(self.position, batch.mask, separators)
         put = Insertion(at, batch.ids.shape[1], self.prompt_positions)
         types = batch.types
         if types is not None:  # a prompt has the segment of the token before it
