@@ -8,14 +8,14 @@ has no cache: each step reads the whole rows.
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Positions, Prefix
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.injection import Reader
 from ptrun.errors import UserError
 
@@ -193,38 +193,26 @@ def _repeated(inputs: BackboneInput, beams: int, *, both: bool) -> BackboneInput
     """Return each row as many times as it has beams; the encoder reads a row once."""
     if beams == 1:
         return inputs
-    decoder, more = inputs.decoder, partial(_more, beams)
-    if decoder is not None:
-        decoder = replace(
-            decoder,
-            mask=more(decoder.mask),
-            ids=more(decoder.ids),
-            prefixes=more(decoder.prefixes),
-            cross=more(decoder.cross),
-        )
-    inputs = replace(inputs, decoder=decoder)
+    inputs = replace(inputs, decoder=_more(beams, inputs.decoder))
     if not both:
         return inputs
+    names = ("mask", "ids", "embeddings", "types", "shift", "prefixes")
     return replace(
         inputs,
-        mask=more(inputs.mask),
-        ids=more(inputs.ids),
-        embeddings=more(inputs.embeddings),
-        types=more(inputs.types),
-        shift=more(inputs.shift),
-        prefixes=more(inputs.prefixes),
+        **{name: _more(beams, getattr(inputs, name)) for name in names},
         lengths=inputs.lengths and [n for n in inputs.lengths for _ in range(beams)],
         updates=[replace(update, rows=update.rows * beams) for update in inputs.updates],
     )
 
 
 def _more(beams: int, value: Any) -> Any:
-    """Return each row of a tensor, a prefix, or several of them `beams` times."""
+    """Return each row of a tensor, or of what has tensors, `beams` times."""
     if isinstance(value, tuple):
         return tuple(_more(beams, entry) for entry in value)
-    if isinstance(value, Prefix):
-        return Prefix(*(_more(beams, tensor) for tensor in (value.key, value.value, value.mask)))
-    return None if value is None else value.repeat_interleave(beams, dim=0)
+    if isinstance(value, Prefix | DecoderInput):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **{name: _more(beams, part) for name, part in parts.items()})
+    return value.repeat_interleave(beams, dim=0) if isinstance(value, Tensor) else value
 
 
 @contextmanager

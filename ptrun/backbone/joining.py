@@ -5,7 +5,8 @@ pass. What one of them lacks is filled with what changes nothing in its rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,57 +27,47 @@ Embed = Callable[[Tensor], Tensor]
 """Returns raw word embeddings, `[B, T] -> [B, T, E]`."""
 
 
-@dataclass(frozen=True)
-class Joined:
-    """One input for the backbone, `given`, and the members' inputs that it was joined from.
+def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> BackboneInput:
+    """Return the members' inputs as one, with rows padded to the longest of all.
+
+    `embed` is needed where some members give tokens and others embeddings.
 
     >>> import torch
     >>> from ptrun.backbone.base import BackboneInput
     >>> from ptrun.backbone.joining import join
     >>> masks = [torch.ones(1, width, dtype=torch.bool) for width in (2, 3)]
-    >>> parts = [BackboneInput(mask, ids=mask.long()) for mask in masks]
-    >>> join(parts).given.ids.tolist()
+    >>> join([BackboneInput(mask, ids=mask.long()) for mask in masks]).ids.tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-
-    given: BackboneInput
-    parts: Sequence[BackboneInput]
-
-    def split(self, output: BackboneOutput) -> list[BackboneOutput]:
-        """Return each member's own output."""
-        hidden = _split(output.hidden, [p.hidden_at for p in self.parts])
-        pooled = _split(output.pooled, [p.pooled_at for p in self.parts])
-        logits = _split(output.logits, [p.logits_at for p in self.parts])
-        return [BackboneOutput(*three) for three in zip(hidden, pooled, logits, strict=True)]
-
-
-def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Joined:
-    """Return the members' inputs as one, with rows padded to the longest of all.
-
-    `embed` is needed where some members give tokens and others embeddings.
-    """
     if len(parts) == 1:
-        return Joined(parts[0], parts)
+        return parts[0]
     parts = _alike(parts, embed)
-    width = max(part.mask.shape[1] for part in parts)
     rows = [part.mask.shape[0] for part in parts]
-    inputs = BackboneInput(
-        mask=_rows([p.mask for p in parts], width),
-        lengths=_lengths([p.lengths for p in parts]),
-        ids=_optional([p.ids for p in parts], width),
-        embeddings=_optional([p.embeddings for p in parts], width),
-        types=_optional([p.types for p in parts], width),
+    lengths = [part.lengths for part in parts]
+    decoders = [part.decoder for part in parts]
+    return BackboneInput(
+        **_half(parts, rows, ("types",)),
+        lengths=None if None in lengths else [n for member in lengths for n in member or ()],
         shift=_optional([p.shift for p in parts]),
-        updates=_updates(parts),
+        updates=[
+            replace(update, reads=sum(len(at.rows) for at in part.requested))
+            for part in parts
+            for update in part.updates
+        ],
         keys=_optional([p.keys for p in parts]),
-        prefixes=_prefixes([p.prefixes for p in parts], rows),
-        edits=_edits([p.edits for p in parts], rows),
-        decoder=_decoder([p.decoder for p in parts], rows),
+        decoder=_decoder([d for d in decoders if d is not None], rows),
         hidden_at=_positions([p.hidden_at for p in parts], rows),
         pooled_at=_positions([p.pooled_at for p in parts], rows),
         logits_at=_positions([p.logits_at for p in parts], rows),
     )
-    return Joined(inputs, parts)
+
+
+def split(output: BackboneOutput, parts: Sequence[BackboneInput]) -> list[BackboneOutput]:
+    """Return each member's own output, of inputs that were joined."""
+    hidden = _split(output.hidden, [p.hidden_at for p in parts])
+    pooled = _split(output.pooled, [p.pooled_at for p in parts])
+    logits = _split(output.logits, [p.logits_at for p in parts])
+    return [BackboneOutput(*three) for three in zip(hidden, pooled, logits, strict=True)]
 
 
 def _alike(parts: Sequence[BackboneInput], embed: Embed | None) -> Sequence[BackboneInput]:
@@ -106,35 +97,30 @@ def _filled(inputs: BackboneInput, name: str, like: Tensor) -> BackboneInput:
     return replace(inputs, **zeros)  # type: ignore[arg-type]
 
 
-def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
-    present = [part for part in parts if part is not None]
-    assert len(present) in (0, len(parts)), "members differ in whether they use the decoder"
-    if not present:
+def _half(parts: Sequence[Any], rows: Sequence[int], grids: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what encoder and decoder inputs share, and other `grids [B, T]`."""
+    width = max(part.mask.shape[1] for part in parts)
+    grids = "mask", "ids", "embeddings", *grids
+    tokens = {name: _optional([getattr(part, name) for part in parts], width) for name in grids}
+    prefixes = _prefixes([part.prefixes for part in parts], rows)
+    return {**tokens, "prefixes": prefixes, "edits": _edits([part.edits for part in parts], rows)}
+
+
+def _decoder(parts: Sequence[DecoderInput], rows: Sequence[int]) -> DecoderInput | None:
+    assert len(parts) in (0, len(rows)), "members differ in whether they use the decoder"
+    if not parts:
         return None
-    width = max(part.mask.shape[1] for part in present)
-    return DecoderInput(
-        mask=_rows([p.mask for p in present], width),
-        ids=_optional([p.ids for p in present], width),
-        embeddings=_optional([p.embeddings for p in present], width),
-        prefixes=_prefixes([p.prefixes for p in present], rows),
-        cross=_prefixes([p.cross for p in present], rows),
-        edits=_edits([p.edits for p in present], rows),
-    )
+    return DecoderInput(**_half(parts, rows), cross=_prefixes([p.cross for p in parts], rows))
 
 
 def _optional(tensors: Sequence[Tensor | None], width: int | None = None) -> Tensor | None:
-    """Concatenate tensors that either all members have or none."""
+    """Concatenate tensors that all members have or none; zeros pad the second axis to `width`."""
     present = [tensor for tensor in tensors if tensor is not None]
     assert len(present) in (0, len(tensors)), "members differ in what they give the backbone"
-    return _rows(present, width) if present else None
-
-
-def _rows(tensors: list[Tensor], width: int | None = None) -> Tensor:
-    """Concatenate along the batch axis; zeros pad the second axis on the right to `width`."""
-    if width is None:
-        return torch.cat(tensors)
-    pads = [(*(0, 0) * (tensor.dim() - 2), 0, width - tensor.shape[1]) for tensor in tensors]
-    return torch.cat([functional.pad(t, pad) for t, pad in zip(tensors, pads, strict=True)])
+    if width is not None:
+        pads = [(*(0, 0) * (tensor.dim() - 2), 0, width - tensor.shape[1]) for tensor in present]
+        present = [functional.pad(t, pad) for t, pad in zip(present, pads, strict=True)]
+    return torch.cat(present) if present else None
 
 
 def _positions(positions: Sequence[Positions | None], rows: Sequence[int]) -> Positions | None:
@@ -195,25 +181,6 @@ def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
         functional.pad(value, pad),
         functional.pad(seen, (missing, 0)),
     )
-
-
-def _lengths(members: Sequence[Sequence[int] | None]) -> list[int] | None:
-    """Concatenate the lengths of rows; None if those of a member are not known."""
-    lengths: list[int] = []
-    for member in members:
-        if member is None:
-            return None
-        lengths += member
-    return lengths
-
-
-def _updates(parts: Sequence[BackboneInput]) -> Sequence[Updates]:
-    """Concatenate the low-rank updates of all members."""
-    return [
-        replace(update, reads=sum(len(at.rows) for at in part.requested))
-        for part in parts
-        for update in part.updates
-    ]
 
 
 def _edits(

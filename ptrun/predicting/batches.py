@@ -283,7 +283,7 @@ class Batches:
         dice = [job.dice for job in ordered if job.dice] if decoding.temperature else None
         shared.backbone.model.eval()
         with shared.engine.precise():
-            written = generate(shared.backbone, joined.given, slice_, dice, told)
+            written = generate(shared.backbone, joined, slice_, dice, told)
         for job, row in zip(ordered, written, strict=True):
             job.tokens = job.tokens if told else row[: job.left]
             self.written += len(row)

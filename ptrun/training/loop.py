@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.generation import Decoding, generate
-from ptrun.backbone.joining import join
+from ptrun.backbone.joining import join, split
 from ptrun.backbone.packing import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
@@ -369,9 +369,7 @@ class Loop(ABC):
             ]
         self.backbone.model.eval()
         with self.precise():
-            written = generate(
-                self.backbone, join(inputs, self.backbone.embed).given, decoding, seeds
-            )
+            written = generate(self.backbone, join(inputs, self.backbone.embed), decoding, seeds)
         return list(
             zip([i for examples in groups.values() for i in examples], written, strict=True)
         )
@@ -405,10 +403,11 @@ class Loop(ABC):
 
     def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
         """Run the backbone once on the inputs of several members."""
-        joined = join(list(inputs.values()), self.backbone.embed)
+        parts = list(inputs.values())
+        joined = join(parts, self.backbone.embed)
         with self.precise():
-            output = self.backbone.forward(joined.given)
-        return dict(zip(inputs, joined.split(output), strict=True))
+            output = self.backbone.forward(joined)
+        return dict(zip(inputs, split(output, parts), strict=True))
 
     def precise(self) -> AbstractContextManager[None]:
         """Compute in half precision over fp32 weights: those of a tuned backbone."""

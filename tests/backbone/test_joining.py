@@ -7,7 +7,7 @@ import torch
 
 from ptrun.backbone.attention import extend
 from ptrun.backbone.base import DecoderInput, Positions, Prefix
-from ptrun.backbone.joining import join
+from ptrun.backbone.joining import join, split
 from tests.backbone.inputs import every, rows, text
 
 
@@ -38,8 +38,7 @@ def member(backbone, seed):
 def test_encoder_decoder_members_keep_their_decoders_prefixes_and_edits(tiny):
     backbone = tiny("t5")
     parts = [member(backbone, seed) for seed in (0, 1, 2)]
-    joined = join(parts)
-    together = joined.split(backbone.forward(joined.given))
+    together = split(backbone.forward(join(parts)), parts)
     for part, own in zip(parts, together, strict=True):
         alone = backbone.forward(part)
         torch.testing.assert_close(own.logits, alone.logits, atol=1e-5, rtol=0)
