@@ -17,8 +17,6 @@ _LOG = logging.getLogger(__name__)
 
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
-LATEST = ("latest_checkpointed_iteration.txt", "latest")
-"""Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
 _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
 
 
@@ -31,15 +29,10 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
-    if kind := _to_import(folder):
-        raise UserError(
-            f"backbone.path={folder} is a checkpoint of another library; convert it once:"
-            f"\nptrun import {kind} {folder} --out DIR"
-        )
     if not (folder / "config.json").is_file():
         raise UserError(
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
-            "tokenizer files."
+            "tokenizer files. ptrun import converts checkpoints of GLM, CPM-2 and Megatron-11B."
         )
     tensors = sum(len(tensor_names(file)) for file in weight_files(folder))
     for key, count in read_config(folder).items():
@@ -49,17 +42,6 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
                 "tensors. Use the config.json of these weights."
             )
     return folder
-
-
-def _to_import(folder: Path) -> str | None:
-    """Return the kind that `ptrun import` needs for a checkpoint, None for a model folder."""
-    if any(folder.glob("model-model_part-*.pt")):
-        return "megatron"
-    config = folder / "config.json"
-    if config.is_file():  # GLM-4 has the same model type, but not GLM's two position tables
-        return "glm" if b'"block_position_encoding"' in config.read_bytes() else None
-    ranks = [*folder.glob("mp_rank_*.pt"), *(folder / name for name in LATEST)]
-    return "glm|cpm2" if any(file.is_file() for file in ranks) else None
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -97,6 +79,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     if "auto_map" in config:
         raise UserError(
             f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
+        )
+    if "block_position_encoding" in config:  # not GLM-4, which has the same model type
+        raise UserError(
+            f"backbone.path={folder}: GLM's own checkpoint; convert it once:\n"
+            f"ptrun import glm {folder} --out DIR"
         )
     if config.get("quantization_config"):
         raise UserError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ptrun.backbone.files import LATEST
 from ptrun.errors import UserError
 from ptrun.hub.convert import Target
 from ptrun.hub.pickled import open_file
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 # The files of a DeepSpeed checkpoint: one per rank, with the tensors under `module`.
 
+LATEST = ("latest_checkpointed_iteration.txt", "latest")
+"""Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
 _SAME = ("iteration", "global_steps", "mp_world_size")
 
 

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from ptrun.backbone import files
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from tests.importing import glm_shards, megatron_shards
+from tests.importing import glm_shards
 
 
 @pytest.mark.parametrize("kind", ["bin", "safetensors"])
@@ -17,18 +17,10 @@ def test_a_snapshot_of_glm_is_to_be_imported(tmp_path, kind):
         PretrainedBackbone(name="x", path=str(folder))
 
 
-def test_fairseqs_parts_are_to_be_imported(tmp_path):
-    folder = megatron_shards.write_parts(megatron_shards.whole_state(1), tmp_path / "megatron", 2)
-    with pytest.raises(UserError, match=f"\nptrun import megatron {folder} --out DIR"):
-        PretrainedBackbone(name="x", path=str(folder))
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_ranks_are_to_be_imported(tmp_path, inside):
-    folder = glm_shards.write_ranks(glm_shards.whole_state(1, 64), tmp_path / "glm", 2)
-    folder = folder / "9" if inside else folder
-    with pytest.raises(UserError, match=rf"\nptrun import glm\|cpm2 {folder} --out DIR"):
-        PretrainedBackbone(name="x", path=str(folder))
+def test_a_folder_without_a_model_is_told_of_importing(tmp_path):
+    glm_shards.write_ranks(glm_shards.whole_state(1, 64), tmp_path / "glm", 2)
+    with pytest.raises(UserError, match=r"no model there; .* ptrun import converts checkpoints of"):
+        PretrainedBackbone(name="x", path=str(tmp_path / "glm"))
 
 
 ODD = {
