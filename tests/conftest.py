@@ -31,7 +31,6 @@ os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ptrun.backbone import weights
-from ptrun.backbone.family import library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import family_of
 from ptrun.config.components import _ALLOW_BIN
@@ -127,10 +126,10 @@ def write_tiny(folder: Path, kind: str) -> Path:
     sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind in OWN_SIZES else SIZES
     extra = {"vocab_size": tokenizer.get_vocab_size(), **sizes, **EXTRA.get(kind, {})}
     family = family_of(kind, {"model_type": kind})
-    config = library_config(family, extra)
+    config = family.library_config(extra)
     torch.manual_seed(7)
     own = kind not in CLASSES
-    model = (model_class(family) if own else getattr(transformers, CLASSES[kind]))(config)
+    model = (family.model_class if own else getattr(transformers, CLASSES[kind]))(config)
     if kind in ("t5", "mt5"):  # v1.1: an output matrix of its own
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         config.scale_decoder_outputs = False

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers
-from ptrun.backbone.family import Family, library_config, model_class
+from ptrun.backbone.family import Family
 from ptrun.backbone.registry import family_of
 from ptrun.config import build
 from ptrun.config.paths import options
@@ -157,7 +157,7 @@ def _library_config(family: Family, config: dict[str, Any], overrides: dict[str,
     from huggingface_hub.errors import StrictDataclassError
 
     try:
-        library = library_config(family, config)
+        library = family.library_config(config)
     except (TypeError, ValueError, StrictDataclassError) as error:
         raise UserError(f"model: {' '.join(str(error).split())[:160]}") from error
     check_keys(library, overrides)
@@ -194,7 +194,7 @@ def empty_model(family: Family, config: Any) -> Any:
 
     with torch.device("meta"):
         whole = _WHOLE.get(config.model_type)
-        model = (getattr(transformers, whole) if whole else model_class(family))(config)
+        model = (getattr(transformers, whole) if whole else family.model_class)(config)
         if config.model_type in _T5 and not getattr(config, "scale_decoder_outputs", False):
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
     return model

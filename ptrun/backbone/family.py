@@ -3,15 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, Reader, wire
 from ptrun.backbone.packing import BLOCK, Packing, Reach, packing_of
@@ -35,7 +33,6 @@ class SwitchFields:
     layer_norm_eps: tuple[str, ...] = ()
 
 
-OPTIONS = tuple(field.name for field in fields(SwitchFields))
 NO_FIELDS = SwitchFields()
 ENCODER = SwitchFields(
     ("hidden_dropout_prob",), ("attention_probs_dropout_prob",), ("layer_norm_eps",)
@@ -44,38 +41,6 @@ GPT2 = SwitchFields(("resid_pdrop", "embd_pdrop"), ("attn_pdrop",), ("layer_norm
 LLAMA = SwitchFields((), ("attention_dropout",), ("rms_norm_eps",))
 MEGATRON = SwitchFields(("dropout",), ("attention_dropout",))
 T5 = SwitchFields(("dropout_rate",), (), ("layer_norm_epsilon",))  # one dropout, attention's too
-
-
-def overrides(family: Any, name: str, *values: float | None) -> dict[str, float]:
-    """Return the fields to override in a model's configuration, with their values.
-
-    Args:
-        family: the family of the model.
-        name: the backbone, for messages.
-        values: one for each of `OPTIONS`; None keeps the checkpoint's.
-
-    Raises:
-        UserError: the model has no such field, a dropout is not in [0, 1), or an epsilon is not
-            positive.
-    """
-    named: SwitchFields = family.fields
-    chosen = {o: value for o, value in zip(OPTIONS, values, strict=True) if value is not None}
-    allowed = [option for option in OPTIONS if getattr(named, option)]
-    for option, value in chosen.items():
-        if option not in allowed:
-            raise UserError(
-                f"backbone.{option}={value}: {name} has no such option. "
-                f"Allowed: {', '.join(f'backbone.{option}' for option in allowed)}."
-            )
-        _check(option, value)
-    return {field: value for option, value in chosen.items() for field in getattr(named, option)}
-
-
-def _check(option: str, value: Any) -> None:
-    if option == "layer_norm_eps" and not 0 < value < float("inf"):
-        raise UserError(f"backbone.layer_norm_eps is {value}; use more than 0.")
-    if option != "layer_norm_eps" and not 0 <= value < 1:
-        raise UserError(f"backbone.{option} is {value}; use 0 or more, and less than 1.")
 
 
 @dataclass(frozen=True)
@@ -167,6 +132,44 @@ class Family(ABC):
     fused: bool = False
 
     @property
+    def model_class(self) -> Any:
+        """The class that holds the body and the output head."""
+        return getattr(import_module(self.package), self.library)
+
+    def library_config(self, content: Mapping[str, Any]) -> Any:
+        """Return the configuration object for the content of a config.json."""
+        rest = {key: value for key, value in content.items() if key != "model_type"}
+        return self.model_class.config_class(**rest)
+
+    def overrides(self, name: str, **options: float | None) -> dict[str, float]:
+        """Return the fields to override in a model's configuration, with their values.
+
+        Args:
+            name: the backbone, for messages.
+            options: those of `SwitchFields`; None keeps the checkpoint's.
+
+        Raises:
+            UserError: the model has no such field, a dropout is not in [0, 1), or an epsilon is
+                not positive.
+        """
+        overridden: dict[str, float] = {}
+        for option, value in options.items():
+            if value is None:
+                continue
+            if not (names := getattr(self.fields, option)):
+                allowed = [f"backbone.{name}" for name in options if getattr(self.fields, name)]
+                raise UserError(
+                    f"backbone.{option}={value}: {name} has no such option. Allowed: "
+                    f"{', '.join(allowed)}."
+                )
+            if option == "layer_norm_eps" and not 0 < value < float("inf"):
+                raise UserError(f"backbone.layer_norm_eps is {value}; use more than 0.")
+            if option != "layer_norm_eps" and not 0 <= value < 1:
+                raise UserError(f"backbone.{option} is {value}; use 0 or more, and less than 1.")
+            overridden |= dict.fromkeys(names, value)
+        return overridden
+
+    @property
     def encoder(self) -> bool:
         """Whether one stack reads the text in both directions, and nothing else."""
         return not (self.left_to_right or self.has_decoder or self.has_blank)
@@ -227,6 +230,22 @@ class Family(ABC):
         """Return whether a tensor belongs to the output head, by its name."""
         return tensor.startswith(tuple(f"{head}." for head in (self.head, self.other_head) if head))
 
+    def linear_maps(self, model: Any) -> dict[str, Any]:
+        """Return the linear maps of the layers by their path; GPT-2's are transposed (`Conv1D`).
+
+        Below a layer of PEFT it is the path of that layer.
+        """
+        from transformers.pytorch_utils import Conv1D
+
+        body, output = self.body(model), model.get_output_embeddings()
+        inner = {id(module) for module in body.modules() if module is not output}
+        return {
+            name.removesuffix(".base_layer"): module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear | Conv1D) and id(module) in inner
+            if "lora_" not in name
+        }
+
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters that make up the published size; tied ones count once."""
         return list(model.parameters())
@@ -250,73 +269,6 @@ def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:
     """Return position ids `[B, T]`: they count real tokens, on any padding side, plus the shift."""
     positions = (mask.long().cumsum(dim=1) - 1).clamp(min=0)
     return positions if shift is None else positions + shift[:, None]
-
-
-# The class of a model and its configuration, from transformers or from this package.
-
-_T5 = ("t5", "mt5")
-
-
-def model_class(family: Family) -> Any:
-    """Return the class that holds the body and the output head."""
-    return getattr(import_module(family.package), family.library)
-
-
-def library_config(family: Family, content: Mapping[str, Any]) -> Any:
-    """Return the configuration object for the content of a config.json."""
-    rest = {key: value for key, value in content.items() if key != "model_type"}
-    return model_class(family).config_class(**rest)
-
-
-def with_our_attention(family: Family, folder: Path | None, content: dict[str, Any]) -> Any:
-    """Return the configuration object, with our attention where it can be registered.
-
-    Raises:
-        UserError: the weights in `folder` lack an output matrix that the content states.
-    """
-    from ptrun.backbone.attention import NAME
-
-    _check_output(folder, content)
-    if family.other_head and files.stores(folder, f"{family.other_head}."):
-        content = {**content, "legacy": False}  # DeBERTa's published configurations lack this
-    config = library_config(family, content)
-    config._attn_implementation = family.attention or NAME
-    return config
-
-
-def has_own_output(family: Family, folder: Path | None, config: Mapping[str, Any]) -> bool:
-    """Return whether a T5 has an untied output matrix; the library ties every new one (5.23).
-
-    Before the weights are loaded, a stored copy of the embeddings counts as untied.
-    """
-    if not family.has_decoder:
-        return False
-    if folder is None:
-        return config.get("tie_word_embeddings") is False
-    return files.stores(folder, "lm_head.weight")
-
-
-def _check_output(folder: Path | None, config: Mapping[str, Any]) -> None:
-    """Refuse a T5 without its own output matrix: transformers 5.23 takes the embeddings."""
-    untied = config.get("tie_word_embeddings") is False and config.get("model_type") in _T5
-    if folder and untied and not files.stores(folder, "lm_head.weight"):
-        raise UserError(
-            f"{folder}: the weights lack lm_head.weight, and config.json says that the output is "
-            "not the word embeddings (tie_word_embeddings=false).\nCopy the whole model again."
-        )
-
-
-def linear_maps(family: Family, model: Any) -> dict[str, Any]:
-    """Return the linear maps of a model's layers by name; GPT-2's are transposed (`Conv1D`)."""
-    from transformers.pytorch_utils import Conv1D
-
-    body, output = family.body(model), model.get_output_embeddings()
-    inner = {id(module) for module in body.modules() if module is not output}
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and id(module) in inner
-    }
 
 
 @contextmanager

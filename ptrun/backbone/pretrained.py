@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import family, files, tensor_parallel, tokenizers, weights
+from ptrun.backbone import files, tensor_parallel, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
-from ptrun.backbone.family import Family
+from ptrun.backbone.family import Family, reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
@@ -30,6 +30,7 @@ from ptrun.errors import UserError
 from ptrun.hub import download, repository
 from ptrun.hub.convert import convert_folder
 
+_T5 = ("t5", "mt5")
 _SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
 
 
@@ -98,8 +99,12 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else self._stated(config)
         self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
-        switches = (dropout, attention_dropout, layer_norm_eps)
-        self._overrides = family.overrides(self.architecture, self.name, *switches)
+        self._overrides = self.architecture.overrides(
+            self.name,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            layer_norm_eps=layer_norm_eps,
+        )
         self._epsilon = "" if layer_norm_eps is None else f"~eps{layer_norm_eps:g}"
         self.has_head, self._replayed = True, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
@@ -121,8 +126,8 @@ class PretrainedBackbone:
     @cached_property
     def model(self) -> Any:
         """Body, output head and, for encoders, pooler; on the meta device until `load()`."""
-        with family.reading(self.name, self.folder or self.hub), torch.device("meta"):
-            model = family.model_class(self.architecture)(self._library_config(self.config))
+        with reading(self.name, self.folder or self.hub), torch.device("meta"):
+            model = self.architecture.model_class(self._library_config(self.config))
             if self.architecture.pooler:
                 model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
         if self._has_own_output():
@@ -133,7 +138,7 @@ class PretrainedBackbone:
     @cached_property
     def shape(self) -> Shape:
         """The sizes, from the configuration alone."""
-        with family.reading(self.name, self.folder or self.hub):
+        with reading(self.name, self.folder or self.hub):
             return self.architecture.shape(self._library_config(self.config))
 
     @cached_property
@@ -213,12 +218,12 @@ class PretrainedBackbone:
             UserError: the files cannot be fetched, weights are missing, or the number of
                 parameters differs from the published one.
         """
-        folder = self._files()
+        folder, model_class = self._files(), self.architecture.model_class
         self.__dict__.pop("model", None)
-        with family.reading(self.name, folder):
+        with reading(self.name, folder):
             self._check_sizes(stated := files.read_config(folder))
             config = self._library_config(stated)
-            chosen = family.model_class(self.architecture), config, folder
+            chosen, own_output = (model_class, config, folder), self._has_own_output()
             if self.division:
                 if self.architecture.probed:
                     raise UserError(
@@ -226,10 +231,11 @@ class PretrainedBackbone:
                         f"{self.config['model_type']} among GPUs. Type hardware=gpu, or "
                         "hardware=zero1."
                     )
-                options = self._has_own_output(), self.division, dtype
-                model, self.cuts, missing = tensor_parallel.load(*chosen, *options)
+                model, self.cuts, missing = tensor_parallel.load(
+                    *chosen, own_output, self.division, dtype
+                )
             elif self.quantization != "none":
-                model = weights.skeleton(*chosen, own_output=self._has_own_output())
+                model = weights.skeleton(*chosen, own_output=own_output)
                 self._replace_maps(model)
                 missing = weights.fill(model, folder, dtype, device)
             else:
@@ -244,7 +250,11 @@ class PretrainedBackbone:
         self.kept.clear()
         if self.tuned:
             self.tuned.put(self)
-        self._check_size()
+        if self.parameters is not None and self.size() != self.parameters:
+            raise UserError(
+                f"backbone={self.name} has {self.size():,} parameters, not the published "
+                f"{self.parameters:,}; check that this is the right checkpoint."
+            )
 
     def quantize(self, kind: Quantization) -> None:
         """Choose how the linear maps of the layers are held; before `load`.
@@ -349,10 +359,35 @@ class PretrainedBackbone:
         return torch.stack([tensor.transpose(0, 1).float() for tensor in tensors], dim=1)
 
     def _library_config(self, content: dict[str, Any]) -> Any:
-        return family.with_our_attention(self.architecture, self.folder, content | self._overrides)
+        """Return the configuration object, with our attention where it can be registered."""
+        from ptrun.backbone.attention import NAME
+
+        architecture, content = self.architecture, content | self._overrides
+        if architecture.other_head and files.stores(self.folder, f"{architecture.other_head}."):
+            content["legacy"] = False  # DeBERTa's published configurations lack this
+        config = architecture.library_config(content)
+        config._attn_implementation = architecture.attention or NAME
+        return config
 
     def _has_own_output(self) -> bool:
-        return family.has_own_output(self.architecture, self.folder, self.config)
+        """Return whether a T5 has an untied output matrix; the library ties every new one (5.23).
+
+        Before the weights are loaded, a stored copy of the embeddings counts as untied.
+        """
+        if not self.architecture.has_decoder:
+            return False
+        untied = self.config.get("tie_word_embeddings") is False
+        if self.folder is None:
+            return untied
+        if files.stores(self.folder, "lm_head.weight"):
+            return True
+        if untied and self.config["model_type"] in _T5:  # the library takes the embeddings
+            raise UserError(
+                f"{self.folder}: the weights lack lm_head.weight, and config.json says that the "
+                "output is not the word embeddings (tie_word_embeddings=false).\n"
+                "Copy the whole model again."
+            )
+        return False
 
     def _files(self) -> Path:
         if self.folder is None:
@@ -364,7 +399,7 @@ class PretrainedBackbone:
 
     def _replace_maps(self, model: Any) -> None:
         if self.quantization != "none":
-            replace(model, family.linear_maps(self.architecture, model), self.quantization)
+            replace(model, self.architecture.linear_maps(model), self.quantization)
 
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
@@ -373,30 +408,10 @@ class PretrainedBackbone:
         install(model, self.injection)
         return model.requires_grad_(False).eval()
 
-    def _check_size(self) -> None:
-        if self.parameters is not None and self.size() != self.parameters:
-            raise UserError(
-                f"backbone={self.name} has {self.size():,} parameters, not the published "
-                f"{self.parameters:,}; check that this is the right checkpoint."
-            )
-
 
 # The linear maps of a backbone's layers.
 
 _TRANSPOSED = ("gpt2", "blocklm")
-
-
-def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
-    """Return the linear maps by their path; below a layer of PEFT, by the path of that layer.
-
-    GPT-2's are transposed (`Conv1D`).
-    """
-    maps = family.linear_maps(backbone.architecture, backbone.model)
-    return {
-        name.removesuffix(".base_layer"): module
-        for name, module in maps.items()
-        if "lora_" not in name
-    }
 
 
 def transposed(backbone: PretrainedBackbone) -> bool:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneInput, Update, Updates
 from ptrun.backbone.injection import Injection, dropped
 from ptrun.backbone.packing import Packing
-from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, sizes, transposed
+from ptrun.backbone.pretrained import PretrainedBackbone, sizes, transposed
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
 from ptrun.readout.base import Batch
@@ -128,7 +128,7 @@ class LoRA(Method):
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
         """Return the maps to change, grouped by weight, without those of an unused decoder."""
         groups: dict[int, tuple[list[str], Any]] = {}
-        every = linear_maps(self.backbone)
+        every = self.backbone.architecture.linear_maps(self.backbone.model)
         for name, module in every.items():
             unused = name.startswith("decoder.") and not self.readout.reads_decoder
             if name.rpartition(".")[2] in targets and not unused:

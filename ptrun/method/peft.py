@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.injection import KeyedDropout
-from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, transposed
+from ptrun.backbone.pretrained import PretrainedBackbone, transposed
 from ptrun.backbone.quantization import with_devices
 from ptrun.errors import UserError, unknown
 from ptrun.method.base import Method
@@ -256,7 +256,8 @@ def tuned_by(
         detach(model)
         reason = (str(error).splitlines() or ["no reason"])[0]
         if "target modules" in str(error).lower().replace("_", " "):
-            names = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
+            maps = backbone.architecture.linear_maps(backbone.model)
+            names = dict.fromkeys(name.rpartition(".")[2] for name in maps)
             reason = f"no such target_modules; {backbone.name} has {', '.join(names)}"
         raise UserError(f"method.config: PEFT rejects it: {reason}.") from error
     model.__dict__.pop("peft_config", None)

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from ptrun.backbone.pretrained import linear_maps
 from ptrun.backbone.pretrained import sizes as widths
 from ptrun.backbone.quantization import BYTES as QUANTIZED_BYTES
 from ptrun.config.compose import Composed
@@ -88,7 +87,7 @@ class Sizes:
     def __init__(self, method: Method, answer: int = 0):
         backbone, learned, readout = method.backbone, method.learned(), method.readout
         shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
-        modules, maps = dict(backbone.model.named_modules()), linear_maps(backbone)
+        modules, maps = dict(backbone.model.named_modules()), family.linear_maps(backbone.model)
         # 1. Numbers; adapters of PEFT lie in the backbone's modules, but are the method's
         weights = {n: p for n, p in backbone.model.named_parameters() if "adapter" not in n}
         divided = {id(p): p.numel() for n, p in weights.items() if _divided(n, p)}

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -68,7 +67,7 @@ def losses(fit, make, data, held=None):
 def test_a_run_learns_as_over_the_dense_matrices(tiny, tiny_folder, data_dir, kind, name):
     fit = quantized(tiny_folder, kind)
     dense = tiny(kind)
-    for path, module in linear_maps(dense.architecture, dense.model).items():
+    for path, module in dense.architecture.linear_maps(dense.model).items():
         held = fit.backbone.model.get_submodule(path)
         module.weight.data.copy_(held.matrix().T if held.turned else held.matrix())
     own = losses(fit, METHODS[name], sst2(data_dir))

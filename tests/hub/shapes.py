@@ -20,7 +20,6 @@ from safetensors.torch import save as save_safetensors
 from tokenizers import models
 from torch import Tensor
 
-from ptrun.backbone.family import library_config, model_class
 from ptrun.backbone.registry import family_of
 from ptrun.pocket.corpus import documents
 from tests.conftest import DISENTANGLED, ROBERTA, byte_tokenizer, wordpiece_tokenizer
@@ -63,9 +62,9 @@ def tiny(model_type: str, **sizes: Any) -> tuple[Files, State]:
     """Return config.json and a random state of a model of a family."""
     content = {"model_type": model_type, **sizes}
     family = family_of(model_type, content)
-    config = library_config(family, content)
+    config = family.library_config(content)
     torch.manual_seed(5)
-    model = model_class(family)(config)
+    model = family.model_class(config)
     for name, parameter in model.named_parameters():
         norm = parameter.dim() == 1 and name.endswith("weight")
         parameter.data.normal_(mean=1.0 if norm else 0.0, std=0.1)

@@ -8,9 +8,7 @@ from peft import LoraConfig, get_peft_model
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import model_class
 from ptrun.backbone.joining import join
-from ptrun.backbone.pretrained import linear_maps
 from ptrun.backbone.registry import families
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
@@ -48,7 +46,7 @@ def read(backbone, method=None, **changes):
 def peft_model(folder, method, backbone):
     """Return PEFT's model of a folder, with a method's tensors copied into it by name."""
     targets = list(backbone.architecture.attention_maps)
-    model = model_class(backbone.architecture).from_pretrained(folder, attn_implementation="eager")
+    model = backbone.architecture.model_class.from_pretrained(folder, attn_implementation="eager")
     conv = backbone.config["model_type"] == "gpt2"
     config = LoraConfig(r=R, lora_alpha=6, target_modules=targets, fan_in_fan_out=conv)
     made = get_peft_model(model, config).eval()
@@ -125,7 +123,9 @@ def test_placed_again_it_adds_once(tiny, data_dir):
 def test_in_one_pass_each_member_has_its_own_updates(tiny, data_dir, kind, train):
     """Also where tokens are packed, and with dropout, which two of the three have."""
     backbone = tiny(kind)
-    every = dict.fromkeys(n.rpartition(".")[2] for n in linear_maps(backbone))
+    every = dict.fromkeys(
+        n.rpartition(".")[2] for n in backbone.architecture.linear_maps(backbone.model)
+    )
     targets = [name for name in every if name not in backbone.architecture.position_maps]
     rates = (0.0, 0.3, 0.5) if train else (0.0,) * 3
     members = [moved(backbone, data_dir, targets=targets, dropout=rate) for rate in rates]

@@ -8,7 +8,6 @@ from peft import get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -74,7 +73,7 @@ def test_every_tuner_trains_and_leaves_the_backbone_as_it_was(tiny_folder, data_
 def test_it_starts_with_pefts_values_and_outputs(tiny, tiny_folder, data_dir, kind, config):
     backbone = tiny(kind)
     method = placed(backbone, data_dir, config)
-    stock = model_class(backbone.architecture).from_pretrained(
+    stock = backbone.architecture.model_class.from_pretrained(
         tiny_folder(kind), attn_implementation="eager"
     )
     made = {key: value for key, value in method.options.items() if key != "peft_type"}

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.backbone.family import linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import QuantizedLinear
 from tests.backbone.inputs import KINDS, text
@@ -27,7 +26,7 @@ def quantized(folder, kind, format_, dtype=torch.float32):
 def as_dense(tiny, quantized):
     """Return the usual backbone with the dense matrices of a quantized one."""
     backbone = tiny(quantized.config["model_type"])
-    maps = linear_maps(backbone.architecture, backbone.model)
+    maps = backbone.architecture.linear_maps(backbone.model)
     for name in {id(m.weight): name for name, m in maps.items()}.values():  # ALBERT shares them
         module = maps[name]
         held = quantized.model.get_submodule(name)
@@ -63,7 +62,7 @@ def test_parameters_are_counted_and_all_linear_maps_of_layers_are_held(tiny, tin
     assert [n for n, _ in own.model.named_parameters()] == [
         n for n, _ in plain.model.named_parameters()
     ]
-    maps = linear_maps(own.architecture, own.model)
+    maps = own.architecture.linear_maps(own.model)
     assert maps and all(isinstance(module, QuantizedLinear) for module in maps.values())
     tensors = [*own.model.parameters(), *own.model.buffers()]
     assert {t.shape for t in tensors if t.is_meta} == {m.weight.shape for m in maps.values()}
