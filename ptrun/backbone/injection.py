@@ -313,10 +313,9 @@ class Link:
         return division.first(heads) if division else 0
 
 
-def link_of(module: nn.Module) -> Link:
+def link_of(module: Any) -> Link:
     """Return the link that `wire` attached to an attention module."""
-    link: Link = object.__getattribute__(module, "ptrun_link")
-    return link
+    return module.ptrun_link  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -339,12 +338,14 @@ def wire(root: nn.Module, paths: Paths, injection: Injection, reader: Reader = "
     """Connect every layer of a stack to the current pass."""
     layers: Any = root.get_submodule(paths.layers)
     for index, layer in enumerate(layers):
-        _link(layer.get_submodule(paths.attention), Link(injection, reader, ("attention", index)))
+        attention = layer.get_submodule(paths.attention)
+        attention.ptrun_link = Link(injection, reader, ("attention", index))
         hook(layer, injection, reader, ("layer", index))
         hook(layer.get_submodule(paths.attended), injection, reader, ("attention", index))
         hook(layer.get_submodule(paths.grown), injection, reader, ("ffn", index))
         if paths.cross and paths.crossed:
-            _link(layer.get_submodule(paths.cross), Link(injection, reader, ("cross", index)))
+            cross = layer.get_submodule(paths.cross)
+            cross.ptrun_link = Link(injection, reader, ("cross", index))
             hook(layer.get_submodule(paths.crossed), injection, reader, ("cross", index))
 
 
@@ -359,11 +360,6 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
         return (edited, *output[1:]) if isinstance(output, tuple) else edited
 
     module.register_forward_hook(edit)
-
-
-def _link(module: nn.Module, link: Link) -> None:
-    """Attach a link as a plain attribute, not a submodule."""
-    object.__setattr__(module, "ptrun_link", link)
 
 
 # The dropout modules of a backbone: each row is dropped by its own key.

@@ -148,7 +148,9 @@ class Deberta(Architecture):
         for layer in encoder.layer:
             layer.attention.self.pos_dropout = nn.Identity()
         super().prepare(model, injection)
-        wrap(encoder.layer)
+        for layer in encoder.layer:
+            attention = layer.attention.self
+            attention.forward = functools.partial(_attend, attention)
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]`; the published checkpoints multiply by the word embeddings."""
@@ -259,13 +261,6 @@ class Call(GradientCheckpointingLayer):  # type: ignore[misc]
 # As in the code of P-tuning v2, prefix keys get no relative-position bias and the usual scale 1 /
 # sqrt(d x (1 + number of bias types)). The dropout on the table of relative positions is omitted:
 # it is one draw for a whole batch, but rows must not depend on each other.
-
-
-def wrap(layers: Any) -> None:
-    """Make the attention of each layer read prefixes."""
-    for layer in layers:
-        module = layer.attention.self
-        module.forward = functools.partial(_attend, module)
 
 
 def _attend(

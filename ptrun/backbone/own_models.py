@@ -50,7 +50,7 @@ class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
             embeddings: `[B, T, H]` raw word embeddings.
             places: `[B, T]` positions in the text.
             inside: `[B, T]` positions inside the answer, 0 for the context.
-            rest: `attention_mask`, `past_key_values`, `use_cache`, as for GPT-2.
+            rest: `attention_mask` and `use_cache`, as for GPT-2.
         """
         states = embeddings + self.transformer.wbe(inside)
         return self.transformer(inputs_embeds=states, position_ids=places, **rest)
@@ -122,18 +122,12 @@ def _drop_inputs(module: nn.Module, dropout: KeyedDropout) -> None:
 
 
 def _attend(
-    module: Any,
-    hidden: Tensor,
-    past_key_values: Any = None,
-    attention_mask: Tensor | None = None,
-    **_: object,
+    module: Any, hidden: Tensor, attention_mask: Tensor | None = None, **_: object
 ) -> tuple[Tensor, None]:
     """Return attention over prefix and tokens, `[B, T, H]`, and no weights."""
     shape = (*hidden.shape[:2], -1, module.head_dim)
     maps = (module.q_proj, module.k_proj, module.v_proj)
     query, key, value = (project(hidden).view(shape).transpose(1, 2) for project in maps)
-    if past_key_values is not None:
-        key, value = past_key_values.update(key, value, module.layer_idx)
     p = module.dropout if module.training else 0.0
     out = attend(module, query, key, value, attention_mask, module.scaling, p)[0]
     return module.out_proj(out.flatten(2)), None

@@ -357,9 +357,3 @@ def _edges(sorted_lengths: Sequence[int], budget: int) -> list[int]:
         elif row > edges[-1] and (row - edges[-1] + 1) * length > budget:
             edges.append(row)
     return [*edges, len(sorted_lengths)]
-
-
-def padding(lengths: Sequence[int], parts: Sequence[Sequence[int]]) -> float:
-    """Return the share of computed tokens that are padding, 0-1."""
-    computed = sum(len(part) * max(lengths[row] for row in part) for part in parts)
-    return 1 - sum(lengths) / computed

@@ -123,7 +123,6 @@ class Probed(Family):
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect layers, positions, and dropouts that are calls of a function."""
-        object.__setattr__(model, "ptrun_injection", injection)  # no submodule
         readers: tuple[Reader, Reader] = ("text", "decoder")
         for stack, reader in zip(self.stacks, readers, strict=False):
             wire(model, stack.paths, injection, reader)

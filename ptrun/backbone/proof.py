@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,15 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from ptrun.backbone.attention import NAME, Sight, attend, sight_of
-from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Positions, Prefix, Site
+from ptrun.backbone.base import (
+    BackboneInput,
+    BackboneOutput,
+    DecoderInput,
+    Edit,
+    Positions,
+    Prefix,
+    Site,
+)  # fmt: skip
 from ptrun.backbone.files import cache_file
 from ptrun.backbone.injection import link_of
 from ptrun.errors import UserError
@@ -119,14 +126,9 @@ def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
 def _bare(backbone: Any, inputs: BackboneInput) -> ModelCheck:
     seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
     rows, columns = seen.nonzero(as_tuple=True)
-    states: list[Tensor] = []
-    layers = len(_layers(backbone))
-    edits: dict[Site, Edit] = {("layer", i): partial(_keep, states) for i in range(layers)}
-    asked = replace(inputs, edits=edits, logits_at=Positions(rows, columns))
+    at = "logits_at" if backbone.has_head else "hidden_at"
     with torch.no_grad():
-        if not backbone.has_head:
-            asked = replace(asked, logits_at=None, hidden_at=Positions(rows, columns))
-        ours = backbone.forward(asked)
+        states, ours = _read(backbone, inputs, **{at: Positions(rows, columns)})
         theirs, logits = _stock(backbone, inputs)
     name = "the bare backbone computes what transformers computes"
     pairs = [(a[inputs.mask], b[inputs.mask]) for a, b in zip(states, theirs, strict=True)]
@@ -135,12 +137,26 @@ def _bare(backbone: Any, inputs: BackboneInput) -> ModelCheck:
     return _compared(backbone, name, pairs)
 
 
+def _read(
+    backbone: Any, inputs: BackboneInput, **at: Positions
+) -> tuple[list[Tensor], BackboneOutput]:
+    """Return the states of the text after each layer, `[B, T, H]`, and the outputs asked for."""
+    states: list[Tensor] = []
+
+    def keep(hidden: Tensor) -> Tensor:
+        states.append(hidden)
+        return hidden
+
+    edits: dict[Site, Edit] = {("layer", i): keep for i in range(len(_layers(backbone)))}
+    at = at or {"hidden_at": Positions(*inputs.mask.nonzero(as_tuple=True))}
+    output = backbone.forward(replace(inputs, edits=edits, **at))  # type: ignore[arg-type]
+    return states, output
+
+
 def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
     """Return the states after each layer of the text, and the logits, by transformers alone."""
     states: list[Tensor] = []
-    more = {}
-    if inputs.decoder is not None:
-        more = {"decoder_input_ids": inputs.decoder.ids}
+    more = {} if inputs.decoder is None else {"decoder_input_ids": inputs.decoder.ids}
     hooks = [
         layer.register_forward_hook(
             lambda _m, _i, out: states.append(out[0] if isinstance(out, tuple) else out)
@@ -155,11 +171,6 @@ def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
         for hook in hooks:
             hook.remove()
     return states, logits
-
-
-def _keep(states: list[Tensor], hidden: Tensor) -> Tensor:
-    states.append(hidden)
-    return hidden
 
 
 def _layers(backbone: Any) -> Any:
@@ -200,7 +211,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
         _recorded.clear()
         joint = replace(_rows(backbone, (prompt + length,)), decoder=None)
         with torch.no_grad(), _attention(backbone, _RECORD):
-            joined = _states(backbone, joint)
+            joined, _ = _read(backbone, joint)
         bounds = [bound for _, _, bound in _recorded.values() if bound is not None]
         if all(bound >= prompt + length - 1 for bound in bounds):
             break
@@ -209,7 +220,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
         for (_, (_, layer)), (key, value, _) in _recorded.items()
     }
     with torch.no_grad():
-        states = _states(backbone, _alone(joint, prompt, pairs))
+        states, _ = _read(backbone, _alone(joint, prompt, pairs))
     name = "keys and values of a joint pass stand for its text"
     both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
     return pairs, _compared(backbone, name, both)
@@ -227,17 +238,6 @@ def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:
         shift=torch.full_like(joint.ids[:, 0], prompt),
         prefixes=prefixes,
     )
-
-
-def _states(backbone: Any, inputs: BackboneInput) -> list[Tensor]:
-    """Return the states of the text after each layer, `[B, T, H]`."""
-    states: list[Tensor] = []
-    edits: dict[Site, Edit] = {
-        ("layer", i): partial(_keep, states) for i in range(len(_layers(backbone)))
-    }
-    last = Positions(*inputs.mask.nonzero(as_tuple=True))
-    backbone.forward(replace(inputs, edits=edits, hidden_at=last))
-    return states
 
 
 def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
@@ -286,11 +286,5 @@ def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) 
         for a, b in pairs
     ]
     wrong = next((i for i, far in enumerate(shares) if not far <= limit), None)
-    where = (
-        ""
-        if wrong is None
-        else f"layer {wrong + 1}"
-        if wrong < len(_layers(backbone))
-        else "the head"
-    )
-    return ModelCheck(name, max(shares), limit, where)
+    places = [*(f"layer {i + 1}" for i in range(len(_layers(backbone)))), "the head"]
+    return ModelCheck(name, max(shares), limit, "" if wrong is None else places[wrong])

@@ -63,7 +63,7 @@ class EncoderDecoder(Family):
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers of both stacks."""
-        object.__setattr__(model, "ptrun_injection", injection)  # no submodule
+        model.ptrun_injection = injection
         wire(model.encoder, self.paths, injection)
         wire(model.decoder, _DECODER, injection, "decoder")
 

@@ -131,7 +131,14 @@ def pattern_of(config: Any, parts: int) -> CutPattern:
             f"hardware.model_parallel={parts}: models of type {kind} cannot be divided; allowed: "
             f"{', '.join(PATTERNS)}.\nType hardware=zero1 (data parallel) or hardware=gpu."
         )
-    widths = _widths(config)
+    names = ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
+    feed_forward = next((width for n in names if (width := getattr(config, n, None))), None)
+    sizes = {
+        "heads": config.num_attention_heads,
+        "key heads": getattr(config, "num_key_value_heads", None),
+        "feed-forward width": feed_forward or 4 * config.hidden_size,
+    }
+    widths = {what: int(width) for what, width in sizes.items() if width}
     if odd := [f"{width} {what}" for what, width in widths.items() if width % parts]:
         divisors = [n for n in range(1, parts) if not any(w % n for w in widths.values())]
         raise UserError(
@@ -140,18 +147,6 @@ def pattern_of(config: Any, parts: int) -> CutPattern:
         )
     pattern = PATTERNS[kind]
     return replace(pattern, output=pattern.output and config.vocab_size % parts == 0)
-
-
-def _widths(config: Any) -> dict[str, int]:
-    """Return the sizes that are cut, by their names in messages."""
-    names = ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
-    feed_forward = next((width for n in names if (width := getattr(config, n, None))), None)
-    widths = {
-        "heads": config.num_attention_heads,
-        "key heads": getattr(config, "num_key_value_heads", None),
-        "feed-forward width": feed_forward or 4 * config.hidden_size,
-    }
-    return {what: int(width) for what, width in widths.items() if width}
 
 
 # Loads one rank's part of a model that a tensor-parallel group divides.

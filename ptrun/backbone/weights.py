@@ -1,7 +1,7 @@
 """Reads the tensors of a backbone from its files, and those that a run has tuned."""
 
 import logging
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +44,12 @@ def read(
         use_safetensors=True,
         output_loading_info=True,
     )
-    _tell_unread(folder, report["unexpected_keys"])
-    return model, report["missing_keys"]
-
-
-def _tell_unread(folder: Path, names: Collection[str]) -> None:
-    """Log how many tensors of the files the model does not have: heads, or a wrong architecture."""
-    rest = sorted(name for name in names if not name.endswith(_BUFFERS) and "pooler." not in name)
-    if rest:
+    # tensors that the model does not have: heads, or a wrong architecture
+    names = sorted(n for n in report["unexpected_keys"] if not n.endswith(_BUFFERS))
+    if rest := [name for name in names if "pooler." not in name]:
         shown = ", ".join(rest[:3])
         _LOG.info("%s: %d tensors of the files are not read, e.g. %s", folder, len(rest), shown)
+    return model, report["missing_keys"]
 
 
 def has_head(name: str, missing: set[str], family: Family) -> bool:
@@ -146,7 +142,10 @@ def fill(
     """
     missing = set()
     where, base = _files_of_tensors(folder), getattr(model, "base_model_prefix", "")
-    for places in _tied_names(model):
+    names: dict[int, list[str]] = {}  # of each parameter; tied ones have several
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    for places in names.values():
         stored = _stored(places, base, where)
         if stored is None:
             missing.add(places[0])
@@ -155,27 +154,15 @@ def fill(
             with safe_open(where[stored], "pt") as opened:  # mapped memory stays in use, so briefly
                 tensor = part(places[0], opened.get_slice(stored))
                 tensor = tensor.to(device, dtype, copy=True)
-        _put(model, places, tensor)
+        parameter = nn.Parameter(tensor, requires_grad=False)
+        for place in places:
+            module, _, last = place.rpartition(".")
+            owner = model.get_submodule(module)
+            if last == "weight" and isinstance(owner, QuantizedLinear):
+                owner.hold(tensor)
+                break
+            setattr(owner, last, parameter)
     return missing
-
-
-def _put(model: nn.Module, places: Sequence[str], tensor: Tensor) -> None:
-    parameter = nn.Parameter(tensor, requires_grad=False)
-    for place in places:
-        module, _, last = place.rpartition(".")
-        owner = model.get_submodule(module)
-        if last == "weight" and isinstance(owner, QuantizedLinear):
-            owner.hold(tensor)
-            return
-        setattr(owner, last, parameter)
-
-
-def _tied_names(model: nn.Module) -> list[list[str]]:
-    """Return all names of each parameter; tied ones have several."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    return list(names.values())
 
 
 def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
@@ -241,8 +228,14 @@ class Classifier:
         return tensors
 
 
-def of_config(config: Mapping[str, Any]) -> Classifier | None:
-    """Return the head that a configuration describes, or None if it has none of our form."""
+def classifier_of(backbone: Any) -> Classifier | None:
+    """Return the classification head that was last tuned with a backbone.
+
+    None: its configuration describes none of our form.
+    """
+    if backbone.tuned:
+        return backbone.tuned.classifier  # type: ignore[no-any-return]
+    config = backbone.config
     stored = _STORED.get(config.get("model_type", ""))
     tuned = any(a.endswith("ForSequenceClassification") for a in config.get("architectures") or ())
     names = config.get("id2label")
@@ -287,21 +280,10 @@ class Tuned:
         """
         with safe_open(self.file, "pt") as opened, torch.no_grad():
             names = [n.removeprefix(PREFIX) for n in opened.keys() if n.startswith(PREFIX)]  # noqa: SIM118
-            places = _parameters_of(backbone, names)
+            places = backbone.body()
+            if not set(names) <= places.keys():  # it was tuned with its output head
+                places = backbone.body(head=True)
+            if missing := sorted(set(names) - places.keys()):
+                raise UserError(f"{backbone.name} lacks {missing[0]}, which was tuned.")
             for name in names:
                 places[name].copy_(backbone.own(places[name], opened.get_slice(PREFIX + name)))
-
-
-def _parameters_of(backbone: Any, names: Sequence[str]) -> dict[str, nn.Parameter]:
-    """Return parameters with these names, from the body or from the model with its output head."""
-    for head in (False, True):
-        parameters: dict[str, nn.Parameter] = backbone.body(head=head)
-        if set(names) <= set(parameters):
-            return parameters
-    missing = sorted(set(names) - set(parameters))
-    raise UserError(f"{backbone.name} lacks {missing[0]}, which was tuned.")
-
-
-def classifier_of(backbone: Any) -> Classifier | None:
-    """Return the classification head that was last tuned with a backbone, or None."""
-    return backbone.tuned.classifier if backbone.tuned else of_config(backbone.config)
