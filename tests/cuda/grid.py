@@ -30,7 +30,7 @@ def main() -> int:
     given = _parsed()
     if given.write:
         return _write(Path(given.write))
-    session.start(given.kernel)
+    session.start()
     from tests.cuda import cells
 
     import_module("transformers.models.bert.modeling_bert")
@@ -58,7 +58,6 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--json", help="a file for the lines; else they are printed")
     parser.add_argument("--write")
-    parser.add_argument("--kernel", default="emulate", choices=["emulate", "interpret", "plain"])
     return parser.parse_args()
 
 

@@ -1,9 +1,5 @@
-"""The launches of the attention kernel: all arguments are checked, and torch computes the result.
+"""The launches of the attention kernel: arguments are checked, and torch computes the result."""
 
-`interpret` computes them by Triton's interpreter instead, which is slow.
-"""
-
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,24 +11,22 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tests.cuda.disguise import Disguised, real
 from tests.cuda.rules import CudaRefuses
 
-LAUNCHES: Counter[str] = Counter()
 _MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV")
 
 
-def install(how: str) -> None:
-    """Let `emulate`, `interpret` or `plain` (no kernel) answer for the kernel."""
-    from ptrun.backbone import kernel as choice
-    from ptrun.backbone import kernel as launch
+def install() -> None:
+    """Let torch answer for the kernel."""
+    from ptrun.backbone import kernel
 
-    choice._works = lambda device, dtype, width: how != "plain"  # type: ignore[assignment]
-    launch.Launch._run = _interpreted if how == "interpret" else _emulated  # type: ignore[method-assign]
+    kernel._works = lambda device, dtype, width: True  # type: ignore[assignment]
+    kernel.Launch._run = _emulated  # type: ignore[method-assign]
 
 
-def _checked(name: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _check(name: str, given: dict[str, Any]) -> None:
     from ptrun.backbone import kernel_programs
 
-    kernel = getattr(kernel_programs, name)
-    own = {n: given[n] for n in kernel.arg_names if n != "blocks"}
+    names = getattr(kernel_programs, name).arg_names
+    own = {n: given[n] for n in names if n != "blocks"}
     for n, value in own.items():
         if isinstance(value, Tensor):
             _check_tensor(f"kernel {name}: {n}", value)
@@ -41,8 +35,6 @@ def _checked(name: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     types = {own[n].dtype for n in _MAIN if isinstance(own.get(n), Tensor)}
     if len(types) > 1:
         raise CudaRefuses(f"kernel {name}: several types {types}")
-    LAUNCHES[name] += 1
-    return kernel, own
 
 
 def _check_tensor(what: str, value: Tensor) -> None:
@@ -52,23 +44,10 @@ def _check_tensor(what: str, value: Tensor) -> None:
         raise CudaRefuses(f"{what} has strides {value.stride()}")
 
 
-def _interpreted(
-    self: Any, name: str, given: dict[str, Any], heads: int, length: int, part: int, rows: int = 0
-) -> None:
-    if self.query.is_meta:
-        return
-    kernel, own = _checked(name, given)
-    packing, blocks = self.terms.packing, -(-length // part)
-    rows = rows or (packing.size[0] if packing else self.query.shape[0])
-    with _disable_current_modes(), torch.no_grad():
-        plain = {n: real(v) for n, v in own.items()} | {"blocks": blocks}
-        kernel[(rows * heads * blocks,)](**{n: plain[n] for n in kernel.arg_names})
-
-
 def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -> None:
     if self.query.is_meta:
         return
-    _checked(name, given)
+    _check(name, given)
     with _disable_current_modes(), torch.enable_grad():
         if name == "forward":
             _forward(self, given)

@@ -1,11 +1,8 @@
 """One process with the disguised device: patches in place, parts of a run told apart."""
 
-import atexit
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +21,21 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 def begin() -> None:
     """Give this process the device from its start to its end.
 
-    PTRUN_TEST_KERNEL says how the attention kernel is computed; PTRUN_TEST_FAIL has errors by part
-    of a run, `PART=TEXT|PART=TEXT`; PTRUN_TEST_EVENTS names a file for what was counted.
+    PTRUN_TEST_FAIL has errors by part of a run, `PART=TEXT|PART=TEXT`.
     """
-    start(os.environ.get("PTRUN_TEST_KERNEL", "emulate"))
+    start()
     from tests.cuda.disguise import Device
     from tests.cuda.events import EVENTS
 
     for entry in filter(None, os.environ.get("PTRUN_TEST_FAIL", "").split("|")):
         part, _, text = entry.partition("=")
         EVENTS.fail[part] = text
-    if file := os.environ.get("PTRUN_TEST_EVENTS"):
-        atexit.register(_write, Path(file))
     Device().__enter__()
 
 
-def _write(file: Path) -> None:
-    """Append what was counted, a line for each kind of event."""
-    from tests.cuda.events import EVENTS
-
-    with file.open("a", encoding="utf-8") as opened:
-        for event, count in EVENTS.seen.most_common():
-            print(json.dumps({**asdict(event), "count": count}), file=opened)
-        print(json.dumps({"entered": dict(EVENTS.entered)}), file=opened)
-
-
-def start(kernel: str = "emulate") -> None:
+def start() -> None:
     """Load the device and patch torch; call it before torch is imported."""
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # a dispatch mode holds in one thread
-    if kernel == "interpret":
-        os.environ["TRITON_INTERPRET"] = "1"
     device.load()
     import torch
 
@@ -64,7 +46,7 @@ def start(kernel: str = "emulate") -> None:
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda") becomes a copy
     torch.__future__.set_swap_module_params_on_conversion(True)
     driver.install()
-    kernels.install(kernel)
+    kernels.install()
     _tell_parts_apart()
 
 

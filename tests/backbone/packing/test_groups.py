@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ptrun.backbone.packing import OVERHEAD, cut, fill, overhead, padding
+from ptrun.backbone.packing import OVERHEAD, cut, fill, overhead
 
 
 def price(lengths, parts):
@@ -44,8 +44,6 @@ def test_the_cuts_are_the_cheapest_of_all(seed):
 
 def test_equal_lengths_keep_their_order_and_have_no_padding():
     assert cut([5] * 6, 15) == [[0, 1, 2], [3, 4, 5]]
-    assert padding([5] * 6, cut([5] * 6, 15)) == 0
-    assert padding([1, 3], [[0, 1]]) == pytest.approx(1 / 3)
 
 
 def _parts(count, starts):
