@@ -130,11 +130,7 @@ _KEPT_ABOVE = 2**26  # bytes; smaller files are hashed faster than a hash is fou
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 16 hex digits that identify the content of a model folder.
-
-    Raises:
-        UserError: the configuration or the weights are missing or damaged.
-    """
+    """Return 16 hex digits that identify the content of a model folder."""
     hashed = hashlib.sha256(json.dumps(read_config(folder), sort_keys=True).encode())
     hashed.update(tokenizers.digest(folder).encode())
     for file in weight_files(folder):

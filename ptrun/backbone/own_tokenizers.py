@@ -97,9 +97,6 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
             fine-tuning code does; PPT's code does not.
         settings: the common options of transformers' tokenizers.
 
-    Raises:
-        UserError: the vocabulary cannot be read; on encoding, jieba is not installed.
-
     >>> from pathlib import Path
     >>> from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
     >>> tokens = "<unk> <pad> <eod> <s> <sep> <mask> ▂ ▃".split()

@@ -200,11 +200,7 @@ class PretrainedBackbone:
                 )
 
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
-        """Read the weights; a model type without an entry must pass the checks of `proof`.
-
-        Raises:
-            UserError: as for `read_weights`, or a check fails.
-        """
+        """Read the weights; a model type without an entry must pass the checks of `proof`."""
         self.read_weights(dtype, device)
         if self.architecture.probed:
             from ptrun.backbone import proof  # it imports transformers, unlike a plan

@@ -382,11 +382,7 @@ class _Reading:
     ended: list[tuple[nn.Module, int]]
 
     def family(self, loose: float) -> Probed:
-        """Return the family.
-
-        Raises:
-            UserError: ptrun cannot put prompts into the model.
-        """
+        """Return the family."""
         model, config = self.model, self.model.config.get_text_config()
         self._check()
         causal = self.name == "causal"

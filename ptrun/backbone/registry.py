@@ -21,9 +21,6 @@ def family_of(
     """Return the family of a config.json; a model type that has no entry is probed.
 
     `outside` has families of other packages by model type, which come first.
-
-    Raises:
-        UserError: the model type is not supported.
     """
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in outside:

@@ -169,9 +169,6 @@ def load(
 
     A parameter keeps its id when its device or dtype changes. `own_output` is True for a T5 with an
     untied output matrix.
-
-    Raises:
-        UserError: the model cannot be divided over the group.
     """
     pattern = pattern_of(config, division.size)
     model = skeleton(model_class, config, folder, own_output=own_output)

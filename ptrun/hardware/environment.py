@@ -24,9 +24,6 @@ def environment(env: Mapping[str, str]) -> dict[str, str] | None:
     """Return RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
     None means that no launcher started this process.
-
-    Raises:
-        UserError: a variable that ranks need to find each other is missing.
     """
     if "RANK" in env and "WORLD_SIZE" in env:
         return _of_launcher(env)
