@@ -114,7 +114,10 @@ class Form:
         scores = torch.matmul(query * scale, key.transpose(2, 3))
         if self.softcap is not None:
             scores = (scores / self.softcap).tanh() * self.softcap
-        scores = _masked(scores, mask)
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
+        elif mask is not None:  # nothing keeps the scores as they were
+            scores = scores.add_(mask) if mask.dtype == scores.dtype else scores + mask
         if self.sinks is None:
             return scores.softmax(dim=-1)
         sinks = self.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
@@ -139,7 +142,10 @@ def _attend(
         length = prefix.key.shape[2]
         mask = extend(mask, prefix, key)
         key, value = joined(prefix, key, value)
-    mask = _biased(mask, form.bias, length, query.dtype)
+    if form.bias is not None:  # masked keys have the lowest value
+        bias = functional.pad(form.bias.to(query.dtype), (length, 0))
+        lowest = torch.finfo(query.dtype).min
+        mask = bias if mask is None else bias.masked_fill(~mask, lowest)
     groups = query.shape[1] // key.shape[1]  # queries that share keys and values
     # on CUDA torch's attention adds up gradients in an open order
     open_order = query.is_cuda and any(t.requires_grad for t in (query, key, value))
@@ -180,25 +186,6 @@ def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
         mask = key.new_ones(key.shape[0], 1, 1, key.shape[2], dtype=torch.bool)
     columns = prefix.mask[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
     return torch.cat([columns, mask.expand(len(columns), -1, -1, -1)], dim=-1)
-
-
-def _biased(
-    mask: Tensor | None, bias: Tensor | None, length: int, dtype: torch.dtype
-) -> Tensor | None:
-    """Return the bool mask, or with a bias the bias with masked keys at the lowest value."""
-    if bias is None:
-        return mask
-    bias = functional.pad(bias.to(dtype), (length, 0))
-    return bias if mask is None else bias.masked_fill(~mask, torch.finfo(dtype).min)
-
-
-def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Put scores under a bool mask, or add a bias; nothing keeps them as they were."""
-    if mask is None:
-        return scores
-    if mask.dtype != torch.bool:
-        return scores.add_(mask) if mask.dtype == scores.dtype else scores + mask
-    return scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
 
 
 class Sight:
@@ -245,20 +232,17 @@ def sight_of(
     """
     if attention_mask is None:
         attention_mask = torch.ones(1, kv_length, dtype=torch.bool, device=device)
-    return Sight(_reach(mask_function, kv_length), attention_mask)
-
-
-def _reach(mask_function: Callable[..., Tensor], kv_length: int) -> Reach:
     if mask_function is bidirectional_mask_function:
-        return EVERY
+        return Sight(EVERY, attention_mask)
     if mask_function is causal_mask_function:
-        return LOOK_BACK
+        return Sight(LOOK_BACK, attention_mask)
     place = torch.arange(kv_length + 1)  # a window that is wider makes no difference
     start = torch.zeros_like(place)
     before, after = (
         int(mask_function(0, 0, *pair).sum()) - 1 for pair in ((place, start), (start, place))
     )
-    return Reach(*(None if bound == kv_length else bound for bound in (before, after)))
+    bounds = (None if bound == kv_length else bound for bound in (before, after))
+    return Sight(Reach(*bounds), attention_mask)
 
 
 AttentionInterface.register(NAME, attend)

@@ -97,11 +97,17 @@ def generate(
         use_cache=not architecture.has_blank,
         do_sample=False,
     )
+
+    def watched(ids: Tensor, _scores: Any, **_: Any) -> Tensor:
+        """Return which rows are done, `[B]`."""
+        assert watch is not None
+        return torch.tensor(list(watch(ids[:, -1].tolist())), device=ids.device)
+
     more = {
         "generation_config": config,
         "logits_processor": _draws(decoding, seeds),
         "tokenizer": backbone.tokenizer() if decoding.stop else None,
-        "stopping_criteria": [partial(_watched, watch)] if watch else None,
+        "stopping_criteria": [watched] if watch else None,
     }
     if architecture.has_blank:
         written = _in_blanks(backbone, inputs, decoding.beams, more)
@@ -109,8 +115,16 @@ def generate(
     cache: Any = DynamicCache()
     if architecture.has_decoder:
         cache = EncoderDecoderCache(cache, DynamicCache())
-    rows = inputs.mask.shape[0] // (1 if architecture.has_decoder else decoding.beams)
-    start = _start(backbone, inputs, rows)
+    # what `generate` reads: `[B, T, E]`, once for each example
+    step = 1 if architecture.has_decoder else decoding.beams
+    embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
+    start = {
+        "inputs_embeds": (embeddings / backbone.injection.unit)[::step],
+        "attention_mask": inputs.mask[::step].long(),
+    }
+    if inputs.decoder is not None:
+        assert inputs.decoder.ids is not None
+        start["decoder_input_ids"] = inputs.decoder.ids[:: decoding.beams]
     with _decoding(backbone, inputs):
         written = model.generate(**start, **more, past_key_values=cache)
     prompt = 0 if inputs.decoder is None else inputs.decoder.mask.shape[1]
@@ -150,20 +164,6 @@ def _in_blanks(backbone: Any, inputs: BackboneInput, beams: int, more: dict[str,
         model.generation_config = usual
         del model.forward, model.prepare_inputs_for_generation
     return sequences
-
-
-def _start(backbone: Any, inputs: BackboneInput, rows: int) -> dict[str, Tensor]:
-    """Return what `generate` reads: `[B, T, E]`, once for each example."""
-    step = inputs.mask.shape[0] // rows
-    embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
-    start = {
-        "inputs_embeds": (embeddings / backbone.injection.unit)[::step],
-        "attention_mask": inputs.mask[::step].long(),
-    }
-    if inputs.decoder is not None:
-        assert inputs.decoder.ids is not None
-        start["decoder_input_ids"] = inputs.decoder.ids[:: inputs.decoder.ids.shape[0] // rows]
-    return start
 
 
 def _until(row: list[int], ends: Sequence[int]) -> list[int]:
@@ -251,11 +251,6 @@ def _place(backbone: Any, reader: Reader, _: Any, arguments: Any, options: Any) 
     if architecture.takes_positions:
         options = {**options, "position_ids": architecture.places(half)[:, -count:]}
     return arguments, options
-
-
-def _watched(watch: Watch, ids: Tensor, _scores: Any, **_: Any) -> Tensor:
-    """Return which rows are done, `[B]`."""
-    return torch.tensor(list(watch(ids[:, -1].tolist())), device=ids.device)
 
 
 def _draws(decoding: Decoding, seeds: Sequence[int | Dice] | None) -> Any:

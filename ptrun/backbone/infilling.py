@@ -41,8 +41,9 @@ class Infiller(Decoder):
             return _read(model, words, places, inside, both_ways(inputs.mask, width))
         words = torch.cat([words, raw_words(model, answer)], dim=1)
         inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
-        blank = _blank(inputs, places)[:, None].expand_as(answer.mask)
-        places = torch.cat([places, blank], dim=1)
+        # the position of each row's blank, or of its last token if it has no types
+        blank = (places * (inputs.mask if inputs.types is None else inputs.types == 1)).amax(dim=1)
+        places = torch.cat([places, blank[:, None].expand_as(answer.mask)], dim=1)
         real = torch.cat([inputs.mask, answer.mask], dim=1)
         order = real.logical_not().byte().argsort(dim=1, stable=True)
         words, places, inside, real = (_moved(t, order) for t in (words, places, inside, real))
@@ -72,12 +73,6 @@ def _read(model: Any, words: Tensor, places: Tensor, inside: Tensor, seen: Tenso
 def _moved(cells: Tensor, order: Tensor) -> Tensor:
     """Return the cells `[B, L, ...]` of each row in an order."""
     return cells[torch.arange(len(order), device=order.device)[:, None], order]
-
-
-def _blank(inputs: BackboneInput, places: Tensor) -> Tensor:
-    """Return the position of each row's blank `[B]`, or of its last token if it has no types."""
-    cells = inputs.mask if inputs.types is None else inputs.types == 1
-    return (places * cells).amax(dim=1)
 
 
 KINDS = {

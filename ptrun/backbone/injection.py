@@ -150,11 +150,6 @@ class Injection:
         """Whether the current pass edits hidden states."""
         return bool(self.given and self.given.edits)
 
-    def edits_at(self, reader: Reader, site: Site) -> bool:
-        """Return whether the current pass edits the hidden states of a site."""
-        half = self.read_by(reader)
-        return bool(half and half.edits and site in half.edits)
-
     def grid(self, reader: Reader, hidden: Tensor) -> Tensor:
         """Return states `[B, T, H]`, or packed ones `[1, N, H]`; OPT's code flattens some."""
         half = self.read_by(reader)
@@ -353,7 +348,8 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
     """Apply the edits of a site to a module's output, or to the first of its outputs."""
 
     def edit(_module: nn.Module, _arguments: object, output: Any) -> Any:
-        if not injection.edits_at(reader, site):
+        half = injection.read_by(reader)
+        if half is None or not half.edits or site not in half.edits:
             return output
         hidden = output[0] if isinstance(output, tuple) else output
         edited = injection.edited(reader, site, injection.grid(reader, hidden)).view(hidden.shape)

@@ -6,6 +6,7 @@ pass. What one of them lacks is filled with what changes nothing in its rows.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -189,12 +190,10 @@ def _edits(
     sites = {site for edits in members for site in edits or {}}
     if not sites:
         return None
-    return {site: _join_edit([(e or {}).get(site) for e in members], rows) for site in sites}
 
-
-def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:
-    def edit(hidden: Tensor) -> Tensor:
-        pieces = zip(edits, torch.split(hidden, list(rows)), strict=True)
+    def edit(hidden: Tensor, site: Site) -> Tensor:
+        changes = [(edits or {}).get(site) for edits in members]
+        pieces = zip(changes, torch.split(hidden, list(rows)), strict=True)
         return torch.cat([change(piece) if change else piece for change, piece in pieces])
 
-    return edit
+    return {site: partial(edit, site=site) for site in sites}

@@ -96,7 +96,14 @@ class PretrainedBackbone:
         self.repository = repository.model(hub, revision) if hub and not self.folder else None
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None
-        self.config = files.read_config(self.folder) if self.folder else self._stated(config)
+        if self.folder:
+            self.config = files.read_config(self.folder)
+        elif config is not None:
+            self.config = dict(config)
+        elif self.repository:
+            self.config = files.read_config(download.config_folder(self.repository))
+        else:
+            raise UserError(f"backbone={self.name}: {source}")
         self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
         self._overrides = self.architecture.overrides(
@@ -114,14 +121,6 @@ class PretrainedBackbone:
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
         self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
         self._tokenizers: dict[bool, Any] = {}
-
-    def _stated(self, config: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the configuration of an option, or of the hub where it has none."""
-        if config is not None:
-            return dict(config)
-        if self.repository is None:
-            raise UserError(f"backbone={self.name}: {self.source}")
-        return files.read_config(download.config_folder(self.repository))
 
     @cached_property
     def model(self) -> Any:

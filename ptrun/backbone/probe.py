@@ -346,7 +346,13 @@ def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Prob
     decoder = {"decoder_input_ids": ids[:, :_ANSWER]} if name == "seq2seq" else {}
     _calls.clear()
     _ended.clear()
-    hooks = [module.register_forward_hook(_note) for module in model.modules()]
+
+    def note(module: nn.Module, _: object, output: Any) -> None:
+        states = output[0] if isinstance(output, tuple) else output
+        sized = isinstance(states, Tensor) and states.dim() > 0
+        _ended.append((module, states.shape[-1] if sized else 0))
+
+    hooks = [module.register_forward_hook(note) for module in model.modules()]
     try:
         with _Drops() as drops, torch.no_grad():
             model.train()(input_ids=ids, attention_mask=torch.ones_like(ids), **decoder)
@@ -358,11 +364,6 @@ def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Prob
     of_modules = Counter(module.p for module, _ in _ended if isinstance(module, nn.Dropout))
     loose = max(Counter(drops.found) - of_modules, default=0.0)
     return _Reading(kind, name, model, list(_calls), list(_ended)).family(loose)
-
-
-def _note(module: nn.Module, _: object, output: Any) -> None:
-    states = output[0] if isinstance(output, tuple) else output
-    _ended.append((module, states.shape[-1] if isinstance(states, Tensor) and states.dim() else 0))
 
 
 _FOREIGN = (

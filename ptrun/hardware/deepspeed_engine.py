@@ -224,7 +224,12 @@ class ZeroStepper(TorchStepper):
 
     def _reduce(self) -> None:
         """Let DeepSpeed average the gradients; each rank keeps those that it updates."""
-        self._find_idle()
+        # groups without a gradient on any rank
+        here = [any(p.grad is not None for p in group) for group in self.zero.bit16_groups]
+        active = torch.tensor(here, dtype=torch.int32, device=self.zero.device)
+        dist.all_reduce(active, dist.ReduceOp.MAX, group=self.ranks.data)
+        parts = zip(self._parts(), active.tolist(), strict=True)
+        self.idle = {id(part) for part, used in parts if not used}
         for parameter in self.learned.values():
             if parameter.grad is None:  # other ranks may have one, and all must take part
                 parameter.grad = torch.zeros_like(parameter)
@@ -233,15 +238,6 @@ class ZeroStepper(TorchStepper):
             self.zero.fill_grad_accum_attribute()
         self.zero.set_gradient_accumulation_boundary(True)
         self.zero.reduce_gradients()
-
-    def _find_idle(self) -> None:
-        """Find the groups without a gradient on any rank."""
-        groups = self.zero.bit16_groups
-        here = [any(p.grad is not None for p in group) for group in groups]
-        active = torch.tensor(here, dtype=torch.int32, device=self.zero.device)
-        dist.all_reduce(active, dist.ReduceOp.MAX, group=self.ranks.data)
-        parts = zip(self._parts(), active.tolist(), strict=True)
-        self.idle = {id(part) for part, used in parts if not used}
 
     def _gradients(self) -> Iterator[tuple[Tensor, str]]:
         """Yield the gradients, or pieces of them, that this rank updates with, and their names."""
@@ -295,16 +291,14 @@ class ZeroStepper(TorchStepper):
             tensors = {n.replace("learned.", "master.", 1): t for n, t in tensors.items()}
         for group, part in enumerate(self._parts()):
             part.data.copy_(self._own("master", group, tensors))
-            if updates := self._updates(group, plain):
+            if "zero_updates" in plain:
+                updates = int(plain["zero_updates"][group])
+            else:  # plain torch counts by name
+                updates = max(int(plain["updates"].get(n, 0)) for n in self._order(group)[0])
+            if updates:
                 moments = {k: self._own(k, group, tensors).to(part) for k in MOMENTS}
                 step = torch.tensor(float(updates), device=part.device)
                 self.zero.optimizer.state[part] = {"step": step, **moments}
-
-    def _updates(self, group: int, plain: Mapping[str, Any]) -> int:
-        """Return how often a group was updated; plain torch counts by name."""
-        if "zero_updates" in plain:
-            return int(plain["zero_updates"][group])
-        return max(int(plain["updates"].get(name, 0)) for name in self._order(group)[0])
 
     def _updated(self) -> list[Tensor]:
         """Return this rank's parts that the next step updates."""

@@ -26,7 +26,12 @@ def environment(env: Mapping[str, str]) -> dict[str, str] | None:
     None means that no launcher started this process.
     """
     if "RANK" in env and "WORLD_SIZE" in env:
-        return _of_launcher(env)
+        if missing := [key for key in _NEEDED if key not in env]:
+            raise UserError(
+                f"RANK={env['RANK']} and WORLD_SIZE={env['WORLD_SIZE']} are set, but not "
+                f"{', '.join(missing)}; start with torchrun, deepspeed or srun, or unset RANK."
+            )
+        return {key: env[key] for key in _NEEDED}
     # srun started several tasks, rather than a batch script or a shell
     if any(not env.get(key, "").isdigit() for key in _STEP) or "SLURM_PTY_PORT" in env:
         return None
@@ -36,15 +41,6 @@ def environment(env: Mapping[str, str]) -> dict[str, str] | None:
 def without_local_rank(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without --local_rank, which the deepspeed launcher adds."""
     return [a for a in arguments if not _LOCAL_RANK.fullmatch(a)]
-
-
-def _of_launcher(env: Mapping[str, str]) -> dict[str, str]:
-    if missing := [key for key in _NEEDED if key not in env]:
-        raise UserError(
-            f"RANK={env['RANK']} and WORLD_SIZE={env['WORLD_SIZE']} are set, but not "
-            f"{', '.join(missing)}; start with torchrun, deepspeed or srun, or unset RANK."
-        )
-    return {key: env[key] for key in _NEEDED}
 
 
 def _of_step(env: Mapping[str, str]) -> dict[str, str]:
@@ -147,7 +143,11 @@ def prepare() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KEPT_SHAPES))
     os.environ.setdefault("LRU_CACHE_CAPACITY", str(_KEPT_SHAPES))  # torch's of descriptions
-    _keep_memory()
+    # freed memory is kept for the next step: the kernel clears each page that is requested anew
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc alone has it
+        mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def open_streams() -> None:
@@ -204,14 +204,6 @@ def _end() -> None:
         sys.stderr.flush()
         os._exit(_code)
     gc.unfreeze()  # some libraries report what is left at the end as leaks
-
-
-def _keep_memory() -> None:
-    """Keep freed memory for the next step; the kernel clears each page that is requested anew."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc alone has it
-        mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
-        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def cores() -> int:

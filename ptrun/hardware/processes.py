@@ -47,7 +47,12 @@ def work(
     ends: SimpleQueue[RankEnd] = SimpleQueue()
     try:
         for rank, env in enumerate(environments):
-            processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
+            output = (folder / f"rank{rank}.err").open("wb") if rank else nullcontext()
+            with output as file:  # its own group, so that a Ctrl-C reaches only the launcher
+                options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+                processes.append(
+                    subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
+                )
         for rank, process in enumerate(processes):
             threading.Thread(target=_report, args=[rank, process, ends], daemon=True).start()
         return _wait(ends, len(processes))
@@ -57,13 +62,6 @@ def work(
     finally:
         if any(process.poll() != 0 for process in processes):
             _end(processes, _GRACE)
-
-
-def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
-    """Start a process in its own group, so that a Ctrl-C reaches only the launcher."""
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-    with output.open("wb") if output else nullcontext() as file:
-        return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
 
 
 def _report(rank: int, process: Process, ends: "SimpleQueue[RankEnd]") -> None:
@@ -114,18 +112,18 @@ _LOOK_EVERY = 1.0  # seconds
 def exit_with_parent(env: Mapping[str, str]) -> None:
     """Kill this process as soon as its parent is gone."""
     parent = int(env[PARENT])
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_EVERY)
+        os._exit(1)
+
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
     else:
-        threading.Thread(target=_watch, args=[parent], daemon=True).start()
+        threading.Thread(target=watch, daemon=True).start()
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_LOOK_EVERY)
-    os._exit(1)
 
 
 # Files between a launcher and its ranks: the configuration to the ranks, errors back.

@@ -30,7 +30,9 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
     with TemporaryDirectory(prefix="ptrun-") as name:
         folder = Path(name)
         (folder / "run.yaml").write_text(processes.text_of(composed), encoding="utf-8")
-        port = _free_port()
+        with socket.socket() as opened:
+            opened.bind(("127.0.0.1", 0))
+            port: int = opened.getsockname()[1]  # a free one
         environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
         ends = work([*command, str(folder / "run.yaml")], environments, folder)
         problem = exit_error(ends, ranks, folder)
@@ -51,13 +53,6 @@ def _environment(env: Mapping[str, str], rank: int, ranks: int, port: int) -> di
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port: int = opened.getsockname()[1]
-        return port
 
 
 # The error that a launcher raises for failed ranks: the first one, how it ended, its output.
