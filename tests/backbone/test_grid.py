@@ -54,19 +54,20 @@ class Poke:
         self.leaf = torch.tensor(float(amount), requires_grad=True)
         whole = replace(text(self.backbone), keys=torch.arange(len(LENGTHS)))
         half = whole.decoder if self.inside == "decoder" else whole
-        half = getattr(self, f"_{self.point.replace('-', '_')}")(half)
+        half = self._moved(half)
         return replace(whole, decoder=half) if self.inside == "decoder" else half
 
-    def _embedding(self, half):
-        embedded = self.backbone.embed(half.ids)
-        moved = embedded + (self.leaf * _cell(embedded.shape)).to(embedded.dtype)
-        return replace(half, ids=None, embeddings=moved)
+    def _moved(self, half):
+        def move(states):
+            return states + (self.leaf * _cell(states.shape)).to(states.dtype)
 
-    def _prefix(self, half):
-        return replace(half, prefixes=self._prefixes())
-
-    def _cross_prefix(self, half):
-        return replace(half, cross=self._prefixes())
+        if self.point == "embedding":
+            return replace(half, ids=None, embeddings=move(self.backbone.embed(half.ids)))
+        if self.point == "prefix":
+            return replace(half, prefixes=self._prefixes())
+        if self.point == "cross-prefix":
+            return replace(half, cross=self._prefixes())
+        return replace(half, edits={(self.point, LAYER): move})
 
     def _prefixes(self):
         shape, layers = self.backbone.shape, len(stacks(self.backbone)[self.inside])
@@ -81,24 +82,6 @@ class Poke:
                 key, value = key + self.leaf * spot, value + self.leaf * spot
             made.append(Prefix(key, value))
         return tuple(made)
-
-    def _layer(self, half):
-        return self._edited(half, "layer")
-
-    def _attention(self, half):
-        return self._edited(half, "attention")
-
-    def _cross(self, half):
-        return self._edited(half, "cross")
-
-    def _ffn(self, half):
-        return self._edited(half, "ffn")
-
-    def _edited(self, half, site):
-        def edit(hidden):
-            return hidden + (self.leaf * _cell(hidden.shape)).to(hidden.dtype)
-
-        return replace(half, edits={(site, LAYER): edit})
 
 
 def _cell(shape):

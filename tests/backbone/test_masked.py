@@ -122,37 +122,6 @@ def test_the_discriminator_head_equals_the_library_bit_for_bit(tiny_folder):
     assert torch.equal(ours.view_as(theirs)[given.mask], theirs[given.mask])
 
 
-def test_the_calls_of_a_shared_layer_read_prefixes_of_their_own(tiny):
-    """ALBERT with a prefix in each layer, written out over its one layer."""
-    backbone = tiny("albert")
-    given = text(backbone)
-    prefixes, _ = prefix_of(backbone)
-    ours = backbone.forward(replace(given, prefixes=prefixes)).hidden
-    body = backbone.model.albert
-    x = body.embeddings(given.ids, given.types)
-    x = body.encoder.embedding_hidden_mapping_in(x)
-    seen = torch.cat([torch.ones(len(LENGTHS), 4, dtype=torch.bool), given.mask], dim=1)
-    layer = body.encoder.albert_layer_groups[0].albert_layers[0]
-    for prefix in prefixes:
-        x = _albert_layer(layer, x, prefix, seen, backbone.shape.heads)
-    torch.testing.assert_close(ours, x[given.mask], atol=1e-5, rtol=0)
-
-
-def _albert_layer(layer, x, prefix, seen, heads):
-    own = layer.attention
-    q, k, v = (
-        m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m in (own.query, own.key, own.value)
-    )
-    k, v = torch.cat([prefix.key, k], dim=2), torch.cat([prefix.value, v], dim=2)
-    scores = (q @ k.transpose(2, 3) / q.shape[-1] ** 0.5).masked_fill(
-        ~seen[:, None, None, :], float("-inf")
-    )
-    mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-    x = own.LayerNorm(x + own.dense(mixed))
-    grown = layer.ffn_output(layer.activation(layer.ffn(x)))
-    return layer.full_layer_layer_norm(grown + x)
-
-
 def test_a_shared_layer_is_counted_and_tuned_once(tiny):
     backbone = tiny("albert")
     names = [n for n in backbone.body() if "albert_layer_groups" in n]

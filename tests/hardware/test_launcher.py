@@ -29,12 +29,9 @@ def without(env, *keys):
     return {key: value for key, value in env.items() if key not in keys}
 
 
-def test_torchrun_tells_all():
-    assert environment({"PATH": "/bin", **TORCHRUN}) == TORCHRUN
-
-
-def test_a_launcher_wins_over_the_slurm_job_it_runs_in():
-    assert environment({**STEP, **TORCHRUN}) == TORCHRUN
+@pytest.mark.parametrize("around", [{"PATH": "/bin"}, STEP], ids=["shell", "slurm job"])
+def test_a_launcher_tells_all(around):
+    assert environment({**around, **TORCHRUN}) == TORCHRUN
 
 
 @pytest.mark.parametrize("missing", ["LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"])
