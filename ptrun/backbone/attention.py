@@ -224,11 +224,8 @@ def sight_of(
 ) -> Sight:
     """Return what tokens see; transformers calls it where others make a mask.
 
-    Args:
-        mask_function: of a query's and a key's index; whether the query sees the key.
-        attention_mask: `[B, S]`, or None if all tokens are real.
-        kv_length: S.
-        device: of the model.
+    `mask_function` says of a query's and a key's index whether the query sees the key.
+    `attention_mask` is `[B, S]`, or None if all of the `kv_length` tokens are real.
     """
     if attention_mask is None:
         attention_mask = torch.ones(1, kv_length, dtype=torch.bool, device=device)

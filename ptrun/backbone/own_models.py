@@ -44,13 +44,10 @@ class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
         nn.init.normal_(self.transformer.wbe.weight, std=config.initializer_range)
 
     def hidden(self, embeddings: Tensor, places: Tensor, inside: Tensor, **rest: Any) -> Any:
-        """Return the output of GPT-2's body.
+        """Return the output of GPT-2's body, with its options `attention_mask` and `use_cache`.
 
-        Args:
-            embeddings: `[B, T, H]` raw word embeddings.
-            places: `[B, T]` positions in the text.
-            inside: `[B, T]` positions inside the answer, 0 for the context.
-            rest: `attention_mask` and `use_cache`, as for GPT-2.
+        `embeddings [B, T, H]` are raw. `places [B, T]` are positions in the text, `inside [B, T]`
+        those inside the answer, 0 for the context.
         """
         states = embeddings + self.transformer.wbe(inside)
         return self.transformer(inputs_embeds=states, position_ids=places, **rest)

@@ -38,11 +38,8 @@ class Reach:
     def __call__(self, mask: Tensor, queries: int | None = None) -> Tensor | None:
         """Return which keys each token sees, bool `[b, 1, 1 or t, s]`; None if it sees all.
 
-        Padding sees itself: a softmax over no keys is NaN.
-
-        Args:
-            mask: `[b, s]`, True at real tokens.
-            queries: t, to return the last tokens alone; None is all.
+        Of the `mask [b, s]`, only the last `queries` tokens count; None is all. Padding sees
+        itself: a softmax over no keys is NaN.
         """
         if self == EVERY:  # memory is planned without values, for full rows
             return None if mask.is_meta or bool(mask.all()) else mask[:, None, None, :]
@@ -174,19 +171,11 @@ class Packing:
         return replace(self, blocks=(), rows=self.rows[places], columns=self.columns[places])
 
 
-def packing_of(
-    mask: Tensor,
-    lengths: Sequence[int] | None,
-    reach: Reach,
-    price: int,
-) -> Packing:
-    """Return the packing of a batch.
+def packing_of(mask: Tensor, lengths: Sequence[int] | None, reach: Reach, price: int) -> Packing:
+    """Return the packing of a batch with a bool `mask [B, T]`, whose padding can be anywhere.
 
-    Args:
-        mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
-        lengths: the tokens of each row up to its last real one; None to read them from the mask.
-        reach: which tokens of its row a token sees.
-        price: the cost of one more block, in tokens.
+    `lengths` are the tokens of each row up to its last real one; None reads them from the mask.
+    `price` is the cost of one more block, in tokens.
     """
     size, device = (mask.shape[0], mask.shape[1]), mask.device
     if mask.is_meta:  # full rows: memory is planned without their values

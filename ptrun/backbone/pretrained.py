@@ -189,15 +189,6 @@ class PretrainedBackbone:
         facts = f"{self.config['model_type']} {tokenizers.digest(self._files())}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
-    def _check_sizes(self, config: Mapping[str, Any]) -> None:
-        """Raise a UserError if a downloaded model is another than its option describes."""
-        for key, size in self.config.items():
-            if type(size) is int and _SIZE.search(key) and config.get(key, size) != size:
-                raise UserError(
-                    f"backbone={self.name}: {key} is {config[key]!r:.20} in its files "
-                    f"and {size} in its option. Type backbone.path=FOLDER for your own model."
-                )
-
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         """Read the weights; a model type without an entry must pass the checks of `proof`."""
         self.read_weights(dtype, device)
@@ -216,16 +207,16 @@ class PretrainedBackbone:
         folder, model_class = self._files(), self.architecture.model_class
         self.__dict__.pop("model", None)
         with reading(self.name, folder):
-            self._check_sizes(stated := files.read_config(folder))
-            config = self._library_config(stated)
-            chosen, own_output = (model_class, config, folder), self._has_own_output()
-            if self.division:
-                if self.architecture.probed:
+            stated = files.read_config(folder)
+            for key, size in self.config.items():  # a download must be what its option describes
+                if type(size) is int and _SIZE.search(key) and stated.get(key, size) != size:
                     raise UserError(
-                        f"backbone={self.name}: ptrun cannot divide a model of type "
-                        f"{self.config['model_type']} among GPUs. Type hardware=gpu, or "
-                        "hardware=zero1."
+                        f"backbone={self.name}: {key} is {stated[key]!r:.20} in its files and "
+                        f"{size} in its option. Type backbone.path=FOLDER for your own model."
                     )
+            chosen = model_class, self._library_config(stated), folder
+            own_output = self._has_own_output()
+            if self.division:
                 model, self.cuts, missing = tensor_parallel.load(
                     *chosen, own_output, self.division, dtype
                 )

@@ -158,13 +158,9 @@ def pattern_of(config: Any, parts: int) -> CutPattern:
 
 
 def load(
-    model_class: Any,
-    config: Any,
-    folder: Path,
-    own_output: bool,
-    division: Division,
+    model_class: Any, config: Any, folder: Path, own_output: bool, division: Division,
     dtype: torch.dtype,
-) -> tuple[Any, dict[int, Cut], set[str]]:
+) -> tuple[Any, dict[int, Cut], set[str]]:  # fmt: skip
     """Return a rank's part of a model, the cuts by parameter id, and the names the files lack.
 
     A parameter keeps its id when its device or dtype changes. `own_output` is True for a T5 with an
