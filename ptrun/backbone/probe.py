@@ -307,16 +307,16 @@ def probed(name: str, config: Mapping[str, Any]) -> Probed:
         UserError: transformers has no such model type, or ptrun cannot put prompts into it.
     """
     try:
-        return _probed(json.dumps(config, sort_keys=True, default=str))
+        return _traced(json.dumps(config, sort_keys=True, default=str))
     except UserError as error:
         raise UserError(f"backbone={name}: {error}") from error
 
 
 @lru_cache(maxsize=32)
-def _probed(content: str) -> Probed:
-    config = json.loads(content)
-    kind = str(config.get("model_type"))
-    named = " ".join(config.get("architectures") or [])
+def _traced(text: str) -> Probed:
+    content = json.loads(text)
+    kind = str(content.pop("model_type", None))
+    named = " ".join(content.get("architectures") or [])
     name = next((n for n, (classes, _) in _KINDS.items() if classes.get(kind, "-") in named), None)
     name = name or next((n for n, (classes, _) in _KINDS.items() if kind in classes), None)
     if name is None:
@@ -324,16 +324,11 @@ def _probed(content: str) -> Probed:
             f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
             "predict words. Choose a causal model, an encoder, or an encoder-decoder."
         )
-    if hybrid := [key for key in _HYBRID if config.get(key)]:
+    if hybrid := [key for key in _HYBRID if content.get(key)]:
         raise UserError(f"model type {kind!r} has {hybrid[0]}, which ptrun cannot add a prompt to.")
     library = _KINDS[name][0][kind]
     library = library if isinstance(library, str) else library[0]
-    return _traced(kind, name, library, config)
-
-
-def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Probed:
-    rest = {key: value for key, value in content.items() if key != "model_type"}
-    config = AutoConfig.for_model(kind, **rest)
+    config = AutoConfig.for_model(kind, **content)
     config._attn_implementation, config._experts_implementation = _NAME, "batched_mm"
     for key in [key for key in vars(config) if key.endswith("layerdrop")]:
         setattr(config, key, 0.0)
