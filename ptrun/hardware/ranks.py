@@ -28,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _MEETING = timedelta(minutes=10)  # for all ranks to start and to find each other
 _TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at different speeds
+_MET_BY = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
 _blocks = count()  # of `main_first`; all ranks enter the same ones
@@ -252,37 +253,31 @@ def _meet(backend: str) -> None:
         except BaseException as error:
             raised.append(error)
 
+    rank, size, host, port = map(os.environ.__getitem__, _MET_BY)
+    minutes = _MEETING.total_seconds() // 60
     joining = Thread(target=join, daemon=True)  # C++ code would not hear signals
     joining.start()
     joining.join(_SILENT)
     if joining.is_alive():
-        _LOG.warning(
-            "rank %s waits for all %s ranks to meet at %s:%s, at most %d minutes",
-            *map(os.environ.get, ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
-            _MEETING.total_seconds() // 60,
-        )
+        told = "rank %s waits for all %s ranks to meet at %s:%s, at most %d minutes"
+        _LOG.warning(told, rank, size, host, port, minutes)
     while joining.is_alive():
         joining.join(1.0)
-    if raised:
-        raise _not_met(raised[0], os.environ)
-
-
-def _not_met(error: BaseException, env: Mapping[str, str]) -> BaseException:
-    """Return what went wrong in a meeting of ranks, in words if it is known."""
-    text, rank = str(error), env["RANK"]
-    place = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    if not raised:
+        return
+    text = str(raised[0])
     if "EADDRINUSE" in text or "address already in use" in text:
-        return UserError(
-            f"MASTER_PORT={env['MASTER_PORT']}: another program uses this port of rank {rank}'s "
-            "machine; set MASTER_PORT to a free one."
-        )
-    if "imed out" in text or "timeout" in text or isinstance(error, dist.DistNetworkError):
-        return UserError(
-            f"rank {rank}: the {env['WORLD_SIZE']} ranks did not meet at {place} within "
-            f"{int(_MEETING.total_seconds() // 60)} minutes. One of them did not start, or cannot "
-            "reach that address; look at the output of the others."
-        )
-    return error
+        raise UserError(
+            f"MASTER_PORT={port}: another program uses this port of rank {rank}'s machine; set "
+            "MASTER_PORT to a free one."
+        ) from raised[0]
+    if "imed out" in text or "timeout" in text or isinstance(raised[0], dist.DistNetworkError):
+        raise UserError(
+            f"rank {rank}: the {size} ranks did not meet at {host}:{port} within {minutes:.0f} "
+            "minutes. One of them did not start, or cannot reach that address; look at the output "
+            "of the others."
+        ) from raised[0]
+    raise raised[0]
 
 
 def imported(device: str) -> Any:

@@ -43,11 +43,6 @@ def test_what_a_library_prints_into_a_closed_stream_is_in_no_file(tmp_path):
     assert done.returncode == 0 and file.read_text() == "whole"
 
 
-def test_the_help_is_asked_for_without_streams():
-    line = f'"{sys.executable}" -m ptrun --help <&- >&- 2>&-'
-    assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
-
-
 def test_a_process_that_is_started_without_streams_gives_its_children_some(tmp_path):
     code = (
         "from ptrun.hardware.environment import open_streams; open_streams(); import subprocess\n"
