@@ -116,19 +116,15 @@ class DeepSpeedEngine(TorchEngine):
         learned: dict[str, Parameter] = method.learned()
         tensors: dict[str, Tensor] = {}
         for name, part in sorted(method.exported().items()):
-            tensor = self._joined(self._cut_of(learned.get(name)), part)
-            if tensor is not None:
-                tensors[name] = tensor
+            cut, parts = self._cut_of(learned.get(name)), [part]
+            if cut.axis is not None and not self.world.share:
+                parts = [torch.empty_like(part) for _ in range(self.model_parallel)]
+                gathered = parts if self.world.main else None
+                dist.gather(part.contiguous(), gathered, group=self.world.tensor, group_dst=0)
+                parts = [part.cpu() for part in parts] if self.world.main else []
+            if self.world.main:
+                tensors[name] = cut.joined(parts)
         return tensors
-
-    def _joined(self, cut: Cut, part: Tensor) -> Tensor | None:
-        """Return the whole tensor on rank 0, and None on the others."""
-        if cut.axis is None or self.world.share:
-            return cut.joined([part]) if self.world.main else None
-        parts = [torch.empty_like(part) for _ in range(self.model_parallel)]
-        gathered = parts if self.world.main else None
-        dist.gather(part.contiguous(), gathered, group=self.world.tensor, group_dst=0)
-        return cut.joined([part.cpu() for part in parts]) if self.world.main else None
 
     def _cut_of(self, parameter: Parameter | None) -> Cut:
         """Return how a parameter is divided; only the backbone's are."""

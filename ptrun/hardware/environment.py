@@ -35,29 +35,24 @@ def environment(env: Mapping[str, str]) -> dict[str, str] | None:
     # srun started several tasks, rather than a batch script or a shell
     if any(not env.get(key, "").isdigit() for key in _STEP) or "SLURM_PTY_PORT" in env:
         return None
-    return _of_step(env) if int(env["SLURM_STEP_ID"]) < _NO_STEP and _tasks(env) > 1 else None
-
-
-def without_local_rank(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without --local_rank, which the deepspeed launcher adds."""
-    return [a for a in arguments if not _LOCAL_RANK.fullmatch(a)]
-
-
-def _of_step(env: Mapping[str, str]) -> dict[str, str]:
-    # A port that is the same for all ranks of a step, and rarely that of another step.
+    tasks = int(env.get("SLURM_STEP_NUM_TASKS") or env["SLURM_NTASKS"])
+    if int(env["SLURM_STEP_ID"]) >= _NO_STEP or tasks <= 1:
+        return None
+    # a port that is the same for all ranks of a step, and rarely that of another step
     job = int(env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID") or 0)
     port = _FIRST_PORT + (64 * job + int(env["SLURM_STEP_ID"])) % _PORTS
     return {
         "RANK": env["SLURM_PROCID"],
-        "WORLD_SIZE": str(_tasks(env)),
+        "WORLD_SIZE": str(tasks),
         "LOCAL_RANK": env["SLURM_LOCALID"],
         "MASTER_ADDR": env.get("MASTER_ADDR") or _master(env),
         "MASTER_PORT": env.get("MASTER_PORT") or str(port),
     }
 
 
-def _tasks(env: Mapping[str, str]) -> int:
-    return int(env.get("SLURM_STEP_NUM_TASKS") or env["SLURM_NTASKS"])
+def without_local_rank(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without --local_rank, which the deepspeed launcher adds."""
+    return [a for a in arguments if not _LOCAL_RANK.fullmatch(a)]
 
 
 def _master(env: Mapping[str, str]) -> str:

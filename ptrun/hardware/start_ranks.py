@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,26 +33,21 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
         with socket.socket() as opened:
             opened.bind(("127.0.0.1", 0))
             port: int = opened.getsockname()[1]  # a free one
-        environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
+        common = {
+            "OMP_NUM_THREADS": str(max(1, cores() // ranks)),  # the share of the cores
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            processes.PARENT: str(os.getpid()),
+            "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+        each = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+        environments = [common | numbers for numbers in each]
         ends = work([*command, str(folder / "run.yaml")], environments, folder)
         problem = exit_error(ends, ranks, folder)
     if problem is not None:
         raise problem
-
-
-def _environment(env: Mapping[str, str], rank: int, ranks: int, port: int) -> dict[str, str]:
-    """Return the environment of a rank, with its share of the cores."""
-    return {
-        "OMP_NUM_THREADS": str(max(1, cores() // ranks)),
-        **env,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        processes.PARENT: str(os.getpid()),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
 
 
 # The error that a launcher raises for failed ranks: the first one, how it ended, its output.
