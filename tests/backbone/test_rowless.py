@@ -51,14 +51,3 @@ def test_a_run_is_refused_before_its_first_step(model, tmp_path, monkeypatch, ke
     done = ptrun.run(**options(model, rows(tmp_path)))  # no text has it
     with pytest.raises(UserError, match=r"'\[ORG\]' with the id 2800"):
         done.predict([{"text": "again [ORG]"}])
-
-
-def test_check_finds_it(model, tmp_path):
-    from ptrun.config.compose import compose_run
-    from ptrun.exporting.stock_form import afterwards
-    from ptrun.planning.preview import preview
-    from ptrun.runs.plan import plan
-
-    typed = options(model, rows(tmp_path, "we met [ORG] there"))
-    with pytest.raises(UserError, match="2800"):
-        preview(plan(compose_run([f"{key}={value}" for key, value in typed.items()])), afterwards)
