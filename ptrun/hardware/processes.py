@@ -53,8 +53,13 @@ def work(
                 processes.append(
                     subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
                 )
-        for rank, process in enumerate(processes):
-            threading.Thread(target=_report, args=[rank, process, ends], daemon=True).start()
+
+        def report(rank: int) -> None:  # each in a thread, so that the queue has their order
+            code = processes[rank].wait()
+            ends.put(RankEnd(rank, code, time.time()))
+
+        for rank in range(len(processes)):
+            threading.Thread(target=report, args=[rank], daemon=True).start()
         return _wait(ends, len(processes))
     except Stopped:
         _end(processes, _STEP)
@@ -62,12 +67,6 @@ def work(
     finally:
         if any(process.poll() != 0 for process in processes):
             _end(processes, _GRACE)
-
-
-def _report(rank: int, process: Process, ends: "SimpleQueue[RankEnd]") -> None:
-    """Wait for a process, each in a thread, so that the queue has the order of the ends."""
-    code = process.wait()
-    ends.put(RankEnd(rank, code, time.time()))
 
 
 def _wait(ends: "SimpleQueue[RankEnd]", count: int) -> list[RankEnd]:

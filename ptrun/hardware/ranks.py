@@ -94,7 +94,11 @@ class Ranks:
 
     def each(self, value: T) -> list[T]:
         """Return the values of all ranks, in order."""
-        return [value] if self.size == 1 else _gathered(value, self.size)
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def wait(self) -> None:
         """Wait for all ranks."""
@@ -130,9 +134,7 @@ class Ranks:
 
         All ranks then decide by the same predictions, even if the last bits of logits differ.
         """
-        if self.size == 1:
-            return dict(predictions)
-        shares = _gathered(dict(predictions), self.size)[:: self.model_parallel]
+        shares = self.each(dict(predictions))[:: self.model_parallel]
         return {key: value for share in shares for key, value in share.items()}
 
     def check_same(self, digest: int, step: int) -> None:
@@ -159,13 +161,6 @@ class Ranks:
 def _device() -> str:
     """Return where the tensors of messages are: NCCL sends from GPUs alone."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
-
-
-def _gathered(value: T, count: int, group: Any = None) -> list[T]:
-    """Return the values of the `count` ranks of a group, in order."""
-    values: list[Any] = [None] * count
-    dist.all_gather_object(values, value, group=group)
-    return values
 
 
 ALONE = Ranks()
