@@ -34,8 +34,9 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
             "tokenizer files. ptrun import converts checkpoints of GLM, CPM-2 and Megatron-11B."
         )
+    config = read_config(folder)
     tensors = sum(len(tensor_names(file)) for file in weight_files(folder))
-    for key, count in read_config(folder).items():
+    for key, count in config.items():
         if key in _LAYERS and isinstance(count, int) and count > tensors:  # takes hours to build
             raise UserError(
                 f"{folder / 'config.json'}: {key} is {count:,}, but the weights are {tensors:,} "
@@ -76,14 +77,14 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file}: not JSON ({str(error)[:120]}).") from error
     if not isinstance(config, dict):
         raise UserError(f"{file}: expected an object {{...}}, got {type(config).__name__}.")
-    if "auto_map" in config:
-        raise UserError(
-            f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
-        )
     if "block_position_encoding" in config:  # not GLM-4, which has the same model type
         raise UserError(
             f"backbone.path={folder}: GLM's own checkpoint; convert it once:\n"
             f"ptrun import glm {folder} --out DIR"
+        )
+    if "auto_map" in config:
+        raise UserError(
+            f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
         )
     if config.get("quantization_config"):
         raise UserError(

@@ -1,16 +1,19 @@
 """Small inputs that tests of all families share."""
 
+from dataclasses import replace
+
 import torch
 import transformers
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from tests.conftest import CLASSES
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2")
 KINDS += ("gpt2", "llama", "megatron", "blocklm", "t5", "mt5")
 DECODING = ("seq2seq", "infilling")
 LENGTHS = (9, 5, 7)
-BLANK = 3
+BLANK, PROMPT = 3, 3
 ANSWER = (3, 2, 3)
 """Tokens that the rows of a decoder have."""
 
@@ -97,3 +100,44 @@ def activations(backbone, given):
     for handle in handles:
         handle.remove()
     return {name: torch.stack(own).detach() for name, own in seen.items()}, output
+
+
+def leaves_of(backbone):
+    """Return random prefixes of all stacks `[layers, 2, B, heads, P, d]`."""
+    shape, generator = backbone.shape, torch.Generator().manual_seed(0)
+    depths = {"text": shape.layers}
+    if backbone.family == "seq2seq":
+        depths |= {"decoder": shape.decoder_layers, "cross": shape.decoder_layers}
+    size = (2, len(LENGTHS), shape.heads, PROMPT, shape.head_size)
+    return {
+        name: torch.randn(depth, *size, generator=generator).to(DEVICE).requires_grad_()
+        for name, depth in depths.items()
+    }
+
+
+def placed(given):
+    """Return an input on the device of the test."""
+    moved = {
+        name: value.to(DEVICE)
+        for name in ("mask", "ids", "types")
+        if (value := getattr(given, name, None)) is not None
+    }
+    half = getattr(given, "decoder", None)
+    return replace(given, **moved, **({"decoder": placed(half)} if half else {}))
+
+
+def passed(backbone, *, keyed, edits=None):
+    """Return the outputs, and the gradients of embeddings and prefixes, of one pass."""
+    given, leaves = placed(text(backbone)), leaves_of(backbone)
+    seen = torch.tensor([[1, 1, 1], [1, 0, 1], [1, 1, 0]], dtype=torch.bool, device=DEVICE)
+    made = {n: tuple(Prefix(k, v, seen) for k, v in own) for n, own in leaves.items()}
+    leaves["words"] = backbone.embed(given.ids).detach().requires_grad_()
+    keys = torch.arange(len(LENGTHS), device=DEVICE) + 7 if keyed else None
+    whole = replace(given, ids=None, embeddings=leaves["words"], prefixes=made["text"], keys=keys)
+    if "decoder" in made:
+        half = replace(given.decoder, prefixes=made["decoder"], cross=made["cross"])
+        whole = replace(whole, decoder=half)
+    output = backbone.forward(replace(whole, edits=edits))
+    logits = output.logits.float()
+    gradients = torch.autograd.grad(logits.square().mean(), list(leaves.values()))
+    return [output.hidden.detach().float(), logits.detach(), *gradients]

@@ -7,15 +7,13 @@ import torch
 
 from ptrun.backbone import kernel as choice
 from ptrun.backbone import kernel as launch
-from ptrun.backbone.base import Prefix
 from ptrun.backbone.pretrained import PretrainedBackbone
-from tests.backbone.inputs import KINDS, LENGTHS, text
+from tests.backbone.inputs import KINDS, passed, placed, text
 from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products
 from tests.tiers import package, tiered
 
 package("triton")
 
-PROMPT = 3
 PLAIN = ("deberta", "deberta-v2")
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
@@ -34,47 +32,6 @@ def loaded(folder, kind, dtype=torch.float32):
     backbone.load(dtype, DEVICE)
     backbone.model.to(DEVICE)
     return backbone
-
-
-def leaves_of(backbone):
-    """Return random prefixes of all stacks `[layers, 2, B, heads, P, d]`."""
-    shape, generator = backbone.shape, torch.Generator().manual_seed(0)
-    depths = {"text": shape.layers}
-    if backbone.family == "seq2seq":
-        depths |= {"decoder": shape.decoder_layers, "cross": shape.decoder_layers}
-    size = (2, len(LENGTHS), shape.heads, PROMPT, shape.head_size)
-    return {
-        name: torch.randn(depth, *size, generator=generator).to(DEVICE).requires_grad_()
-        for name, depth in depths.items()
-    }
-
-
-def placed(given):
-    """Return an input on the device of the test."""
-    moved = {
-        name: value.to(DEVICE)
-        for name in ("mask", "ids", "types")
-        if (value := getattr(given, name, None)) is not None
-    }
-    half = getattr(given, "decoder", None)
-    return replace(given, **moved, **({"decoder": placed(half)} if half else {}))
-
-
-def passed(backbone, *, keyed):
-    """Return the outputs, and the gradients of embeddings and prefixes, of one pass."""
-    given, leaves = placed(text(backbone)), leaves_of(backbone)
-    seen = torch.tensor([[1, 1, 1], [1, 0, 1], [1, 1, 0]], dtype=torch.bool, device=DEVICE)
-    made = {n: tuple(Prefix(k, v, seen) for k, v in own) for n, own in leaves.items()}
-    leaves["words"] = backbone.embed(given.ids).detach().requires_grad_()
-    keys = torch.arange(len(LENGTHS), device=DEVICE) + 7 if keyed else None
-    whole = replace(given, ids=None, embeddings=leaves["words"], prefixes=made["text"], keys=keys)
-    if "decoder" in made:
-        half = replace(given.decoder, prefixes=made["decoder"], cross=made["cross"])
-        whole = replace(whole, decoder=half)
-    output = backbone.forward(whole)
-    logits = output.logits.float()
-    gradients = torch.autograd.grad(logits.square().mean(), list(leaves.values()))
-    return [output.hidden.detach().float(), logits.detach(), *gradients]
 
 
 def compared(backbone, tolerance, **options):

@@ -133,10 +133,10 @@ def test_pocket_t5_learns_the_same_with_the_scaling_on(data_dir):
     torch.testing.assert_close(*losses, **CLOSE)
 
 
-def _trained(backbone, data_dir, precision, make=None, steps=4, **settings):
+def _trained(backbone, data_dir, precision, make=None, steps=4, train=None, **settings):
     make = make or partial(PromptTuning, length=4)
     task = sst2(data_dir, "{sentence} {mask}")
-    one = member(make, backbone, task, max_steps=steps, eval_every=steps)
+    one = member(make, backbone, task, max_steps=steps, eval_every=steps, **(train or {}))
     fit = TorchEngine(
         backbone, device="cpu", precision=precision, token_budget=60, checkpointing=False,
         **settings,
@@ -164,8 +164,11 @@ def test_a_scaled_t5_learns_in_fp16_as_in_fp32(tiny, data_dir, monkeypatch, make
             self.loss_scale = LossScale(2.0**6)
 
     monkeypatch.setattr("ptrun.hardware.torch_engine.ScaledStepper", Low)
+    train = {"lr": 1e-4} if make is METHODS["fine_tuning"] else None
     losses = [
-        torch.tensor(_trained(tiny("t5"), data_dir, precision, make, **own).journal.losses())
+        torch.tensor(
+            _trained(tiny("t5"), data_dir, precision, make, train=train, **own).journal.losses()
+        )
         for precision, own in (("fp32", {}), ("fp16", {"fp16_scaling": True}))
     ]
     assert len(losses[1]) == 4  # nothing was skipped

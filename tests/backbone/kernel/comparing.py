@@ -6,9 +6,9 @@ from ptrun.backbone import attention as plain
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import Keyed, Terms, attention
+from tests.backbone.inputs import DEVICE
 from tests.tiers import package
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 SITE = 5
 

@@ -6,28 +6,12 @@ import pytest
 import torch
 
 from ptrun.backbone import dropout
-from ptrun.backbone.base import Positions, Prefix
+from ptrun.backbone.base import Positions
 from ptrun.backbone.packing import EVERY, LOOK_BACK, members_of, packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
-from tests.backbone.inputs import LENGTHS, text
+from tests.backbone.inputs import DEVICE, passed
 
 PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama")
-PROMPT = 3
-
-
-def passes(backbone, edits):
-    """Return the outputs, and the gradients of embeddings and prefixes, of a keyed pass."""
-    given, shape = text(backbone), backbone.shape
-    generator = torch.Generator().manual_seed(0)
-    size = (shape.layers, 2, len(LENGTHS), shape.heads, PROMPT, shape.head_size)
-    prefix = torch.randn(size, generator=generator, requires_grad=True)
-    words = backbone.embed(given.ids).detach().requires_grad_(True)
-    prefixes = tuple(Prefix(key, value) for key, value in prefix)
-    whole = replace(given, ids=None, embeddings=words, prefixes=prefixes, edits=edits)
-    output = backbone.forward(replace(whole, keys=torch.arange(len(LENGTHS)) + 7))
-    tensors = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
-    torch.cat([t.flatten() for t in tensors]).square().sum().backward()
-    return *(t.detach() for t in tensors), words.grad, prefix.grad
 
 
 @pytest.mark.parametrize("edits", [None, {("layer", 1): lambda hidden: hidden * 1.5}])
@@ -35,10 +19,12 @@ def passes(backbone, edits):
 def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
     backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
     backbone.load()
-    packed = passes(backbone, edits)
+    backbone.model.to(DEVICE)
+    packed = passed(backbone, keyed=True, edits=edits)
     assert backbone.architecture.packed is not None
     backbone.architecture = replace(backbone.architecture, packed=None)
-    for own, padded in zip(packed, passes(backbone, edits), strict=True):
+    rows = passed(backbone, keyed=True, edits=edits)
+    for own, padded in zip(packed, rows, strict=True):
         assert torch.allclose(own, padded, rtol=1e-4, atol=1e-5 * float(padded.abs().max()))
 
 
