@@ -24,15 +24,6 @@ def bucket(offset, *, both, count=32, far=128):
     return add + min(grown, own - 1)
 
 
-@pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
-def test_buckets_follow_the_formula(tiny, both):
-    model = tiny("t5").model
-    attention = (model.encoder if both else model.decoder).block[0].layer[0].SelfAttention
-    offsets = torch.arange(-512, 513)
-    found = attention._relative_position_bucket(offsets, bidirectional=both)
-    assert found.tolist() == [bucket(o, both=both) for o in offsets.tolist()]
-
-
 def test_prompt_rows_take_part_in_relative_positions(tiny):
     """Behind 100 prompt rows, the encoder's bias is that of 100 ordinary tokens before the text."""
     backbone = tiny("t5")
