@@ -189,11 +189,6 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-def picked(hidden: Tensor, at: Positions | None) -> Tensor | None:
-    """Return the states at positions, `[B, T, H] -> [K, H]`."""
-    return None if at is None else hidden[at.rows, at.columns]
-
-
 def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 

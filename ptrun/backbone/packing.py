@@ -12,7 +12,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Positions, on_device, picked
+from ptrun.backbone.base import BackboneInput, Positions, on_device
 
 BLOCK = 16
 """The cost of one more block, in tokens. On two cores, with MiniLM and BERT-base, any value from 8
@@ -210,7 +210,7 @@ def requested(
     """Return the hidden states `[K, H]` for hidden, pooled and logits; None if not requested."""
     requests = (inputs.hidden_at, inputs.pooled_at, inputs.logits_at)
     if packing is None:
-        return [picked(hidden, at) for at in requests]
+        return [None if at is None else hidden[at.rows, at.columns] for at in requests]
     parts = torch.split(hidden[0], [0 if at is None else len(at.rows) for at in requests])
     return [None if at is None else part for at, part in zip(requests, parts, strict=True)]
 

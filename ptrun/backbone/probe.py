@@ -148,7 +148,7 @@ class Probed(Family):
 
     def places(self, inputs: BackboneInput | DecoderInput) -> Tensor:
         """Return position ids `[B, T]`; RoBERTa's follow the padding index."""
-        return super().places(inputs) + self.first if self.first else super().places(inputs)
+        return super().places(inputs) + self.first
 
     def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
