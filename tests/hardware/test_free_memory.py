@@ -46,13 +46,7 @@ def test_without_proc_the_whole_memory_counts(monkeypatch):
     ("built", "visible", "error", "said"),
     [
         (None, None, None, "is built without CUDA; install a build for CUDA, or type hardware=cpu"),
-        (
-            "13.0",
-            None,
-            "The NVIDIA driver on your system is too old (found 1",
-            "does not fit this torch",
-        ),
-        ("13.0", None, "Found no NVIDIA driver on your system", "torch finds no GPU"),
+        ("13.0", None, "Found no NVIDIA driver on your system", "this torch cannot use this GPU"),
         ("13.0", "7", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='7' names no GPU"),
         ("13.0", "", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='' names no GPU"),
         ("13.0", None, "odd", "odd"),

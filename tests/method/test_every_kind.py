@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.joining import join
+from ptrun.backbone.joining import join, split
 from ptrun.config.build import build
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
@@ -151,8 +151,8 @@ def rows_are_alone(method):
 def joined_members_are_alone(members, atol):
     """Check that members of one training pass answer as each alone."""
     batches = [train_batch(m, key) for m, key in zip(members, (1, 50, 90), strict=True)]
-    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
-    outputs = joined.split(members[0].backbone.forward(joined.given))
+    parts = [m.inputs(b) for m, b in zip(members, batches, strict=True)]
+    outputs = split(members[0].backbone.forward(join(parts)), parts)
     for method, batch, output in zip(members, batches, outputs, strict=True):
         found, alone = method.readout.scores(output, batch), scores(method, batch)
         torch.testing.assert_close(found, alone, atol=atol, rtol=1e-5)

@@ -8,7 +8,7 @@ from peft import LoraConfig, get_peft_model
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.joining import join
+from ptrun.backbone.joining import join, split
 from ptrun.backbone.registry import families
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
@@ -34,13 +34,12 @@ def given(backbone, *members, **changes):
     """Return the text once for each method, with the updates of each."""
     one = text(backbone)
     rows = one.mask.shape[0]
-    parts = [replace(one, updates=[own.updates(rows)] if own else (), **changes) for own in members]
-    return join(parts)
+    return [replace(one, updates=[own.updates(rows)] if own else (), **changes) for own in members]
 
 
 def read(backbone, method=None, **changes):
     with torch.no_grad():
-        return backbone.forward(given(backbone, method, **changes).given).hidden
+        return backbone.forward(*given(backbone, method, **changes)).hidden
 
 
 def peft_model(folder, method, backbone):
@@ -66,7 +65,7 @@ def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind
     backbone = tiny(kind)
     method = moved(backbone, data_dir)
     theirs = peft_model(tiny_folder(kind), method, backbone)
-    own = given(backbone, method).given
+    (own,) = given(backbone, method)
     inputs = {"input_ids": own.ids, "attention_mask": own.mask.long()}
     if own.decoder is not None:
         inputs |= {"decoder_input_ids": own.decoder.ids}
@@ -133,9 +132,9 @@ def test_in_one_pass_each_member_has_its_own_updates(tiny, data_dir, kind, train
         for tensor in own.lora.parameters():
             tensor.data *= index + 1
     keys = {"keys": torch.arange(len(LENGTHS))} if train else {}
-    joint = given(backbone, *members, **keys)
-    together = [own.hidden for own in joint.split(backbone.forward(joint.given))]
-    alone = [backbone.forward(given(backbone, own, **keys).given).hidden for own in members]
+    parts = given(backbone, *members, **keys)
+    together = [own.hidden for own in split(backbone.forward(join(parts)), parts)]
+    alone = [backbone.forward(part).hidden for part in parts]
     for ours, expected in zip(together, alone, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
     assert (alone[0] - alone[1]).abs().max() > 1e-2
