@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 # The files of a DeepSpeed checkpoint: one per rank, with the tensors under `module`.
 
-LATEST = ("latest_checkpointed_iteration.txt", "latest")
-"""Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
+LATEST = ("latest_checkpointed_iteration.txt", "latest")  # name the folder of the ranks' weights
 _SAME = ("iteration", "global_steps", "mp_world_size")
 
 
