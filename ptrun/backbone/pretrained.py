@@ -269,6 +269,10 @@ class PretrainedBackbone:
         unused = ("lm_head.",) if decoder else ("lm_head.", "decoder.")
         return {n: p for n, p in body if not n.startswith(unused)} | dict(pooler)
 
+    def linear_maps(self) -> dict[str, Any]:
+        """Return the linear maps of the layers by their path, as `Family.linear_maps`."""
+        return self.architecture.linear_maps(self.model)
+
     def size(self) -> int:
         """Return the number of parameters, counted as published; needs no weights."""
         return sum(p.numel() * self.held(p) for p in self.architecture.counted(self.model))

@@ -128,7 +128,7 @@ class LoRA(Method):
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
         """Return the maps to change, grouped by weight, without those of an unused decoder."""
         groups: dict[int, tuple[list[str], Any]] = {}
-        every = self.backbone.architecture.linear_maps(self.backbone.model)
+        every = self.backbone.linear_maps()
         for name, module in every.items():
             unused = name.startswith("decoder.") and not self.readout.reads_decoder
             if name.rpartition(".")[2] in targets and not unused:

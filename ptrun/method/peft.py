@@ -256,7 +256,7 @@ def tuned_by(
         detach(model)
         reason = (str(error).splitlines() or ["no reason"])[0]
         if "target modules" in str(error).lower().replace("_", " "):
-            names = {n.rpartition(".")[2]: n for n in backbone.architecture.linear_maps(model)}
+            names = dict.fromkeys(name.rpartition(".")[2] for name in backbone.linear_maps())
             reason = f"no such target_modules; {backbone.name} has {', '.join(names)}"
         raise UserError(f"method.config: PEFT rejects it: {reason}.") from error
     model.__dict__.pop("peft_config", None)

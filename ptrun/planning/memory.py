@@ -87,7 +87,7 @@ class Sizes:
     def __init__(self, method: Method, answer: int = 0):
         backbone, learned, readout = method.backbone, method.learned(), method.readout
         shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
-        modules, maps = dict(backbone.model.named_modules()), family.linear_maps(backbone.model)
+        modules, maps = dict(backbone.model.named_modules()), backbone.linear_maps()
         # 1. Numbers; adapters of PEFT lie in the backbone's modules, but are the method's
         weights = {n: p for n, p in backbone.model.named_parameters() if "adapter" not in n}
         divided = {id(p): p.numel() for n, p in weights.items() if _divided(n, p)}
