@@ -4,7 +4,7 @@ Members may differ in what they inject: input vectors, prefixes, edits and low-r
 pass. What one of them lacks is filled with what changes nothing in its rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ Embed = Callable[[Tensor], Tensor]
 """Returns raw word embeddings, `[B, T] -> [B, T, E]`."""
 
 
-def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> BackboneInput:
+def join(parts: Collection[BackboneInput], embed: Embed | None = None) -> BackboneInput:
     """Return the members' inputs as one, with rows padded to the longest of all.
 
     `embed` is needed where some members give tokens and others embeddings.
@@ -41,8 +41,8 @@ def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Backbone
     [[1, 1, 0], [1, 1, 1]]
     """
     if len(parts) == 1:
-        return parts[0]
-    parts = _alike(parts, embed)
+        return next(iter(parts))
+    parts = _alike(list(parts), embed)
     rows = [part.mask.shape[0] for part in parts]
     lengths = [part.lengths for part in parts]
     decoders = [part.decoder for part in parts]
@@ -63,7 +63,7 @@ def join(parts: Sequence[BackboneInput], embed: Embed | None = None) -> Backbone
     )
 
 
-def split(output: BackboneOutput, parts: Sequence[BackboneInput]) -> list[BackboneOutput]:
+def split(output: BackboneOutput, parts: Collection[BackboneInput]) -> list[BackboneOutput]:
     """Return each member's own output, of inputs that were joined."""
     hidden = _split(output.hidden, [p.hidden_at for p in parts])
     pooled = _split(output.pooled, [p.pooled_at for p in parts])

@@ -403,11 +403,10 @@ class Loop(ABC):
 
     def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
         """Run the backbone once on the inputs of several members."""
-        parts = list(inputs.values())
-        joined = join(parts, self.backbone.embed)
+        joined = join(inputs.values(), self.backbone.embed)
         with self.precise():
             output = self.backbone.forward(joined)
-        return dict(zip(inputs, split(output, parts), strict=True))
+        return dict(zip(inputs, split(output, inputs.values()), strict=True))
 
     def precise(self) -> AbstractContextManager[None]:
         """Compute in half precision over fp32 weights: those of a tuned backbone."""
