@@ -7,13 +7,8 @@ import sys
 
 def told(code: str) -> set[str]:
     """Return what the code prints in processes of two seeds: one text if it does not matter."""
-    return {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    line, texts = [sys.executable, "-c", code], set()
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        texts.add(subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout)
+    return texts

@@ -21,15 +21,10 @@ def test_the_share_of_dropped_cells_is_p_for_every_row_and_site():
 
 def test_rows_sites_steps_seeds_and_columns_are_uncorrelated():
     size = (128, 128)
+    places = [(1, 1, 0, 0), (2, 1, 0, 0), (1, 2, 0, 0), (1, 1, 1, 0), (1, 1, 0, 1)]
     masks = [
         keep(row_keys(seed, step, [slot]), site, size, 0.5).float().flatten() - 0.5
-        for seed, step, slot, site in [
-            (1, 1, 0, 0),
-            (2, 1, 0, 0),
-            (1, 2, 0, 0),
-            (1, 1, 1, 0),
-            (1, 1, 0, 1),
-        ]
+        for seed, step, slot, site in places
     ]
     limit = 5 / (128 * 128) ** 0.5
     for i, a in enumerate(masks):

@@ -15,17 +15,10 @@ from ptrun.backbone.own_tokenizers import (
 from ptrun.errors import UserError
 from ptrun.pattern.spelling import Spelling, frame
 
-IDS = {  # of the pre-trained models
-    "<|startofpiece|>": 50257,
-    "<|endofpiece|>": 50258,
-    "[CLS]": 50259,
-    "[MASK]": 50260,
-    "[SEP]": 50261,
-    "[UNK]": 50262,
-    "[gMASK]": 50263,
-    "[sMASK]": 50264,
-    "[dBLOCK]": 50265,
-}
+ADDED = ("<|startofpiece|>", "<|endofpiece|>", "[CLS]", "[MASK]", "[SEP]", "[UNK]")
+ADDED += ("[gMASK]", "[sMASK]", "[dBLOCK]")
+IDS = {token: 50257 + place for place, token in enumerate(ADDED)}
+"""Those of the pre-trained models."""
 WORDS = {"Yes": 3363, "No": 1400, "Maybe": 6674, "true": 2081, "false": 3991, "neither": 6159}
 
 

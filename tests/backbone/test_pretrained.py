@@ -179,14 +179,10 @@ def test_a_pooler_that_tuning_left_is_not_taken_for_a_trained_one(tiny_folder, t
     assert not backbone.has_pooler
 
 
-REAL = {
-    "mini_bert": "masked",
-    "mini_electra": "masked",
-    "mini_gpt2": "causal",
-    "mini_t5": "seq2seq",
-    "tinystories-llama-260k": "causal",
-    "tinystories-llama-940k-char": "causal",
-}
+REAL = {"mini_bert": "masked", "mini_electra": "masked", "mini_t5": "seq2seq"}
+REAL |= dict.fromkeys(
+    ("mini_gpt2", "tinystories-llama-260k", "tinystories-llama-940k-char"), "causal"
+)
 
 
 @pytest.mark.shared

@@ -28,14 +28,8 @@ def test_the_states_of_first_tokens_stand_in_for_them(tiny, kind):
     sites = [("text", ("attention", layer)) for layer in range(layers)]
     slices = keys_values(backbone, sites, states).permute(1, 2, 0, 3)[:, None]
     prefixes = tuple(Prefix(slices[2 * i], slices[2 * i + 1]) for i in range(layers))
-    rest = replace(
-        whole,
-        mask=mask[:, FIRST:],
-        ids=ids[:, FIRST:],
-        hidden_at=every(mask[:, FIRST:]),
-        shift=torch.tensor([FIRST]),
-        prefixes=prefixes,
-    )
+    rest = {"mask": mask[:, FIRST:], "ids": ids[:, FIRST:], "hidden_at": every(mask[:, FIRST:])}
+    rest = replace(whole, shift=torch.tensor([FIRST]), prefixes=prefixes, **rest)
     found = backbone.forward(rest).hidden
     torch.testing.assert_close(found, wanted[FIRST:], atol=1e-5, rtol=0)
 

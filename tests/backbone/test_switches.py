@@ -130,33 +130,27 @@ def test_what_was_learned_with_another_epsilon_is_bound_to_it(tiny_folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "option", "allowed"),
+    ("kind", "option", "value", "told"),
     [
-        ("t5", "attention_dropout", "backbone.dropout, backbone.layer_norm_eps."),
-        ("llama", "dropout", "backbone.attention_dropout, backbone.layer_norm_eps."),
-        ("megatron", "layer_norm_eps", "backbone.dropout, backbone.attention_dropout."),
+        ("t5", "attention_dropout", 0.2, "backbone.dropout, backbone.layer_norm_eps."),
+        ("llama", "dropout", 0.2, "backbone.attention_dropout, backbone.layer_norm_eps."),
+        ("megatron", "layer_norm_eps", 0.2, "backbone.dropout, backbone.attention_dropout."),
+        ("bert", "dropout", 1.0, "use"),
+        ("bert", "dropout", -0.1, "use"),
+        ("bert", "attention_dropout", float("nan"), "use"),
+        ("bert", "layer_norm_eps", 0.0, "use"),
+        ("bert", "layer_norm_eps", float("inf"), "use"),
     ],
 )
-def test_an_option_that_the_model_lacks_is_refused_with_those_it_has(
-    tiny_folder, kind, option, allowed
+def test_an_option_that_the_model_lacks_or_out_of_range_is_refused(
+    tiny_folder, kind, option, value, told
 ):
-    with pytest.raises(UserError, match=rf"{option}=0.2: .* no such option. Allowed: {allowed}"):
-        PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **{option: 0.2})
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("dropout", 1.0),
-        ("dropout", -0.1),
-        ("attention_dropout", float("nan")),
-        ("layer_norm_eps", 0.0),
-        ("layer_norm_eps", float("inf")),
-    ],
-)
-def test_values_out_of_range_are_refused(tiny_folder, option, value):
-    with pytest.raises(UserError, match=rf"backbone.{option} is {value}; use"):
-        PretrainedBackbone(name="x", path=str(tiny_folder("bert")), **{option: value})
+    """With the options that it has, or the range."""
+    lacks = rf"{option}=0.2: .* no such option. Allowed: {told}"
+    with pytest.raises(
+        UserError, match=lacks if told != "use" else f"backbone.{option} is {value}; use"
+    ):
+        PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **{option: value})
 
 
 @pytest.mark.parametrize("prefix", ["", "+", "++", "~"])

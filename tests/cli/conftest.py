@@ -26,14 +26,8 @@ class Command:
 
     def fresh(self, *arguments, environment=None):
         """Run it as a shell does, imports and all."""
-        return subprocess.run(
-            self.line(*arguments),
-            cwd=self.folder,
-            env={**os.environ, **(environment or {})},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
+        own = {"cwd": self.folder, "env": {**os.environ, **(environment or {})}, "timeout": 240}
+        return subprocess.run(self.line(*arguments), capture_output=True, text=True, **own)
 
     def start(self, *arguments):
         """Start it, and let it run; `__exit__` kills it."""
@@ -44,15 +38,8 @@ class Command:
 
     def small(self, *overrides):
         """Return overrides of a run of six rows on a tiny backbone."""
-        return [
-            "task=sst2",
-            f"data_dir={self.data_dir}",
-            f"backbone.path={self.backbone}",
-            "method.length=3",
-            "train.batch_size=2",
-            "train.epochs=2",
-            *overrides,
-        ]
+        own = [f"data_dir={self.data_dir}", f"backbone.path={self.backbone}", "method.length=3"]
+        return ["task=sst2", *own, "train.batch_size=2", "train.epochs=2", *overrides]
 
     def results(self):
         return sorted(self.folder.rglob("result.json"))

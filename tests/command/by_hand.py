@@ -27,12 +27,8 @@ def written(file, rows):
 def made(folder, *, config=None, manifest=None, versions=None, f1=60.0, **changed):
     folder.mkdir(parents=True)
     result = {
-        "run_id": "run",
-        "group": "group",
-        "status": "finished",
+        **{"run_id": "run", "group": "group", "status": "finished", "seed": 1, "metric": "f1"},
         "names": {"method": "pt", "task": "t"},
-        "seed": 1,
-        "metric": "f1",
         "metrics": {"dev": {"f1": 50.0}, "test": {"f1": f1}},
         "learned_parameters": {"total": 6},
         "manifest": {"data": DATA, "versions": versions or {"torch": "2.8"}, **(manifest or {})},

@@ -9,10 +9,9 @@ from ptrun.errors import UserError
 def test_commas_are_jobs_the_first_key_slowest():
     found = expanded(["seed=1,2", "method=prompt_tuning,ptuning_v2", "train.lr=0.1"])
     assert [title for _, title in found] == [
-        "seed=1 method=prompt_tuning",
-        "seed=1 method=ptuning_v2",
-        "seed=2 method=prompt_tuning",
-        "seed=2 method=ptuning_v2",
+        f"seed={seed} method={method}"
+        for seed in (1, 2)
+        for method in ("prompt_tuning", "ptuning_v2")
     ]
     assert found[0][0] == ("seed=1", "method=prompt_tuning", "train.lr=0.1")
     assert expanded([]) == [((), "")]

@@ -18,15 +18,8 @@ CONFIG = {
 }
 COMMAND = {"name": "runs", "outputs": "o", "data_dir": "d", "keep": "all", "rerun": True}
 COMMAND |= {"tracking": {}, "sweep": {}, "cluster": {}, "expected": {}, "pretraining": {"seed": 1}}
-KEPT = {
-    "seed": 3,
-    "data_seed": 0,
-    "method": {"length": 2},
-    "backbone": {"name": "b", "weights": "w"},
-    "task": {"name": "t", "source": None},
-    "train": {"lr": 0.1},
-    "data": "d",
-}
+KEPT = {"seed": 3, "data_seed": 0, "method": {"length": 2}, "train": {"lr": 0.1}, "data": "d"}
+KEPT |= {"backbone": {"name": "b", "weights": "w"}, "task": {"name": "t", "source": None}}
 
 
 def test_paths_and_what_a_command_says_of_itself_are_left_out():

@@ -21,13 +21,8 @@ def disguised(tmp_path):
 
     def run(*line, timeout=600, **env):
         own = {**environment(os.environ), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "0", **env}
-        return subprocess.run(
-            [sys.executable, *map(str, line)],
-            cwd=env.get("CWD", ROOT),
-            env=own,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        keys = {"cwd": env.get("CWD", ROOT), "env": own, "timeout": timeout}
+        line = [sys.executable, *map(str, line)]
+        return subprocess.run(line, capture_output=True, text=True, **keys)
 
     return run

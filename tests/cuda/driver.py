@@ -15,20 +15,11 @@ from tests.cuda.disguise import DEVICE, Disguised
 CAPABILITY = (9, 0)
 MEMORY = 80 * 2**30
 DEVICES = int(os.environ.get("PTRUN_TEST_GPUS", "1"))
-_PROPERTIES = SimpleNamespace(
-    name="Disguised GPU",
-    total_memory=MEMORY,
-    major=CAPABILITY[0],
-    minor=CAPABILITY[1],
-    multi_processor_count=132,
-    warp_size=32,
-    max_threads_per_multi_processor=2048,
-    regs_per_multiprocessor=65536,
-    shared_memory_per_block_optin=232448,
-    gcnArchName="",
-    uuid="GPU-0",
-    is_integrated=0,
-)
+_PROPERTIES = SimpleNamespace(name="Disguised GPU", total_memory=MEMORY, uuid="GPU-0")
+vars(_PROPERTIES).update(zip(("major", "minor"), CAPABILITY, strict=True))
+vars(_PROPERTIES).update(multi_processor_count=132, warp_size=32, is_integrated=0, gcnArchName="")
+vars(_PROPERTIES).update(max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536)
+vars(_PROPERTIES).update(shared_memory_per_block_optin=232448)
 
 
 class _Nothing:

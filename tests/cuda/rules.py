@@ -118,10 +118,8 @@ _ADDED = {
     aten.scatter_reduce.two,
     aten.scatter_reduce_.two,
 }
-_WRITTEN = {
-    aten.index_put.default,
-    aten.index_put_.default,
-    aten._index_put_impl_.default,
+_PUT = _INDEXED - {aten.index.Tensor, aten._unsafe_index.Tensor}
+_COPIED = {
     aten.index_copy.default,
     aten.index_copy_.default,
     aten.scatter.src,
@@ -143,15 +141,8 @@ def _orders(call: Call) -> None:
         EVENTS.note(ORDER, str(func))
     elif func in _ADDED and _most(call.args[1], call.args[2]) > 2:
         EVENTS.note(ORDER, f"{func}: a sum of more than two terms")
-    elif func in (
-        aten.scatter.src,
-        aten.scatter_.src,
-        aten.index_copy.default,
-        aten.index_copy_.default,
-    ):
-        if _most(call.args[1], call.args[2]) > 1:
-            EVENTS.note(ORDER, f"{func}: a cell is written twice")
-    elif func in _WRITTEN and not (len(call.args) > 3 and call.args[3]) and _twice(call):
+    twice = func in _COPIED and _most(call.args[1], call.args[2]) > 1
+    if twice or (func in _PUT and not (len(call.args) > 3 and call.args[3]) and _twice(call)):
         EVENTS.note(ORDER, f"{func}: a cell is written twice")
 
 

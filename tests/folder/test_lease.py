@@ -102,11 +102,7 @@ def test_an_owner_on_another_machine_keeps_its_lease_while_it_beats(folder, quic
     threading.Timer(0.2, elsewhere, [folder, 2]).start()
     with pytest.raises(Busy, match="process 1 on other since 2026-01-01"):
         held(folder).__enter__()
-
-
-def test_an_owner_on_another_machine_that_is_silent_is_followed(folder, quick):
-    elsewhere(folder, 1)
-    with held(folder):
+    with held(folder):  # it is silent
         assert owner(folder).host == socket.gethostname()
 
 
@@ -124,12 +120,9 @@ def test_a_damaged_owner_file_names_nobody(folder):
     assert owner(folder) is None
 
 
-def test_a_later_process_with_the_same_id_is_another_one(folder):
+def test_a_process_is_known_by_its_id_its_machine_and_its_birth(folder):
     with held(folder):
         assert not owner(folder).gone and replace(owner(folder), born="1").gone
-
-
-def test_a_process_id_of_another_machine_is_not_looked_up_here():
     assert not Owner("other", 2**22 + 1, "").gone
     assert Owner(socket.gethostname(), 2**22 + 1, "").gone
 

@@ -8,16 +8,9 @@ from pathlib import Path
 
 import torch
 
-ARGS = {
-    "arch": "transformer_lm_megatron_11b",
-    "decoder_attention_heads": 2,
-    "decoder_layers": 2,
-    "dropout": 0.1,
-    "attention_dropout": 0.2,
-    "activation_fn": "gelu",
-    "share_decoder_input_output_embed": True,
-    "tokens_per_sample": 1024,
-}
+ARGS = {"arch": "transformer_lm_megatron_11b", "decoder_attention_heads": 2, "decoder_layers": 2}
+ARGS |= {"dropout": 0.1, "attention_dropout": 0.2, "activation_fn": "gelu"}
+ARGS |= {"share_decoder_input_output_embed": True, "tokens_per_sample": 1024}
 NOT_WEIGHTS = {
     "decoder.version": torch.tensor([3.0]),
     "decoder.embed_positions._float_tensor": torch.tensor([0.0]),

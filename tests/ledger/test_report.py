@@ -21,12 +21,8 @@ def run(pattern, seed, dev, test, **changes):
     return outcome(run_id=name, group=pattern, seed=seed, metrics=metrics, config=config, **changes)
 
 
-RUNS = [
-    run("a", 1, 50.0, 40.0),
-    run("a", 2, 54.0, 44.0),
-    run("b", 1, 60.0, 30.0),
-    run("c", 1, 10.0, 20.0),
-]
+RUNS = [run("a", 1, 50.0, 40.0), run("a", 2, 54.0, 44.0)]
+RUNS += [run("b", 1, 60.0, 30.0), run("c", 1, 10.0, 20.0)]
 
 
 def test_what_else_differs_keeps_rows_apart():
@@ -34,10 +30,8 @@ def test_what_else_differs_keeps_rows_apart():
         config={"method": {"length": 2}, "readout": {"pattern": "a"}, "seed": 1}, group="z"
     )
     rows = cells([*RUNS, other], "readout.pattern")
-    assert [(row.differs, len(row.by_value)) for row in rows] == [
-        ("method.length=1", 3),
-        ("method.length=2", 1),
-    ]
+    found = [(row.differs, len(row.by_value)) for row in rows]
+    assert found == [("method.length=1", 3), ("method.length=2", 1)]
 
 
 @pytest.fixture
@@ -71,9 +65,8 @@ def test_ties_on_dev_are_all_named_and_failures_counted(folder):
 
 
 def test_without_dev_nothing_is_best(folder):
-    found = cells_of(
-        table(folder([run("a", 1, None, 40.0), run("b", 1, None, 30.0)]), over="readout.pattern")
-    )
+    runs = [run("a", 1, None, 40.0), run("b", 1, None, 30.0)]
+    found = cells_of(table(folder(runs), over="readout.pattern"))
     assert found["best on dev"] == ["-"] and found["test"] == ["35.00 ± 7.07"]
 
 
@@ -124,11 +117,8 @@ def test_missing_seeds_are_named_within_a_task(folder):
 
 def test_trials_of_a_search_are_in_no_table(folder):
     own = run("b", 1, 99.0, 0.0)
-    trial = outcome(
-        run_id="trial",
-        metrics={"dev": {"f1": 99.0}, "test": {}},
-        config={**own.config, "trial": {}},
-    )
+    metrics = {"dev": {"f1": 99.0}, "test": {}}
+    trial = outcome(run_id="trial", metrics=metrics, config={**own.config, "trial": {}})
     found = cells_of(table(folder([run("a", 2, 54.0, 44.0), trial])))
     assert found["test"] == ["44.00"] and found["n"] == ["1"]
 

@@ -12,12 +12,8 @@ from ptrun.metrics import pearson_and_spearman
 from tests.ledger.test_report import cells_of
 from tests.runs.test_store import outcome
 
-GOLD = ["a", "b", "b", "a"]
-ANSWERS = [
-    ["a", "a", "b", "b"],
-    ["b", "b", "b", "b"],
-    ["a", "b", "a", "b"],
-]  # the majority: a b b b
+GOLD = [*"abba"]
+ANSWERS = [[*"aabb"], [*"bbbb"], [*"abab"]]  # the majority: a b b b
 
 
 @pytest.fixture

@@ -83,13 +83,8 @@ UNMOVED += ("lora.decoder_",)
 WITHOUT_POOLER = ("gpt2", "llama", "megatron", "blocklm", "t5")
 HOSTED = ("megatron", "blocklm")  # stacks that others have too: one task is enough
 BOTH = ("fine_tuning", "ptuning_v2")  # so it is for other methods, but on BERT
-CORE = (
-    "adapter",
-    "fine_tuning",
-    "lora",
-    "prompt_tuning",
-    "ptuning_v2",
-)  # variants of a method: on BERT alone
+# variants of a method: on BERT alone
+CORE = ("adapter", "fine_tuning", "lora", "prompt_tuning", "ptuning_v2")
 CELLS = [
     pytest.param(kind, make, data, id=f"{kind}-{name}-{task}")
     for kind in KINDS

@@ -149,21 +149,16 @@ def test_what_shapes_the_prompt_names_it(composed):
     ],
 )
 def test_the_task_says_what_is_learned_first(kind, fields, pattern, given, expected):
-    task = SimpleNamespace(
-        kind=kind,
-        answer={"classification": "label", "choice": "option"}.get(kind),
-        fills_gap=False,
-        name="own",
-        fields=["text"] * fields,
-    )
+    answer = {"classification": "label", "choice": "option"}.get(kind)
+    own = {"kind": kind, "answer": answer, "fields": ["text"] * fields}
+    task = SimpleNamespace(name="own", fills_gap=False, **own)
     assert task_for(task, {"pattern": pattern}, given) == expected
 
 
 def test_a_kind_that_ppt_has_nothing_for_is_named():
+    task = SimpleNamespace(kind="tagging", answer="tags", name="own", fields=["text"])
     with pytest.raises(UserError, match=r"no pre-training task for tagging.*=pretrained:ppt_nsp"):
-        task_for(
-            SimpleNamespace(kind="tagging", answer="tags", name="own", fields=["text"]), {}, ""
-        )
+        task_for(task, {}, "")
 
 
 @pytest.mark.parametrize(

@@ -98,12 +98,8 @@ def test_options_are_written_with_numerals():
 
 def test_label_words_are_numbered_where_they_stand():
     pieces = parse("{a} Class: {words|commas}.").render({"a": "x"}, ["bad", "very good"])
-    assert [(p.text, p.item) for p in pieces][2:] == [
-        ("bad", 0),
-        (",", None),
-        ("very good", 1),
-        (".", None),
-    ]
+    numbered = [(p.text, p.item) for p in pieces][2:]
+    assert numbered == [("bad", 0), (",", None), ("very good", 1), (".", None)]
     assert pieces[2].kind == "literal", "label words are never shortened"
 
 

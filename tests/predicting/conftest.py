@@ -46,15 +46,8 @@ def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **opti
     given = {"budget": 4096, "wait": 0.005, "longest": 200, **options}
     batches = Batches(prompts, most=most, **given)
     app = made(prompts, batches, hosts=LOOPBACK, keys=keys, limits=limits or Limits())
-    config = uvicorn.Config(
-        app,
-        port=0,
-        http=TimedProtocol,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=20,
-    )
+    quiet = {"log_level": "warning", "access_log": False, "timeout_graceful_shutdown": 20}
+    config = uvicorn.Config(app, port=0, http=TimedProtocol, ws="none", **quiet)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -38,15 +38,9 @@ def test_a_table_has_a_column_for_each_label_and_for_the_likeliest(separator):
     lines = [*form.lines(answered([first])), *form.lines(answered([second]))]  # two chunks
     rows = list(csv.DictReader(io.StringIO("\n".join(lines)), delimiter=separator))
     assert rows[0] == {
-        "id": "1",
-        "prediction": "a, b",
-        "probability": "0.75",
-        "probability_a, b": "0.75",
-        "probability_c": "0.25",
-        "top_1": "a, b",
-        "top_1_probability": "0.75",
-        "top_2": "c",
-        "top_2_probability": "0.25",
+        **{"id": "1", "prediction": "a, b", "probability": "0.75"},
+        **{"probability_a, b": "0.75", "probability_c": "0.25"},
+        **{"top_1": "a, b", "top_1_probability": "0.75", "top_2": "c", "top_2_probability": "0.25"},
     }
     assert rows[1]["top_1"] == "c" and rows[1]["top_2"] == ""
 

@@ -37,13 +37,10 @@ OF = {"masked": "bert", "causal": "gpt2", "seq2seq": "t5", "infilling": "blocklm
 
 def words_only(tokenizer, family="masked"):
     """Return what a read-out needs of a backbone to make rows: a tokenizer, and sizes."""
-    shape = SimpleNamespace(hidden_size=8, dropout=0.1)
+    own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1), "config": {}, "family": family}
+    architecture = family_of("", {"model_type": OF[family]})
     return SimpleNamespace(
-        tokenizer=lambda words=False: tokenizer,
-        family=family,
-        architecture=family_of("", {"model_type": OF[family]}),
-        shape=shape,
-        config={},
+        tokenizer=lambda words=False: tokenizer, architecture=architecture, **own
     )
 
 

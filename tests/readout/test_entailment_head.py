@@ -22,14 +22,8 @@ TASKS += ("sst2", "sst5", "trec", "ag_news", "pocket_sentiment", "pocket_topics"
 
 
 def task(labels, descriptions, fields=("text",)):
-    return SimpleNamespace(
-        name="toy",
-        kind="classification",
-        labels=labels,
-        descriptions=descriptions,
-        fields=fields,
-        max_tokens=None,
-    )
+    own = {"name": "toy", "kind": "classification", "max_tokens": None}
+    return SimpleNamespace(labels=labels, descriptions=descriptions, fields=fields, **own)
 
 
 THREE = {"bad": "the film was dull", "fair": "in and of", "good": "the film was bright"}

@@ -67,12 +67,11 @@ def test_the_loss_is_weighted_binary_cross_entropy():
     targets = golds(task, examples)
     has = targets.sum(dim=0)
     balanced = torch.where(has > 0, (len(targets) - has) / has.clamp(min=1), 1.0)
-    wanted = functional.binary_cross_entropy_with_logits(
+    logits, entropy = (
         method.readout.logits(output, batch),
-        targets,
-        pos_weight=balanced,
-        reduction="sum",
+        functional.binary_cross_entropy_with_logits,
     )
+    wanted = entropy(logits, targets, pos_weight=balanced, reduction="sum")
     torch.testing.assert_close(method.loss(output, batch), wanted)
     assert len(batch.targets) == targets.numel()  # the engine divides by it
 
@@ -117,12 +116,8 @@ def test_thresholds_are_chosen_on_dev(thresholds, found):
     golds = [["work"], ["work", "family"], ["family"], []]
     dev = [e for e, _ in zip(task.load("test"), golds, strict=False)]
     dev = [type(e)(e.id, e.fields, gold) for e, gold in zip(dev, golds, strict=True)]
-    shares = [
-        {"work": 0.9, "family": 0.3},
-        {"work": 0.8, "family": 0.6},
-        {"work": 0.6, "family": 0.4},
-        {"work": 0.2, "family": 0.2},
-    ]
+    chances = ((0.9, 0.3), (0.8, 0.6), (0.6, 0.4), (0.2, 0.2))
+    shares = [{"work": work, "family": family} for work, family in chances]
     decided = readout.settle(answered(shares), dev)
     chosen = [0.5] * len(task.labels) if readout.chosen is None else readout.chosen.tolist()
     assert chosen[:2] == pytest.approx(found)
@@ -155,10 +150,6 @@ def test_a_run_is_scored_and_predicts_by_the_thresholds_of_its_dev(tmp_path):
         above = [label for label, share in one["probabilities"].items() if share > limits[label]]
         assert one["prediction"] == above
     assert any(len(one["prediction"]) > 1 for one in answers)
-    assert set(done.result.metrics["test"]) == {
-        "micro_f1",
-        "macro_f1",
-        "subset_accuracy",
-        "average_precision",
-    }
+    names = {"micro_f1", "macro_f1", "subset_accuracy", "average_precision"}
+    assert set(done.result.metrics["test"]) == names
     assert set(done.result.by_label["scores"]) <= set(topics().labels)

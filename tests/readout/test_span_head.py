@@ -42,15 +42,10 @@ def pointed_at(features):
 
 def rule(tokenizer, example, scores, room, unanswerable):
     """SQuAD's rule from the tokenizer's own account of windows: an independent reference."""
-    rows = tokenizer(
-        example.fields["question"],
-        example.fields["context"],
-        truncation="only_second",
-        max_length=room,
-        stride=min(128, 3 * (room - 3 - room // 2) // 4),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
+    pair = (example.fields["question"], example.fields["context"])
+    keys = {"max_length": room, "stride": min(128, 3 * (room - 3 - room // 2) // 4)}
+    keys |= {"return_overflowing_tokens": True, "return_offsets_mapping": True}
+    rows = tokenizer(*pair, truncation="only_second", **keys)
     nulls, spans = [], []
     for i, own in enumerate(scores):
         offsets, texts = rows["offset_mapping"][i], rows.sequence_ids(i)

@@ -59,15 +59,12 @@ class World:
             fitted([one])
             one.finish()
             methods[part] = one.method
-        store.write_prompt(
-            {
-                (f"{part}/" if part else "") + name: tensor
-                for part, method in methods.items()
-                for name, tensor in method.exported().items()
-            },
-            {},
-            {},
-        )
+        tensors = {
+            (f"{part}/" if part else "") + name: tensor
+            for part, method in methods.items()
+            for name, tensor in method.exported().items()
+        }
+        store.write_prompt(tensors, {}, {})
         return methods
 
     def follow(self, make, parts=("",)):

@@ -44,14 +44,9 @@ def out(tmp_path):
 
 def done(folder, *line):
     own = ["-m", *line] if line[0].startswith("workshop") else [str(ROOT / line[0]), *line[1:]]
-    ran = subprocess.run(
-        [sys.executable, *map(str, own)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    line, keys = [sys.executable, *map(str, own)], {"cwd": folder, "env": env, "timeout": 600}
+    ran = subprocess.run(line, capture_output=True, text=True, **keys)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

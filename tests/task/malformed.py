@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from importlib import import_module
 
 ONE, TWO = "label", "labels"
-SPAN = {"question": "who?", "context": "Ann met Bob.", "answers": {"text": ["Bob"]}}
-SPAN["answers"]["answer_start"] = [8]
+
+
+def answers(texts, *starts):
+    return {"answers": {"text": texts, "answer_start": [*starts]}}
+
+
+SPAN = {"question": "who?", "context": "Ann met Bob.", **answers(["Bob"], 8)}
+FACT = {"predicate_id": "P1", "template": "[X] is in [Y] .", "sub_label": "Oslo"}
+FACT["obj_label"] = "Norway"
 BINARY = {"label": "label", "labels": {"no": 0, "yes": 1}}
 
 
@@ -55,23 +62,12 @@ KINDS = {
         [{"verb": 2}, {"verb": -1}, {"tags": ["B-PER"]}, {"tags": ["X", "O"]}, {"words": []}],
     ),
     "extraction": Kind(
-        "extraction.Extraction",
-        {},
-        SPAN,
-        [
-            {"answers": {"text": ["Bob"], "answer_start": [start]}}
-            for start in (7, -1, 10**9, 8.0, "8")
-        ],
+        *("extraction.Extraction", {}, SPAN),
+        [answers(["Bob"], start) for start in (7, -1, 10**9, 8.0, "8")],
     ),
     "multispan": Kind(
-        "extraction.MultiSpan",
-        {},
-        SPAN,
-        [
-            {"answers": {"text": [], "answer_start": []}},
-            {"answers": {"text": ["Bob"], "answer_start": [99]}},
-            {"answers": {"text": ["Ann", "Bob"], "answer_start": [0]}},
-        ],
+        *("extraction.MultiSpan", {}, SPAN),
+        [answers([]), answers(["Bob"], 99), answers(["Ann", "Bob"], 0)],
     ),
     "grouped": Kind(
         "classification.Grouped",
@@ -93,13 +89,7 @@ KINDS = {
         | {"span2_text": "she", "span2_index": 3, "label": 1},
         [{"span2_index": 1}, {"span2_index": 10**30}, {"span2_text": "."}, {"span2_text": "he is"}],
     ),
-    "facts": Kind(
-        "facts.Facts",
-        {},
-        {"predicate_id": "P1", "template": "[X] is in [Y] .", "sub_label": "Oslo"}
-        | {"obj_label": "Norway"},
-        [{"template": "[X] is"}, {"template": "is [Y]"}],
-    ),
+    "facts": Kind("facts.Facts", {}, FACT, [{"template": "[X] is"}, {"template": "is [Y]"}]),
 }
 
 TYPES = [None, 7, 10**400, [], {}, "", "x" * 5000, [["x"]], {"x": {"y": [None]}}]

@@ -56,6 +56,9 @@ def labelled(values, more=()):
     yield "a.parquet"
 
 
+FORMS = [1, 1.0, "1", True, "true", " pos ", ["pos"], "['pos']"]
+SENTENCES = [f"This is the long answer number {i}." for i in range(9)]
+LISTS, REGRESSION = [["a", "b"], ["a"]], {"kind": "regression"}
 LABELS = {
     "floats": (["1.0", "0.0"], {}, ["0", "1"]),
     "floats and whole numbers": ([1.0, 0.0, 2.0], {}, ["0", "1", "2"]),
@@ -67,11 +70,7 @@ LABELS = {
     "zip codes": (["01", "1"], {}, ["01", "1"]),
     "separators": (["a/b", "c,d"], {}, ["a/b", "c,d"]),
     "lists of one": ([["pos"], ["neg"]], {}, ["neg", "pos"]),
-    "all forms": (
-        [1, 1.0, "1", True, "true", " pos ", ["pos"], "['pos']"],
-        {},
-        ["1", "pos", "true"],
-    ),
+    "all forms": (FORMS, {}, ["1", "pos", "true"]),
     "fractions": ([0.5, 1.5], {}, ["0.5", "1.5"]),
     "skipped": (["a", "b", "nan"], {"skip": ["nan"]}, ["a", "b"]),
     "skipped -1": (["-1", "0", "1"], {"skip": [-1]}, ["0", "1"]),
@@ -85,11 +84,7 @@ LABELS = {
     ),
     "one": (["a", "a"], {}, "only one value, 'a'"),
     "numbers of rows": ([*range(30)], {}, "30 different values in 30 rows"),
-    "sentences": (
-        [f"This is the long answer number {i}." for i in range(9)],
-        {},
-        "task.answer=label",
-    ),
+    "sentences": (SENTENCES, {}, "task.answer=label"),
     "scores": (
         [i / 7 for i in range(1, 60)],
         {},
@@ -103,18 +98,10 @@ LABELS = {
     "commas": (["pos,long", "neg,long", "pos", "neg"] * 9, {}, "several labels in a cell"),
     "semicolons": (["a;b", "b;a", "a", "b"] * 9, {}, "several labels in a cell"),
     "bars": (["a|b", "b|c", "a|c", "a|b|c"] * 9, {}, "several labels in a cell"),
-    "lists of several": (
-        [["a", "b"], ["a"]],
-        {},
-        "If rows have several, type task.kind=multilabel",
-    ),
-    "regression": ([1.5, "2", 0], {"kind": "regression"}, []),
-    "regression of words": (["neg"], {"kind": "regression"}, "label is 'neg'; expected a number"),
-    "a metric of another kind": (
-        [1],
-        {"kind": "regression", "metric": "accuracy"},
-        "task.kind=regression has",
-    ),
+    "lists of several": (LISTS, {}, "If rows have several, type task.kind=multilabel"),
+    "regression": ([1.5, "2", 0], REGRESSION, []),
+    "regression of words": (["neg"], REGRESSION, "label is 'neg'; expected a number"),
+    "another metric": ([1], REGRESSION | {"metric": "accuracy"}, "task.kind=regression has"),
 }
 
 

@@ -17,16 +17,10 @@ def member(journal=None, rows=10, **train):
     weight = nn.Parameter(torch.ones(2))
     method = SimpleNamespace(learned=lambda: {"w": weight}, readout=SimpleNamespace(writes=False))
     given = {"max_steps": 4, "batch_size": 2, "lr": 0.1, "schedule": Schedule.constant, **train}
-    made = Member(
-        method,
-        [Features(str(row), [], []) for row in range(rows)],
-        [0],
-        lambda values: {"accuracy": values[0], "f1": values[1]},
-        "accuracy",
-        TrainConfig(**given),
-        1,
-        journal or Memory(),
-    )
+    features = [Features(str(row), [], []) for row in range(rows)]
+    settings = ("accuracy", TrainConfig(**given), 1, journal or Memory())
+    score = lambda values: {"accuracy": values[0], "f1": values[1]}  # noqa: E731
+    made = Member(method, features, [0], score, *settings)
     weight.grad = torch.tensor([3.0, 4.0])
     return made
 

@@ -12,15 +12,8 @@ from workshop.pretrain.rows import Batch, Stream, mask_chances
 from workshop.pretrain.vocabulary import Marks
 
 END, SOP, EOP, CLS, MASK = 0, 50, 51, 52, 53
-MARKS = Marks(
-    pad=END,
-    begin=[CLS],
-    end=[END],
-    special=[END, SOP, EOP, CLS, MASK],
-    stop=END,
-    mask=MASK,
-    piece=(SOP, EOP),
-)
+SPECIAL = [END, SOP, EOP, CLS, MASK]
+MARKS = Marks(END, begin=[CLS], end=[END], special=SPECIAL, stop=END, mask=MASK, piece=(SOP, EOP))
 ROW = [CLS, 10, 11, 12, 13, 14, 15, END]
 OUT = [bool(o) for o in (0, 0, 1, 1, 0, 0, 1, 0)]
 
