@@ -79,9 +79,6 @@ def test_patience_counts_evaluations_without_a_lower_loss(tiny, data_dir):
     rows = [(50.0, 0.5), (60.0, 0.5), (70.0, 0.6)]
     one = judged(tiny, data_dir, rows, select=Select.loss, patience=2)
     assert one.stale == 2 and not one.active and one.best_step == 1
-
-
-def test_a_loss_that_is_not_finite_fails_the_run(tiny, data_dir):
     one = judged(tiny, data_dir, [(50.0, math.nan)], select=Select.loss)
     assert one.failed == "dev loss is nan at step 1"
 
