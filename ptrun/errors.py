@@ -28,10 +28,11 @@ _PATH = "Check the path; outputs=DIR sets the folder of runs."
 _LOST = f"The disk or the network failed. Check it, {_SAME}"
 _MEMORY = "Free memory, or lower train.batch_size or hardware.token_budget."
 _ADVICE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _RIGHTS),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY),
     **dict.fromkeys((errno.EIO, errno.ESTALE), _LOST),
+    errno.EFBIG: f"Raise the limit of the size of a file (ulimit -f), {_SAME}",
     errno.ENAMETOOLONG: "Type a shorter name: name=NAME or outputs=DIR.",
     errno.ENOMEM: _MEMORY,
 }
@@ -170,7 +171,6 @@ def _of_system(error: OSError) -> str:
 
 
 def _has_folder() -> bool:
-    """Return whether the current folder exists."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -193,7 +193,7 @@ _LINES = {
     "learning_rate": "train.lr=VALUE",
     "length": "method.length=VALUE",
     **dict.fromkeys(("device", "gpu", "cuda"), "hardware=gpu"),
-    **dict.fromkeys(("model", "model_name"), "backbone=NAME or backbone.path=FOLDER"),
+    "model": "backbone=NAME or backbone.path=FOLDER",
     "dataset": "task=NAME (ptrun list task)",
     "csv": "task=csv task.train=FILE task.text=COLUMN task.label=COLUMN",
     "output_dir": "outputs=DIR",
