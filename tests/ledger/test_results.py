@@ -126,24 +126,3 @@ def test_what_runs_differ_in_is_shown_as_it_is_typed():
 def test_runs_without_labels_are_told_apart():
     with pytest.raises(UserError, match="no run has scores of labels"):
         of_runs(RUNS, "outputs", labels=True)
-
-
-MANY = {
-    Path(f"many{n}"): replace(
-        run("ptuning_v2", 1), run_id=f"many{n}", group=f"many{n}", config={"train": {"lr": n}}
-    )
-    for n in range(600)
-}
-
-
-@pytest.mark.parametrize(("width", "stacked"), [(200, False), (60, True)])
-def test_hundreds_of_rows_are_plain_lines_with_every_cell(width, stacked):
-    found, out = of_runs(MANY, "outputs"), io.StringIO()
-    Console(file=out, width=width, color_system=None).print(found)
-    lines = out.getvalue().splitlines()
-    assert len(found.printed.rows) == 600 and "few_shot_32" in " ".join(lines[:4])
-    for own in (found.printed.rows[0], found.printed.rows[-1]):
-        (place,) = (i for i, line in enumerate(lines) if f"{own['differs in']} " in f"{line} ")
-        shown = " ".join(lines[place : place + 1 + stacked])
-        assert own["dev"] in shown and own["test"] in shown and "ptuning_v2" in shown
-    assert "mean ± standard deviation over seeds" in out.getvalue()

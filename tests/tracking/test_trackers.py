@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.tracking import trackers, wandb
-from ptrun.tracking.trackers import Trackers, final, numbers
+from ptrun.tracking.trackers import Trackers
 from ptrun.types import RunResult
 from tests.tiers import package
 
@@ -33,13 +33,6 @@ def folder(tmp_path):
     made = tmp_path / "outputs" / "sweep" / "run-1"
     made.mkdir(parents=True)
     return made
-
-
-def test_numbers_have_their_event_and_part():
-    assert numbers({"event": "dev", "part": "P19", "step": 4, "f1": 1, "note": "x"}) == {
-        "P19/dev/f1": 1.0
-    }
-    assert final(result()) == {"final/dev/f1": 1.5, "final/test/f1": 2.5}
 
 
 def test_tensorboard_writes_events(folder, caplog):

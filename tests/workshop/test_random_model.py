@@ -155,17 +155,6 @@ def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
     assert (out / "tokenizer.json").read_bytes() == (model("bert") / "tokenizer.json").read_bytes()
 
 
-@pytest.mark.slow
-def test_a_run_prompts_a_random_model(model, tmp_path):
-    from ptrun.config.compose import compose_run
-    from ptrun.runs.launch import launch
-
-    given = ["backbone=t5_xxl_lm_adapt", f"backbone.path={model('t5')}", "task=pocket_sentiment"]
-    given += ["method=prompt_tuning", "readout=verbalizer", "setting=few_shot_32"]
-    given += ["train.max_steps=1", f"outputs={tmp_path}", "hardware.precision=bf16"]
-    assert launch(compose_run(given)).status == "finished"
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
