@@ -42,7 +42,7 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "`torch.load(weights_only=True)`": (PICKLED, "test_a_hostile_pickle_is_refused"),
     "Settings and random states": (PICKLED, "test_settings_and_random_states"),
     "Any other name is printed": (PICKLED, "test_an_object_is_named_and_not_made"),
-    "`allow_bin=true` is a question": ("hub/test_pickled.py", "test_a_hostile_pickle_in_a_preset"),
+    "`allow_bin=true` is a question": (PICKLED, "test_a_hostile_pickle_is_refused"),
     "Only you can type it, or": ("hub/test_pickled.py", "test_an_id_that_is_no_preset"),
     "Messages write control": ("config/test_readable.py", "test_control_characters_are_written"),
     "The HTML page of": ("ledger/test_page.py", "test_the_page_refers_to_nothing_outside"),
