@@ -175,11 +175,11 @@ def _find(source: Path) -> list[Path]:
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    if file.suffix != ".safetensors":
-        pickled: dict[str, Tensor] = open_file(file)
-        return pickled
     try:
+        if file.suffix != ".safetensors":
+            pickled: dict[str, Tensor] = open_file(file)
+            return pickled
         with opened_tensors(file, "pt", links=True) as tensors:
             return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
