@@ -1,16 +1,23 @@
-"""Metrics of any texts and numbers equal the rules written out, and stay between their limits."""
+"""Metrics equal scikit-learn, scipy and the rules written out, and stay between their limits."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score
 
 from ptrun.metrics import (
     accuracy,
+    accuracy_and_f1,
+    binary_f1,
     drop_scores,
     entity_scores,
     macro_f1,
+    macro_f1_over,
+    multirc_scores,
     pearson,
+    precision_at_1,
     spearman,
     squad_scores,
     squad_v2_scores,
@@ -19,6 +26,10 @@ from tests.fuzz.strategies import FLOATS, TEXTS
 from tests.metrics import reference
 
 NAMES = ["a", "b", "c", "stray"]
+PAIRS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES[:3])), min_size=1, max_size=20
+)
+NUMBERS = st.integers(-50, 50).map(lambda n: n / 10)
 ANSWERS = (
     st.lists(
         st.sampled_from(
@@ -34,6 +45,49 @@ near = pytest.approx
 
 def both(pairs):
     return [list(side) for side in zip(*pairs, strict=True)]
+
+
+@given(PAIRS)
+def test_labels_equal_sklearn(pairs):
+    guesses, golds = both(pairs)
+    classes = NAMES[:3]
+
+    def f1(**how):
+        return 100 * f1_score(golds, guesses, zero_division=0, **how)
+
+    right = 100 * accuracy_score(golds, guesses)
+    positive = f1(labels=["a"], average="macro")
+    assert accuracy(guesses, golds) == near(right, abs=1e-9)
+    assert macro_f1(guesses, golds) == near(f1(average="macro"), abs=1e-9)
+    assert macro_f1_over(classes, guesses, golds) == near(f1(labels=classes, average="macro"))
+    assert binary_f1(guesses, golds, positive="a") == near(positive, abs=1e-9)
+    mean = accuracy_and_f1(guesses, golds, positive="a")
+    assert mean == near((right + positive) / 2, abs=1e-9)
+
+
+@given(PAIRS, st.data())
+def test_scores_by_question_and_relation_equal_a_loop(pairs, data):
+    guesses, golds = both(pairs)
+    groups = data.draw(st.lists(st.integers(0, 3), min_size=len(pairs), max_size=len(pairs)))
+    right: dict = {}
+    for group, (guess, gold) in zip(groups, pairs, strict=True):
+        right.setdefault(group, []).append(guess == gold)
+    em = 100 * np.mean([all(marks) for marks in right.values()])
+    scores = multirc_scores(guesses, golds, groups, positive="a")
+    assert scores["em"] == near(em) and scores["f1a"] == binary_f1(guesses, golds, positive="a")
+    ranked = precision_at_1(guesses, golds, list(map(str, groups)))
+    assert ranked["p_at_1"] == near(100 * np.mean([np.mean(marks) for marks in right.values()]))
+    assert ranked["p_at_1_facts"] == accuracy(guesses, golds)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=15))
+def test_correlations_equal_scipy(pairs):
+    guesses, golds = both(pairs)
+    if len(set(guesses)) == 1 or len(set(golds)) == 1:
+        assert pearson(guesses, golds) == spearman(guesses, golds) == 0.0
+        return
+    assert pearson(guesses, golds) == near(100 * pearsonr(guesses, golds)[0], abs=1e-6)
+    assert spearman(guesses, golds) == near(100 * spearmanr(guesses, golds)[0], abs=1e-6)
 
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=2, max_size=9))

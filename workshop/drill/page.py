@@ -30,8 +30,7 @@ _TESTS = Path(__file__).parents[2] / "tests"
 COVERED = {
     "stale leases": [
         "folder/test_lease.py::test_the_lease_of_a_killed_process_is_taken_over",
-        "folder/test_lease.py::test_an_owner_on_another_machine_that_is_silent_is_followed",
-        "folder/test_lease.py::test_a_later_process_with_the_same_id_is_another_one",
+        "folder/test_lease.py::test_a_process_is_known_by_its_id_its_machine_and_its_birth",
         "sweeps/test_beats.py::test_a_sweep_takes_over_runs_of_a_machine_that_died",
     ],
     "two owners at once": [
@@ -73,7 +72,6 @@ COVERED = {
     "a hub that is cut off, fails or falls silent": [
         "hub/test_download.py::test_a_cut_download_goes_on_where_it_was_cut",
         "hub/test_download.py::test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused",
-        "hub/test_data.py::test_a_cut_download_goes_on_where_it_was_cut",
         "hub/test_data.py::test_a_failing_hub_is_one_sentence",
     ],
 }
