@@ -91,7 +91,7 @@ def test_a_loss_that_is_no_number_ends_it(adapt):
 def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder, tmp_path):
     with pytest.raises(UserError, match=r"^corpus=/nowhere: no corpus there"):
         adapt("made", "corpus=/nowhere")
-    with pytest.raises(UserError, match="\nType field=NAME"):
+    with pytest.raises(UserError, match=r"it has doc\. Type field=NAME"):
         adapt("made", "field=text")
     with pytest.raises(UserError, match=r"sentinel=true: backbone=.* has none"):
         adapt("made", f"backbone.path={tiny_folder('t5')}", "sentinel=true")
