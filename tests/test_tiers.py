@@ -31,6 +31,7 @@ def test_no_test_skips_for_a_package_by_itself():
     assert not [file.name for file in files if own.search(file.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.slow
 def test_what_is_skipped_is_counted_by_kind(tmp_path):
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_terminal_summary\n")
     (tmp_path / "test_own.py").write_text(

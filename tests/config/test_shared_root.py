@@ -82,7 +82,7 @@ def own():
     return {line: outcome(line.split(), alone) for line in LINES}
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_is_what_hydra_composes_alone(own, seed):
     compose._picked.cache_clear()
     lines = LINES * 2

@@ -20,6 +20,7 @@ def results(folder):
     return [json.loads(file.read_text()) for file in sorted(folder.rglob("result.json"))]
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_its_result(ptrun, tmp_path):
     """Without the copy to the host, no run with a prompt could write its fingerprint."""
     ran = ptrun(*SMALL)

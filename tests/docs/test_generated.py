@@ -27,6 +27,7 @@ def test_the_reference_has_every_option_of_every_group():
     assert not missing
 
 
+@pytest.mark.slow
 def test_the_methods_pages_cover_every_file():
     presets = r"<!-- make: presets \w+ -->"
     marks = [mark for name in NAMES for mark in re.findall(presets, source(f"methods/{name}.md"))]

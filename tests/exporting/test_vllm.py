@@ -144,6 +144,7 @@ def test_a_run_that_vllm_cannot_serve_is_refused(tmp_path, typed, reason):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_client_that_spells_otherwise_is_refused(tmp_path, monkeypatch):
     run = finished(tmp_path / "outputs", "method=prompt_tuning", *LABELS)
     monkeypatch.setattr(vllm, "_tokens", lambda _: "TOKENIZER(row['sentence'] + '!')['input_ids']")

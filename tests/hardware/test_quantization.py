@@ -94,6 +94,7 @@ def test_what_reads_dense_matrices_is_refused(tiny_folder, data_dir):
         )
 
 
+@pytest.mark.slow
 def test_it_is_part_of_the_id_and_of_what_a_run_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     typed = ["task=pocket_sentiment", "train.max_steps=2", "train.eval_every=2"]

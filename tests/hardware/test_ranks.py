@@ -117,6 +117,7 @@ def test_a_port_in_use_is_named(started, port):
     assert f"MASTER_PORT={port.getsockname()[1]}: another program uses this port" in rank.err
 
 
+@pytest.mark.slow
 def test_deepspeed_prints_nothing_where_results_are_printed():
     program = (
         "import builtins, sys; first = builtins.__import__\n"

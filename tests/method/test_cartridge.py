@@ -28,6 +28,7 @@ def test_stock_peft_reads_it_as_a_cartridge(tmp_path):
     assert found.difference < 1e-4 and found.logits > 0
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_peft_s_cartridge_and_from_another_run(tmp_path):
     done = ptrun.run(*LINE, f"outputs={tmp_path}")
     export(ready(str(done.folder), []), [], tmp_path / "adapter")

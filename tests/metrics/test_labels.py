@@ -69,6 +69,7 @@ def test_a_metric_is_chosen_by_its_name():
     assert len(set(found.values())) == 4
 
 
+@pytest.mark.slow
 def test_scores_and_confusion_of_labels_equal_sklearn():
     for guesses, golds in pairs(CB, stray=["maybe"]):
         own = by_label("label", guesses, golds)

@@ -694,6 +694,7 @@ def test_a_signal_lets_what_was_accepted_end(folder, runs, number):
         assert "Traceback" not in own.stderr.read()
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_stay_on_disk(folder, runs, tmp_path):
     for number in range(1000):
         place = tmp_path / f"run-{number:08}"

@@ -120,7 +120,9 @@ def test_every_method_writes_alone_as_in_a_batch(family, name):
 
 
 @pytest.mark.parametrize("beams", [1, 2])
-@pytest.mark.parametrize("name", ["prompt_tuning", "ptuning_v2", "lora"])
+@pytest.mark.parametrize(
+    "name", tiered(["prompt_tuning", "ptuning_v2", "lora"], lambda name: name == "ptuning_v2")
+)
 @pytest.mark.parametrize("family", tiered([*FAMILIES], lambda family: family == "pocket_gpt2"))
 def test_runs_that_share_passes_write_what_they_write_alone(family, name, beams):
     backbone, task = shipped(family), told()

@@ -53,6 +53,7 @@ def test_each_seed_has_its_own_and_prediction_draws_it_again(composed):
     assert [answer.value for answer in answers] == [json.loads(o)["prediction"] for o in lines]
 
 
+@pytest.mark.slow
 def test_a_stored_pooler_has_no_seed(composed):
     done = launch(composed(*FROZEN, "seed=5", kind="bert"))
     assert done.manifest["backbone"]["pooler_seed"] is None

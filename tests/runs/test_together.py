@@ -16,6 +16,7 @@ from ptrun.runs import recipe, worker
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
+from tests.tiers import tiered
 
 METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
 FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
@@ -100,7 +101,11 @@ def shared_folder(folder):
 
 
 @pytest.mark.parametrize(
-    ("method", "backbone"), [("ptuning_v2", "bert"), ("ptuning_v2", "blocklm"), ("lora", "bert")]
+    ("method", "backbone"),
+    tiered(
+        [("ptuning_v2", "bert"), ("ptuning_v2", "blocklm"), ("lora", "bert")],
+        lambda method, backbone: backbone == "blocklm",
+    ),
 )
 def test_a_run_leaves_no_backbone_in_memory(runs, method, backbone):
     """Nothing of a run is in a cycle, so that its backbone goes when the run does."""

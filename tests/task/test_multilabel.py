@@ -74,6 +74,7 @@ def cases(count):
         yield dice.random((rows, columns)) < 0.4, shares, [f"l{i}" for i in range(columns)]
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_scikit_learn():
     for golds, shares, labels in cases(1000):
         guesses = shares > 0.5
@@ -107,6 +108,7 @@ def test_metrics_are_those_of_scikit_learn():
                 assert scores[label]["count"] == golds[:, c].sum()
 
 
+@pytest.mark.slow
 def test_the_best_threshold_has_the_best_f1():
     for golds, shares, _ in cases(300):
         gold, share = golds[:, 0], shares[:, 0]

@@ -143,6 +143,7 @@ def test_an_evaluation_that_does_not_fit_is_done_again_in_halves(tiny, data_dir,
     same(own, whole, {"atol": 1e-5, "rtol": 0})
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_never_fits_keeps_the_last_save(tiny, data_dir):
     """The step before it is not saved: the same command must evaluate it."""
     backbone, journal = tiny(), Memory()

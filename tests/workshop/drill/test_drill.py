@@ -13,24 +13,27 @@ from workshop.drill.vanishing import rounded, used
 from workshop.drill.warm import Called
 from workshop.drill.works import WORKS
 
-CORE = ["prompt, predict"]
-DAMAGED = ["journal, resume", "state, resume", "labels, train", "jobs of a cluster, status"]
+DAMAGED = [
+    "prompt, predict",
+    "journal, resume",
+    "state, resume",
+    "labels, train",
+    "jobs of a cluster, status",
+]
 DAMAGED += ["kept hashes, predict", "result, report"]
 TRACEBACK = "Traceback (most recent call last):\n"
 
 
-def slow(names, core=()):
-    return [name if name in core else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("kind", slow([*CORE, *DAMAGED], CORE))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DAMAGED)
 def test_damage_is_healed_or_refused_by_name(world, kind):
     for number in range(2):
         one = damage.do(world, kind, number, seed=7)
         assert one.end in ENDS[:3], one
 
 
-@pytest.mark.parametrize("kind", slow(["fused group", "writing texts", "predict --output"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fused group", "writing texts", "predict --output"])
 def test_a_killed_command_is_finished_by_typing_it_again(world, kind):
     one = kills.do(world, kind, 0, seed=7)
     assert one.end in ("healed", "same"), one

@@ -31,6 +31,7 @@ def test_every_task_and_no_other_is_shipped():
     assert sum(file.stat().st_size for file in shipped) <= 2_000_000
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_has_changed(tmp_path, monkeypatch, capsys):
     made = {"train": [{"id": "train-0", "text": "Zoë\nran."}]}
     monkeypatch.setattr("sys.argv", ["workshop.pocket"])
