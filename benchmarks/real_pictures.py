@@ -15,7 +15,7 @@ def differences(claims: list[tuple[Headline, dict, dict]]) -> str:
     """
     title = "The second row minus the first in points, a dot for each seed"
     with styled():
-        heights = {"": _LANE * len(claims)}
+        heights = {"": _LANE * max(1, len(claims))}
         figure, (axes,) = panels(title, heights, width=9)
         names = []
         for lane, (headline, first, second) in enumerate(claims):

@@ -403,13 +403,13 @@ def _options(repository: Repository, subset: str | None, split: str) -> dict[str
     if subset not in subsets and (subset is not None or len(subsets) > 1):
         raise UserError(
             f"{repository.name}: no subset {subset} at {CONVERTED}; there are "
-            f"{names(sorted(subsets))}\nType {repository.group}.subset=NAME."
+            f"{names(sorted(subsets))}.\nType {repository.group}.subset=NAME."
         )
     part = f"{subset or min(subsets)}/partial-{split}"
     if any(path.startswith(f"{part}/") for path in paths):
         raise UserError(
-            f"{repository.name}: {CONVERTED} has only a part of the rows, {part}. Type "
-            f"{repository.group}.hub= with a repository that has all."
+            f"{repository.name}: {CONVERTED} has only a part of the rows, {part}.\n"
+            f"Type {repository.group}.hub= with a repository that has all."
         )
     return {"data_dir": subset} if subset else {"name": None}
 

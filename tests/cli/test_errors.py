@@ -65,16 +65,15 @@ WRONG = {
     "start=run:lost": "start=run:lost … prompt.safetensors … outputs",
     "method.qqq=3": "method.qqq: unknown. Allowed: length",
     "method=manual_prompt": (
-        "(verbalizer, writing, distillation) can answer task=pocket_ner … "
-        "type method=fine_tuning readout=head"
+        "cannot answer task=pocket_ner, which is tagging; type method=fine_tuning readout=head"
     ),
     "method=ptuning task=pocket_sentiment readout=head": (
         "supports only verbalizer or writing; leave it out, or use another method"
     ),
     "method=ppt task=pocket_sentiment backbone=pocket_t5": (
-        "pretraining.task.source.labeller=run:RUN_ID … a finished run of a classification task"
+        "pretraining.task.source.labeller=run:: expected run:RUN_ID"
     ),
-    "task=ppt_nsp task.source.corpus=/nowhere": "task.source.corpus=/nowhere … `pocket`",
+    "task=ppt_nsp task.source.corpus=/nowhere": "task.source.corpus=/nowhere: no corpus there",
     "-m method.lenght=1,2": "method.lenght … did you mean 'length'?",
 }
 """Command lines, and the words that must be printed."""

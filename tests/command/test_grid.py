@@ -10,7 +10,7 @@ from ptrun.errors import UserError
 from ptrun.planning.grid import BACKBONES, TASKS, cells, methods, refusal, rows
 
 REFUSALS = ("writes no texts", "cannot", "No read-out", "has no", "needs", "alone")
-REFUSALS += ("is several tasks", "finds no such module")
+REFUSALS += ("is several tasks", "no such target_modules")
 
 
 FAMILIES = [name for name in BACKBONES if name not in ("pocket_bert", "pocket_gpt2")]

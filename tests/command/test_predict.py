@@ -224,7 +224,7 @@ def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, cap
     fact = {"predicate_id": "P1", "sub_label": "x", "template": "[X] is [Y]"}
     wrong = {
         "head": ({"sentence": None}, r"jsonl:1: field 'sentence' is null"),
-        "tags": ({"tokens": "a word"}, r"jsonl:1: tokens is 'a word'; expected a list"),
+        "tags": ({"tokens": "a word"}, r"jsonl:1: field 'tokens' is 'a word'; expected a list"),
         "facts": (fact, r"jsonl:1: relation 'P1' was not learned; the run has"),
     }
     for name, (row, message) in wrong.items():

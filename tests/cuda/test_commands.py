@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-SMALL = ("method=ptuning_v2", "task=pocket_sentiment", "hardware=gpu", "method.length=4")
+SMALL = ("method=ptuning_v2", "task=pocket_sentiment", "hardware=gpu")
 SMALL += ("+task.source.rows={train:16,validation:8,test:8}",)
-SMALL += ("train.max_steps=4", "train.eval_every=2")
+SMALL += ("train.max_steps=4", "train.eval_every=2", "method.length=4")
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
 def test_files_change_no_number(composed, monkeypatch):
     """Against a list of all examples, as a small task has it."""
     filed = launch(composed("filed"))
-    assert len(list(plan(composed("filed")).outputs.glob(".tokens/*.arrow"))) == 3
+    assert len(list(composed("filed").outputs.glob(".tokens/*.arrow"))) == 3
     monkeypatch.setattr(dataset, "stored", lambda _, rows, __: list(rows()))
     listed = launch(composed("listed"))
     assert {**filed.manifest, **_MEASURED} == {**listed.manifest, **_MEASURED}
