@@ -178,12 +178,6 @@ def compared(world: World, name: str) -> Damage:
     return Damage(folder / name, ["diff", str(world.finished), str(folder)])
 
 
-def recognised(world: World, _: str) -> Damage:
-    """Type the command of a finished run again."""
-    (file,) = trained(world).glob(".planned/*")
-    return Damage(file, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
-
-
 def learned(world: World, _: str) -> Damage:
     """Learn on lines that were labelled before."""
     file = sorted(labelled(world).glob(".labels/*/0*.arrow"))[2]
@@ -248,7 +242,6 @@ KINDS: dict[str, tuple[Make, str]] = {
     "journal, diff": (compared, "metrics.jsonl"),
     "predictions, diff": (compared, "predictions.jsonl"),
     "labels, train": (learned, ""),
-    "plan, same command": (recognised, ""),
     "report of a search, search": (searched_on, "search.json"),
     "jobs of a cluster, status": (listed, ""),
     "kept hashes, predict": (hashed, ""),

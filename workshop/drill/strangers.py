@@ -37,7 +37,6 @@ _READ = (
     "run.yaml, rerun",
     "journal, diff",
     "predictions, diff",
-    "plan, same command",
     "jobs of a cluster, status",
     "kept hashes, predict",
     "weights, predict",
