@@ -45,7 +45,8 @@ _READ = (
     "configuration, predict",
 )
 """The files of `damage` that somebody else may have made."""
-_TYPED = tuple(name for name in _READ if name != "weights, predict")
+_UNTYPED = ("weights, predict", "kept hashes, predict")
+_TYPED = tuple(name for name in _READ if name not in _UNTYPED)
 _SPARSE = 9 * 2**30
 
 
