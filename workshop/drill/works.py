@@ -103,7 +103,7 @@ def _ranks(world: World, folder: Path) -> list[str]:
 def _ppt(world: World, folder: Path) -> list[str]:
     """Pre-train a prompt on lines without labels, then start from it."""
     own = ["start=pretrained:ppt_nsp", "readout=verbalizer", "readout.pattern=ppt_pt"]
-    own += ["pretraining.recipe=prompt_tuning", "pretraining.method={pattern:pocket}"]
+    own += ["pretraining.recipe=prompt_tuning", "pretraining.readout.pattern=pocket"]
     source = f"{{source:{{corpus:{world.inputs}/lines.txt,shares:[70,15,15]}}}}"
     train = "{max_steps:12,eval_every:4,batch_size:8}"
     own += [f"pretraining.task={source}", f"pretraining.train={train}"]
