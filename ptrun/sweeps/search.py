@@ -6,7 +6,9 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import optuna
@@ -23,7 +25,7 @@ from ptrun.config.compose import compose_run
 from ptrun.config.overriding import read
 from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError
-from ptrun.files import below
+from ptrun.files import below, read_json
 from ptrun.folder import result
 from ptrun.metrics import selection_bias
 from ptrun.sweeps.job import Job
@@ -240,11 +242,18 @@ def search(
         sampler: tpe, random or grid.
 
     Raises:
-        UserError: a range or an option is wrong, or no trial has a result.
+        UserError: a range or an option is wrong, the folder has the report of another search, or no
+            trial has a result.
     """
     searched = space(typed)
     base = compose_run(searched.fixed)
     _check(base.sweep)
+    # where the runs go and how they are done decides no proposal
+    ways = ("sweep.", "cluster", "outputs=", "hardware.device", "tracking")
+    command = sorted(override for override in typed if not override.startswith(ways))
+    request = {"command": command, "together": together, "sampler": sampler}
+    file = below(base.outputs, base.name, SEARCH_FILE)
+    _check_before(file, request)
     if sampler == "grid" or searched.size <= trials:  # each combination once: a second is the same
         sampler, trials = "grid", math.prod(map(len, searched.grid.values()))
     study = Study(searched, sampler, base.seed)
@@ -254,8 +263,19 @@ def search(
     if best is None:
         raise UserError(f"search: none of {trials} trials has a result; see the messages above.")
     report = _report(study, best, _fresh(best, searched, base.seed, seeds))
-    result.write_json(below(base.outputs, base.name, SEARCH_FILE), report)
+    result.write_json(file, {**report, "request": request})
     return report
+
+
+def _check_before(file: Path, request: dict[str, Any]) -> None:
+    """Refuse a folder that has the report of another search; a damaged one is made again."""
+    with suppress(FileNotFoundError, ValueError, AttributeError):
+        before = read_json(file).get("request", request)
+        if other := [key for key in request if request[key] != before.get(key)]:
+            raise UserError(
+                f"{file}: a search with another {other[0]} ({before.get(other[0])}). Type "
+                "name=NAME for a new search."
+            )
 
 
 def _check(options: SweepConfig) -> None:

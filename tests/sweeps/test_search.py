@@ -1,5 +1,6 @@
 """What a search refuses, because it would choose by what it reports or lose its trials."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,17 @@ def test_a_trial_whose_dev_set_is_reported_is_refused(data_dir, tiny_folder, tmp
 def test_floors_that_are_no_numbers_are_refused():
     with pytest.raises(UserError, match=r"trial=.*ptrun search sets it"):
         _ = compose_run(["trial=[1,2]"]).trial
+
+
+def test_the_report_of_another_search_is_not_replaced(tmp_path):
+    file = tmp_path / "runs" / "search.json"
+    file.parent.mkdir()
+    before = {"request": {"command": [], "together": 4, "sampler": "tpe"}}
+    file.write_text(json.dumps(before))
+    typed = ["task=pocket_ner", "method=lora", f"outputs={tmp_path}", "train.lr=choice(0.1,0.2)"]
+    with pytest.raises(UserError, match=r"a search with another command .* name=NAME"):
+        search(typed, trials=2, together=4, seeds=1, sampler="tpe")
+    assert json.loads(file.read_text()) == before
 
 
 @pytest.mark.parametrize(
