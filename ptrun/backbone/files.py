@@ -150,18 +150,18 @@ def _weights(file: Path) -> str:
     if state.st_size <= _KEPT_ABOVE:
         return _digest(file)
     version = f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
-    kept = cache_file("weights", version)
+    file_of_digest = cache_file("weights", version)
     with suppress(OSError):
-        digest, _, check = read_text(kept, "replace").partition(" ")
+        digest, _, check = read_text(file_of_digest, "replace").partition(" ")
         if check == _hash(digest):  # else it was damaged
             return digest
     _LOG.info("reading %s once for its fingerprint", file)
     digest = _digest(file)
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, f"{digest} {_hash(digest)}")
+        file_of_digest.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file_of_digest, f"{digest} {_hash(digest)}")
     except OSError as error:  # the next run reads the weights again
-        _LOG.info("%s: not written (%s)", kept, error.strerror)
+        _LOG.info("%s: not written (%s)", file_of_digest, error.strerror)
     return digest
 
 

@@ -125,18 +125,18 @@ class Known:
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
         state, left = self.state, self.progress.seconds_left
-        known = {"folder": str(self.folder), "state": state.kind, "detail": state.detail}
-        return {**known, **vars(self.progress), "seconds_left": left and round(left)}
+        place = {"folder": str(self.folder), "state": state.kind, "detail": state.detail}
+        return {**place, **vars(self.progress), "seconds_left": left and round(left)}
 
 
 def runs(root: Path) -> list[Known]:
     """Return the runs below a folder, without those that `rerun=true` set aside."""
-    known = []
+    scanned = []
     for folder in sorted(_folders(root)):
         state = state_of(folder)
         goes_on = state.kind in ("running", "interrupted")
-        known.append(Known(folder, state, progress(folder) if goes_on else Progress()))
-    return known
+        scanned.append(Known(folder, state, progress(folder) if goes_on else Progress()))
+    return scanned
 
 
 def unfinished(root: Path, ended: Container[Path]) -> Counter[str]:

@@ -64,12 +64,12 @@ def layout_of(run: Composed, *, elsewhere: bool = False) -> HardwareLayout:
     if device == "auto":
         device = "cuda" if elsewhere or visible else "cpu"
     gpus = visible if config.divides and device == "cuda" else 0
-    known = {
+    resolved_keys = {
         "device": device,
         "precision": resolved(config.precision, config.device, run.dtype),
         "ranks": config.ranks or max(gpus, config.model_parallel or 1),
     }
-    return HardwareLayout(**vars(config) | known, option=run.names["hardware"])
+    return HardwareLayout(**vars(config) | resolved_keys, option=run.names["hardware"])
 
 
 # The sizes of a run that decide memory and arithmetic.
