@@ -32,8 +32,8 @@ GREEDY = {
                   "2 s of the processor"),
     "a power": ("{{ 10 ** (10 ** 9) }}", "2 s of the processor"),
     "repeated": ("{{ 'a' * 2000000000 }}", "1,024 MiB"),
-    "doubled": ("{% set n = namespace(x='a') %}{% for i in range(34) %}{% set n.x = n.x + n.x %}"
-                "{% endfor %}{{ n.x }}", "1,024 MiB"),
+    "grown": ("{% set n = namespace(x='a') %}{% for i in range(34) %}{% set n.x = n.x * 64 %}"
+              "{% endfor %}{{ n.x }}", "1,024 MiB"),
     "indented": ("{{ [1] | tojson(indent=10 ** 9) }}", "1,024 MiB|2 s"),
     "centred": ("{{ 'a'.center(3 * 10 ** 9) }}", "1,024 MiB"),
     "padded": ("{{ '%999999999d' % 1 }}", "1,024 MiB|2 s"),
