@@ -5,7 +5,6 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 """
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
@@ -13,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-_LOG = logging.getLogger(__name__)
-
+RULE = 2
+"""Number of the rule that says which cells are dropped: results and saved states depend on it."""
 
 GOLDEN, MIX1, MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 PRIMES = (73856093, 19349663, 83492791)
@@ -75,8 +74,7 @@ def token_lines(
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
     flat = x.reshape(-1, x.shape[-1])
-    numbers = *_numbers(p, x.dtype, x.device), origin
-    return cast(Tensor, _dropped(flat, lines.flatten(), *numbers)).view(x.shape)
+    return cast(Tensor, _dropped(flat, lines.flatten(), p, origin)).view(x.shape)
 
 
 _CACHED = 2**18  # cells whose hashes fit into a core's cache
@@ -87,48 +85,36 @@ class _Dropped(torch.autograd.Function):
     """Dropout in parts that fit into a cache; it keeps a mask of bytes for the backward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int
-    ) -> Tensor:
-        if not (parts := _parts(x)):
-            keep = _kept(lines, x.shape[1], limit, origin)
-        else:
-            keep = torch.empty_like(x, dtype=torch.bool)
-            for part in parts:
-                keep[part] = _kept(lines[part], x.shape[1], limit, origin)
-        ctx.save_for_backward(keep, scale)
-        return _scaled(x, keep, scale)
+    def forward(ctx: Any, x: Tensor, lines: Tensor, p: float, origin: int) -> Tensor:
+        keep = torch.empty_like(x, dtype=torch.int8)
+        for part in _parts(x):
+            keep[part] = _kept(lines[part], x.shape[1], p, origin)
+        ctx.save_for_backward(keep)
+        ctx.scale = scale(p, x.dtype)
+        return _scaled(x, keep, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _scaled(gradients[0], *ctx.saved_tensors), None, None, None, None
+        (keep,) = ctx.saved_tensors
+        return _scaled(gradients[0], keep, ctx.scale), None, None, None
 
 
-def _scaled(x: Tensor, keep: Tensor, scale: Tensor) -> Tensor:
-    if not (parts := _parts(x)):
-        return x * keep.to(x.dtype).mul_(scale)
+def _scaled(x: Tensor, keep: Tensor, scale: float) -> Tensor:
     out = torch.empty_like(x)
-    for part in parts:
+    for part in _parts(x):
         torch.mul(x[part], keep[part].to(x.dtype).mul_(scale), out=out[part])
     return out
 
 
 def _parts(x: Tensor) -> list[slice]:
-    """Return parts of the lines of `x` that fit into a cache; none if all are done at once."""
+    """Return parts of the lines of `x` that fit into a cache; one if all are done at once."""
     if x.is_cuda or x.numel() <= _FEW:
-        return []
+        return [slice(None)]
     size = max(1, _CACHED // x.shape[1])
     return [slice(start, start + size) for start in range(0, len(x), size)]
 
 
 _dropped: Any = _Dropped.apply
-
-
-@cache
-def _numbers(p: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the limit and the scale as tensors `[]` on a device."""
-    least = torch.tensor(limit(p), dtype=torch.int32, device=device)
-    return least, torch.tensor(scale(p, dtype), dtype=dtype, device=device)
 
 
 @cache
@@ -138,8 +124,8 @@ def scale(p: float, dtype: torch.dtype) -> float:
 
 
 def limit(p: float) -> int:
-    """Return the int32 below which a cell's hash drops it."""
-    return int(p * 2**32) - 2**31
+    """Return the number of 16 bits, with a sign, below which a cell is dropped."""
+    return round(p * 2**16) - 2**15
 
 
 def _lines(keys: Tensor, site: int, shape: Sequence[int], start: int) -> Tensor:
@@ -158,11 +144,18 @@ def _of_rows(keys: Tensor, site: int) -> Tensor:
     return _mix(_mix(low * GOLDEN + high) + site)
 
 
-def _kept(lines: Tensor, size: int, limit: Tensor, origin: int) -> Tensor:
-    """Return the mask `[n, size]` of lines `[n]`."""
-    place = torch.arange(size, dtype=torch.int32, device=lines.device) - origin
-    cells = lines.unsqueeze(-1) ^ _mix(place * GOLDEN)
+def _kept(lines: Tensor, size: int, p: float, origin: int) -> Tensor:
+    """Return 1 where a cell of the lines `[n]` is kept, else 0, `[n, size]`, of 16 bits.
+
+    A hash of 32 bits serves two neighbours, an even place by its lower half. Numbers are clamped
+    to two neighbouring values, since torch compares slowly on a CPU.
+    """
+    odd = -origin % 2
+    first, count = (-origin - odd) // 2, (odd + size + 1) // 2
+    pairs = torch.arange(first, first + count, dtype=torch.int32, device=lines.device)
+    cells = lines.unsqueeze(-1) ^ _mix(pairs * GOLDEN)
     cells *= MIX1
     cells ^= cells >> 15
     cells *= MIX2
-    return cells >= limit
+    least = limit(p)
+    return cells.view(torch.int16)[:, odd : odd + size].clamp_(least - 1, least).sub_(least - 1)

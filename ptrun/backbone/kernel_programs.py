@@ -209,10 +209,11 @@ def kept(line, t, s, limit):
 
     `line` is that of `hashed`; `s` counts from the first token behind the prefix.
     """
-    cells = mixed(line + t * _TOKEN) ^ mixed(s * _GOLDEN)
+    cells = mixed(line + t * _TOKEN) ^ mixed((s >> 1) * _GOLDEN)
     cells = cells * _MIX1
     cells = cells ^ (cells >> 15)
-    return cells * _MIX2 >= limit
+    cells = cells * _MIX2
+    return ((cells << (16 - 16 * (s & 1))) >> 16) >= limit  # one half of the bits, with its sign
 
 
 # The backward kernels; they compute each tile of scores again from the saved sums.

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ptrun.backbone import dropout
 from ptrun.config import identity, schema
 from ptrun.config.build import Component
 from ptrun.config.components import own_code
@@ -177,7 +178,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     hardware = {"precision": built_engine.precision, **identity.quantized(config["hardware"])}
     if config["hardware"].get("fp16_scaling"):
         hardware["fp16_scaling"] = True
-    variables = {"hardware": hardware, "start": str(start)}
+    variables = {"hardware": hardware, "start": str(start), "masks": dropout.RULE}
     variables["method"] = method.fingerprint_config(config["method"])
     variables["readout"] = reading.fingerprint_config(config["readout"])
     variables |= {"own_code": code} if code else {}

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.dropout import row_keys
+from ptrun.backbone.dropout import RULE, row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
@@ -366,6 +366,7 @@ class Member:
             **{name: getattr(self, name) for name in _COUNTS},
             "best_value": self.best_value if self.best else None,
             "token_budget": self.token_budget,
+            "masks": RULE,
             "group": list(self.group),
             "seconds": self.seconds,
             "of": self.total,
@@ -395,6 +396,12 @@ class Member:
         return True
 
     def _restore(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        if plain["masks"] != RULE:
+            raise UserError(
+                f"the saved state goes on with dropout masks of rule {plain['masks']}, and this "
+                f"version draws those of rule {RULE}. Type the command with rerun=true to start "
+                "anew."
+            )
         for name in _COUNTS:
             setattr(self, name, plain[name])
         self.token_budget = plain.get("token_budget")

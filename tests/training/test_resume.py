@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ptrun.config.schema import Optimizer, Ties
+from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
@@ -103,3 +104,12 @@ def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, d
     whole, _, _ = _cut_and_resumed(tiny, data_dir, make, stop, task=task)
     counts = {float(state["step"]) for state in whole.optimizer.state.values()}
     assert len(counts) > 1  # else this would test nothing
+
+
+def test_masks_of_another_rule_are_not_resumed(tiny, data_dir):
+    """The second half of such a run would belong to no rule."""
+    _, first, _ = _cut_and_resumed(tiny, data_dir, partial(PTuningV2, length=3), 1)
+    tensors, plain = first.journal.saved
+    first.journal.saved = tensors, {**plain, "masks": 1}
+    with pytest.raises(UserError, match=r"masks of rule 1, and this version .* 2.*rerun=true"):
+        first.resume()
