@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
-from ptrun.backbone.injection import Reader
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, moved, on_device
 from ptrun.errors import UserError
 
 _NOISE = 2**62
@@ -101,7 +101,7 @@ def generate(
     def watched(ids: Tensor, _scores: Any, **_: Any) -> Tensor:
         """Return which rows are done, `[B]`."""
         assert watch is not None
-        return torch.tensor(list(watch(ids[:, -1].tolist())), device=ids.device)
+        return on_device(list(watch(ids[:, -1].tolist())), ids.device, torch.bool)
 
     more = {
         "generation_config": config,
@@ -118,14 +118,16 @@ def generate(
     # what `generate` reads: `[B, T, E]`, once for each example
     step = 1 if architecture.has_decoder else decoding.beams
     embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
+    mask = inputs.mask[::step]
     start = {
         "inputs_embeds": (embeddings / backbone.injection.unit)[::step],
-        "attention_mask": inputs.mask[::step].long(),
+        # the library drops ones, which would grow at each step; `_place` gives the mask
+        "attention_mask": mask if architecture.has_decoder else torch.ones_like(mask).long(),
     }
     if inputs.decoder is not None:
         assert inputs.decoder.ids is not None
         start["decoder_input_ids"] = inputs.decoder.ids[:: decoding.beams]
-    with _decoding(backbone, inputs):
+    with _decoding(backbone, inputs, decoding.max_new_tokens):
         written = model.generate(**start, **more, past_key_values=cache)
     prompt = 0 if inputs.decoder is None else inputs.decoder.mask.shape[1]
     return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]
@@ -216,40 +218,41 @@ def _more(beams: int, value: Any) -> Any:
 
 
 @contextmanager
-def _decoding(backbone: Any, inputs: BackboneInput) -> Iterator[None]:
-    """Give each pass of `generate` the prompts of `inputs`, and its tokens their positions."""
-    model, injection = backbone.model, backbone.injection
-    readers = backbone.architecture.readers(model)
-    hooks = [
-        root.register_forward_pre_hook(partial(_place, backbone, reader), with_kwargs=True)
-        for reader, root in readers.items()
-    ]
+def _decoding(backbone: Any, inputs: BackboneInput, most: int) -> Iterator[None]:
+    """Give each pass of `generate` the prompts of `inputs`, and its tokens their positions.
+
+    `most` tokens are written; masks and positions are made once, for all of them.
+    """
+    model, injection, architecture = backbone.model, backbone.injection, backbone.architecture
+    hooks = []
+    for reader, root in architecture.readers(model).items():
+        half: Any = inputs.decoder if reader == "decoder" else inputs
+        half = replace(half, mask=functional.pad(half.mask, (0, most), value=True))
+        place = partial(_place, backbone, half.mask, architecture.places(half))
+        hooks.append(root.register_forward_pre_hook(place, with_kwargs=True))
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
         with torch.no_grad(), injection.of(inputs), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Passing `repetition_penalty`")  # as documented
             yield
     finally:
-        injection.latest, model.generation_config = None, usual
+        injection.places, model.generation_config = None, usual
         for hook in hooks:
             hook.remove()
 
 
-def _place(backbone: Any, reader: Reader, _: Any, arguments: Any, options: Any) -> tuple[Any, Any]:
+def _place(
+    backbone: Any, mask: Tensor, places: Tensor, _: Any, arguments: Any, options: Any
+) -> tuple[Any, Any]:
     """Say what a stack reads in this step, and where: the last tokens of its rows."""
-    injection, architecture = backbone.injection, backbone.architecture
     both = (options.get("inputs_embeds"), options.get("input_ids"), *arguments[:1])
-    tokens: Tensor = next(tensor for tensor in both if tensor is not None)
-    rows, count = tokens.shape[:2]
-    cache, mask = options.get("past_key_values"), options.get("attention_mask")
-    if mask is None:
-        mask = tokens.new_ones(rows, cache.get_seq_length() + count, dtype=torch.long)
-    now, seen = injection.given, mask.bool()
-    half = replace(now.decoder if reader == "decoder" else now, mask=seen)
-    injection.given = replace(now, decoder=half) if reader == "decoder" else half
-    injection.latest = count
-    if architecture.takes_positions:
-        options = {**options, "position_ids": architecture.places(half)[:, -count:]}
+    count = next(tensor for tensor in both if tensor is not None).shape[1]
+    cache = options.get("past_key_values")
+    before = 0 if cache is None else cache.get_seq_length()
+    backbone.injection.places = places[:, before : before + count]
+    options = {**options, "attention_mask": mask[:, : before + count]}
+    if backbone.architecture.takes_positions:
+        options["position_ids"] = backbone.injection.places
     return arguments, options
 
 
@@ -290,4 +293,4 @@ class _Gumbel:
         width = scores.shape[1]
         drawn = torch.stack([torch.rand(width, generator=dice) for dice in self.dice])
         noise = -(-(drawn.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
-        return scores.log_softmax(dim=-1) + noise.to(scores.device)
+        return scores.log_softmax(dim=-1) + moved(noise, scores.device)

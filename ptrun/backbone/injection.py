@@ -116,9 +116,9 @@ class Injection:
 
     `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
     module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
-    of the backbone's residual stream (`ptrun.backbone.seq2seq`). `latest` is the number of tokens
-    that a step of generation reads, the last of each row; None: all are read. `seen` receives the
-    keys and values of each attention, unless it is None.
+    of the backbone's residual stream (`ptrun.backbone.seq2seq`). `places` are the position ids of
+    the tokens that a step of generation reads; None: all are read. `seen` receives the keys and
+    values of each attention, unless it is None.
 
     >>> import torch
     >>> from ptrun.backbone.base import BackboneInput
@@ -134,7 +134,7 @@ class Injection:
     packing: Packing | None = None
     tokens: Packing | None = None
     unit: float = 1.0
-    latest: int | None = None
+    places: Tensor | None = None
     seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] | None = None
 
     def __init__(self, division: Division | None = None):

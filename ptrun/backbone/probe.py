@@ -219,8 +219,8 @@ def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> 
         half = injection.read_by(reader)
         if half is None:
             return usual(*arguments, **options)  # type: ignore[no-any-return]
-        positions = family.places(half) + offset
-        positions = positions if injection.latest is None else positions[:, -injection.latest :]
+        places = injection.places
+        positions = (family.places(half) if places is None else places) + offset
         packed = positions if injection.packing is None else injection.packing.pack(positions)
         return nn.functional.embedding(packed, table.weight)  # type: ignore[arg-type]
 
