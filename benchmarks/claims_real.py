@@ -26,6 +26,8 @@ from real_page import write_claims, write_page
 from real_rows import ROWS, Row
 from running import PTRUN, RESULTS, arguments, keep, kept, results
 
+from ptrun.backbone.dropout import RULE
+
 SEEDS = (2, 3, 4, 5, 6)  # those that `ptrun search` scores on test
 
 
@@ -59,6 +61,7 @@ def record(row: Row, folder: Path, took: float) -> dict:
         "claim": row.claim,
         "row": row.row,
         "date": datetime.now(UTC).date().isoformat(),
+        "masks": RULE,
         "metric": runs[0]["metric"],
         "options": list(row.options),
         "rates": row.rates,

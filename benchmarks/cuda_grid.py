@@ -22,6 +22,8 @@ from pathlib import Path
 
 from running import HERE, arguments, kept
 
+from ptrun.backbone.dropout import RULE
+
 sys.path.insert(0, str(HERE.parent))
 PARTS = ("combinations", "kernels")
 
@@ -122,9 +124,9 @@ def _kernels(rows: list[dict]) -> str:
 _PAGE = """\
 # A CUDA device that is not there
 
-{day}, `make cuda-grid`. No GPU was used: tensors claim to be on one and hold real numbers, and
-kernels are compiled for cards that are absent. What this cannot show: numerics of CUDA, memory,
-NCCL, compiled functions.
+{day}, masks {rule}, `make cuda-grid`. No GPU was used: tensors claim to be on one and hold real
+numbers, and kernels are compiled for cards that are absent. What this cannot show: numerics of
+CUDA, memory, NCCL, compiled functions.
 
 ## Combinations
 
@@ -156,6 +158,7 @@ def main() -> None:
     if set(rows) == set(PARTS):
         page = _PAGE.format(
             day=date.today().isoformat(),
+            rule=RULE,
             combinations=_combinations(rows["combinations"]),
             kernels=_kernels(rows["kernels"]),
         )

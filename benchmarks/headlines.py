@@ -23,7 +23,7 @@ from statistics import fmean, median, stdev
 
 import learning
 from claims import CLAIMS
-from running import RESULTS, arguments, kept
+from running import RESULTS, arguments, kept, masks
 
 from ptrun.ledger.ours import Interval, interval, verdict
 
@@ -206,7 +206,8 @@ def page(stored: list[dict]) -> str:
     lines = [
         "# What the papers claim, in miniature",
         "",
-        f"Results of {day}: pocket backbones and tasks, honest protocol, test scores.",
+        f"Results of {day}, {masks(own)}: pocket backbones and tasks, honest protocol, test",
+        "scores.",
         f"{len(verdicts)} claims. {counts}.",
         "`make claims` runs all claims offline, two at a time. By the seconds of these runs, five",
         f"seeds each take {minutes:.0f} minutes on one core.",

@@ -15,7 +15,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from claims import CLAIMS, Claim
-from running import arguments, keep, kept, ptrun
+from running import arguments, keep, kept, masks, ptrun
+
+from ptrun.backbone.dropout import RULE
 
 NEAR = 2.0  # points below a row's best seed, as in DPT's Figures 2 and 3
 
@@ -58,6 +60,7 @@ def results(claim: Claim, given: argparse.Namespace) -> list[dict]:
                 "says": claim.says,
                 "row": row,
                 "date": max(run["day"] for run in runs),
+                "masks": RULE,
                 "seeds": [run["seed"] for run in runs],
                 "metric": runs[0]["metric"],
                 "test": [round(score, 2) for score in tests],
@@ -87,7 +90,7 @@ def table(rows: list[dict]) -> str:
     lines = [
         "A gain is the mean difference over seeds to the claim's first row, with its standard",
         "error. Less than two standard errors is no clear difference. Near: seeds within 2 points",
-        "of the row's best.",
+        f"of the row's best. Dropout: {masks(rows)}.",
         "",
         "| task | row | test | near | learned | s/run | gain | the paper says | here |",
         "|---|---|---|---|---|---|---|---|---|",

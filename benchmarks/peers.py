@@ -30,6 +30,8 @@ from pathlib import Path
 from peers_page import ratios, spread, write_page
 from running import HERE, PTRUN, arguments, keep, kept, lines, results
 
+from ptrun.backbone.dropout import RULE
+
 POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
 METHODS = {
@@ -64,7 +66,7 @@ class Job:
 class Pairs:
     """The measured pairs of one case; entry i of both lists ran one after the other.
 
-    `weights` counts those of the layers' linear maps.
+    `weights` counts those of the layers' linear maps; `masks` is the rule of our dropout.
     """
 
     shape: str
@@ -75,6 +77,7 @@ class Pairs:
     peak_gflops: list[float] = field(default_factory=list)
     ours: list[dict] = field(default_factory=list)
     theirs: list[dict] = field(default_factory=list)
+    masks: int = RULE
 
 
 def peak(precision: str, device: str) -> float:

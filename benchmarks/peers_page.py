@@ -3,6 +3,8 @@
 import statistics
 from pathlib import Path
 
+from running import masks
+
 from ptrun.ledger.charts import INK, SERIES, legend, panels, styled, svg
 
 
@@ -28,21 +30,21 @@ def ratios(pair: dict, key: str) -> list[float]:
 def write_page(name: Path, content: dict) -> None:
     """Write NAME.md and NAME.svg."""
     rows = [_row(pair) for pair in content["pairs"]]
-    name.with_suffix(".md").write_text(
-        _HEAD.format(name=name.name, **content) + "\n".join(rows) + "\n"
-    )
+    head = _HEAD.format(name=name.name, rule=masks(content["pairs"]), **content)
+    name.with_suffix(".md").write_text(head + "\n".join(rows) + "\n")
     name.with_suffix(".svg").write_text(_picture(content))
 
 
 _HEAD = """\
 # ptrun against HF Trainer + PEFT
 
-{date}, {threads} CPU threads. `python benchmarks/peers.py`: the same weights, rows, order, batch
-size, steps, evaluations and precision; pairs run in turns. MiniLM has real weights, the others are
-shapes with random weights. A ratio is the median of pairs (lowest to highest); above 1, ptrun is
-faster. Tokens are real tokens of the text in training steps. The share is of the matrix products
-that this machine reached in the same minute, if every text token passes all layers forward and
-backward. The last layer computes requested positions only, so a share can be too high by that.
+{date}, {rule}, {threads} CPU threads. `python benchmarks/peers.py`: the same weights, rows,
+order, batch size, steps, evaluations and precision; pairs run in turns. MiniLM has real weights,
+the others are shapes with random weights. A ratio is the median of pairs (lowest to highest);
+above 1, ptrun is faster. Tokens are real tokens of the text in training steps. The share is of
+the matrix products that this machine reached in the same minute, if every text token passes all
+layers forward and backward. The last layer computes requested positions only, so a share can be
+too high by that.
 
 ![]({name}.svg)
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from running import arguments, keep, kept, lines, ptrun, results
+from running import arguments, keep, kept, lines, masks, ptrun, results
 
+from ptrun.backbone.dropout import RULE
 from ptrun.ledger.ours import interval
 
 ROWS = {"train": 2000, "test": 50}
@@ -131,6 +132,7 @@ def cell(model: str, method: str, given: argparse.Namespace, work: Path) -> list
                 "model": model,
                 "method": method,
                 "format": form,
+                "masks": RULE,
                 "dev": dev,
                 "difference": [gap.difference, gap.low, gap.high],
                 "cosine": float(torch.cosine_similarity(gradient, plain, dim=0)),
@@ -151,12 +153,12 @@ _HEAD = """\
 |---|---|---|---|---|---|---|---|
 """
 _TOLD = """\
-SST-2, {train:,} texts to train, five seeds, batches of 16, rate 1e-2 for all; {sizes}. Real weights
-from `make weights`, two CPU cores. A difference is to fp32, seed by seed, with the 95 % interval of
-its mean. The cosine is that of the prompt's gradients on 16 texts before training. Speed is that of
-one run alone, on a machine that other work shared. A cosine depends on the start
-too: uniform noise of a tenth of int8's step in SmolLM2's weights gives 0.984 for P-tuning v2, of a
-whole step 0.256. {left_out}"""
+SST-2, {train:,} texts to train, five seeds, {rule}, batches of 16, rate 1e-2 for all; {sizes}.
+Real weights from `make weights`, two CPU cores. A difference is to fp32, seed by seed, with the
+95 % interval of its mean. The cosine is that of the prompt's gradients on 16 texts before
+training. Speed is that of one run alone, on a machine that other work shared. A cosine depends on
+the start too: uniform noise of a tenth of int8's step in SmolLM2's weights gives 0.984 for
+P-tuning v2, of a whole step 0.256. {left_out}"""
 
 
 def page(rows: list[dict]) -> str:
@@ -166,7 +168,7 @@ def page(rows: list[dict]) -> str:
     done = {(row["model"], row["method"], row["format"]) for row in rows}
     missing = [" ".join(cell) for cell in cells if cell not in done]
     left_out = f"Not measured: {', '.join(missing)}." if missing else ""
-    words = _TOLD.format(**ROWS, sizes="; ".join(told), left_out=left_out)
+    words = _TOLD.format(**ROWS, sizes="; ".join(told), left_out=left_out, rule=masks(rows))
     head = _HEAD.format(told=textwrap.fill(" ".join(words.split()), 100))
     return head + "\n".join(map(_line, rows)) + "\n"
 

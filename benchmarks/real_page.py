@@ -8,11 +8,12 @@ from statistics import fmean
 from headlines import Headline, judged, line, spread
 from real_headlines import CHECKED, CUT, HEADLINES
 from real_pictures import differences, scores
+from running import masks
 
 _HEAD = """\
 # What the papers claim, on real weights and real data
 
-Rows of {days}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
+Rows of {days}, {masks}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
 `make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
 dev among two or three, with one seed. Then five other seeds (three where texts are written) are
@@ -112,6 +113,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     days = sorted({one["date"] for one in stored}) or ["no day"]
     head = _HEAD.format(
         days=days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        masks=masks(stored),
         done=len(stored),
         rows=rows,
         name=name.name,

@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def results(folder: Path) -> list[dict]:
     """Return the results of all runs below a folder, by seed."""
     found = [json.loads(file.read_text()) for file in folder.rglob("result.json")]
     return sorted(found, key=lambda run: run["seed"])
+
+
+def masks(rows: Iterable[dict]) -> str:
+    """Return the rules of the dropout masks of stored rows; those without a number have rule 1."""
+    return f"masks {', '.join(sorted({str(row.get('masks', 1)) for row in rows}))}"
 
 
 def lines(data: Path, name: str) -> list[dict]:

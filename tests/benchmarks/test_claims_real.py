@@ -59,10 +59,11 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     stored = [
         row("FT", [80.0, 81, 80, 81, 80]),
         row("PT", [30.0, 31, 30, 32, 30]),
-        row("P-tuning v2", [70.0, 71, 70, 71, 70]),
+        row("P-tuning v2", [70.0, 71, 70, 71, 70], masks=2),
     ]
     real_page.write_page(tmp_path / "page", stored, len(ROWS))
     page = (tmp_path / "page.md").read_text()
+    assert "Rows of 2026-01-02, masks 1, 2:" in page  # a row without a number has rule 1
     assert f"3 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
     assert (
         "| NER, 1,000 sentences: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |"
