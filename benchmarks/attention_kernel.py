@@ -137,15 +137,15 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
 
 def compared(name: str, size: Size, device: str) -> dict[str, Any]:
     """Return the figures of each path in one case."""
-    from ptrun.backbone import kernel
+    from ptrun.backbone import launch
     from ptrun.backbone.kernel import TOLERANCE
 
     case, found = Case(name, size, device), {}
-    with kernel.use(False):
+    with launch.use(False):
         exact = case.step(case.vectors(torch.float32))
     for path in PATHS:
         vectors = case.vectors(size.dtype)
-        with kernel.use(path == "kernel"):
+        with launch.use(path == "kernel"):
             figures: dict[str, Any] = {"error": error(case.step(vectors), exact)}
             if device == "cuda":
                 figures |= measured(lambda given=vectors: case.step(given))

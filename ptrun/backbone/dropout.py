@@ -6,26 +6,18 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from ptrun.backbone import launch
+from ptrun.backbone.hashes import GOLDEN, MIX1, MIX2, PRIMES, mix
+
 RULE = 2
 """Number of the rule that says which cells are dropped: results and saved states depend on it."""
-
-GOLDEN, MIX1, MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
-PRIMES = (73856093, 19349663, 83492791)
-
-
-def _mix(x: Tensor) -> Tensor:
-    """Scramble int32 values in place (the murmur3 finaliser on arithmetic shifts)."""
-    x ^= x >> 16
-    x *= MIX1
-    x ^= x >> 13
-    x *= MIX2
-    return x
 
 
 def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:
@@ -33,6 +25,62 @@ def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:
     digest = hashlib.blake2b(f"{seed}:{step}".encode(), digest_size=8).digest()
     base = int.from_bytes(digest, "little") >> 2
     return torch.tensor([base + slot for slot in slots], dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The dropout of rows `[B, ...]`, of up to four axes, or of packed tokens `[..., S]` of rows.
+
+    Args:
+        keys: `[B]` int64 keys of the rows.
+        site: the site.
+        p: the probability.
+        origin: subtracted from the index along the last axis.
+        start: added to the index along the second axis.
+        rows, columns: `[N]` cells of the batch that packed tokens come from.
+
+    >>> import torch
+    >>> from ptrun.backbone.dropout import Keyed, row_keys
+    >>> Keyed(row_keys(seed=1, step=2, slots=[0]), site=0, p=0.5)(torch.ones(1, 6)).tolist()
+    [[0.0, 2.0, 0.0, 2.0, 2.0, 2.0]]
+    """
+
+    keys: Tensor
+    site: int
+    p: float
+    origin: int = 0
+    start: int = 0
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return `x` after dropout; on CUDA one program computes it, where Triton works."""
+        if launch.chosen(x) and (not x.is_cuda or _works(x.device, x.dtype)):
+            return cast(Tensor, _keyed(x, self))
+        return drop_lines(x, self.lines(x.shape[1:-1]), self.p, self.origin)
+
+    def lines(self, shape: Sequence[int]) -> Tensor:
+        """Return int32 hashes `[B, *shape]` of everything but the last axis, or `[N]` of tokens."""
+        lines = _of_rows(self.keys, self.site)
+        if self.rows is not None and self.columns is not None:
+            return mix(lines[self.rows] + self.columns.to(torch.int32) * PRIMES[0])
+        for axis, size in enumerate(shape):
+            index = torch.arange(size, dtype=torch.int32, device=self.keys.device)
+            index = (index + self.start * (axis == 0)).mul_(PRIMES[axis])
+            lines = mix(lines.unsqueeze(-1) + index)
+        return lines
+
+    def arguments(self, x: Tensor) -> dict[str, Any]:
+        """Return what programs need to know of the dropout of `x`."""
+        axes = 1 if self.rows is not None else x.dim() - 2
+        return {
+            **{"KEYS": self.keys, "ROWS": self.rows, "COLUMNS": self.columns},
+            **{"site": self.site, "limit": limit(self.p), "boost": scale(self.p, x.dtype)},
+            **{"origin": self.origin, "begin": self.start, "lines": x.numel() // x.shape[-1]},
+            **{"AXES": axes, "PACKED": self.rows is not None, "size": x.shape[-1]},
+            "first": x.shape[1] if axes else 1,
+            "second": x.shape[2] if axes > 1 else 1,
+        }
 
 
 def drop(
@@ -44,20 +92,7 @@ def drop(
     so cells keep their mask behind a prefix of any length. `start`, the first head of a rank, is
     added along the second axis. Without keys, in evaluation, return `x` unchanged.
     """
-    if keys is None or p == 0.0:
-        return x
-    return drop_lines(x, _lines(keys, site, x.shape[1:-1], start), p, origin)
-
-
-def drop_tokens(
-    x: Tensor, keys: Tensor, columns: Tensor, site: int, p: float, origin: int = 0
-) -> Tensor:
-    """Return tokens `[N, H]` of the `columns [N]` of rows with `keys [N]`, after dropout.
-
-    It is `drop` of rows `[B, T, H]`, at these tokens alone.
-    """
-    lines = _mix(_of_rows(keys, site) + columns.to(torch.int32) * PRIMES[0])
-    return drop_lines(x, lines, p, origin)
+    return x if keys is None or p == 0.0 else Keyed(keys, site, p, origin, start)(x)
 
 
 def token_lines(
@@ -67,8 +102,8 @@ def token_lines(
 
     They are those that `drop` computes for rows with `keys [B]` and weights `[B, heads, T, S]`.
     """
-    by_row = _lines(keys, site, [heads], start)
-    return _mix(by_row[rows] + (columns.to(torch.int32) * PRIMES[1])[:, None])
+    by_row = Keyed(keys, site, 0.0, start=start).lines([heads])
+    return mix(by_row[rows] + (columns.to(torch.int32) * PRIMES[1])[:, None])
 
 
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
@@ -128,20 +163,10 @@ def limit(p: float) -> int:
     return round(p * 2**16) - 2**15
 
 
-def _lines(keys: Tensor, site: int, shape: Sequence[int], start: int) -> Tensor:
-    """Return int32 hashes `[B, *shape]` of everything but the last axis."""
-    lines = _of_rows(keys, site)
-    for axis, size in enumerate(shape):
-        index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
-        index *= PRIMES[axis]
-        lines = _mix(lines.unsqueeze(-1) + index)
-    return lines
-
-
 def _of_rows(keys: Tensor, site: int) -> Tensor:
     low = (keys & 0x7FFFFFFF).to(torch.int32)
     high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
-    return _mix(_mix(low * GOLDEN + high) + site)
+    return mix(mix(low * GOLDEN + high) + site)
 
 
 def _kept(lines: Tensor, size: int, p: float, origin: int) -> Tensor:
@@ -153,9 +178,56 @@ def _kept(lines: Tensor, size: int, p: float, origin: int) -> Tensor:
     odd = -origin % 2
     first, count = (-origin - odd) // 2, (odd + size + 1) // 2
     pairs = torch.arange(first, first + count, dtype=torch.int32, device=lines.device)
-    cells = lines.unsqueeze(-1) ^ _mix(pairs * GOLDEN)
+    cells = lines.unsqueeze(-1) ^ mix(pairs * GOLDEN)
     cells *= MIX1
     cells ^= cells >> 15
     cells *= MIX2
     least = limit(p)
     return cells.view(torch.int16)[:, odd : odd + size].clamp_(least - 1, least).sub_(least - 1)
+
+
+# Dropout in one program of Triton each way: the mask is computed again from the keys.
+
+
+class _Keyed(torch.autograd.Function):
+    """Dropout that keeps nothing for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropout: Keyed) -> Tensor:
+        ctx.dropout = dropout
+        return _started(x, dropout)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _started(gradients[0], ctx.dropout), None
+
+
+_keyed: Any = _Keyed.apply
+_CELLS = 2048  # of a program: 16 in each thread
+
+
+def _started(x: Tensor, dropout: Keyed) -> Tensor:
+    x = x.contiguous()
+    out, size = torch.empty_like(x), x.shape[-1]
+    cells = min(256, 1 << (size - 1).bit_length())
+    parts = {"M": _CELLS // cells, "N": cells}
+    arguments = dropout.arguments(x) | parts | {"X": x, "OUT": out}
+    programs = -(-arguments["lines"] // parts["M"]) * -(-size // cells)
+    launch.start("dropped", programs, arguments, x.device)
+    return out
+
+
+@cache
+def _works(device: torch.device, dtype: torch.dtype) -> bool:
+    return launch.agrees("dropout", device, lambda: 2.0 * differs(device, dtype))
+
+
+def differs(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether the program and torch drop other cells, of a batch or of packed tokens."""
+    keys, cells = row_keys(1, 2, range(3)).to(device), torch.arange(42, device=device)
+    kinds = Keyed(keys, 3, 0.3, 5, 7), Keyed(keys, 3, 0.3, rows=cells % 3, columns=cells * 9)
+    x = 2 ** (cells.repeat(37) % 9).to(dtype).view(3, 2, 7, 37)  # products are exact
+    by_torch = (drop_lines(x, kind.lines(x.shape[1:-1]), kind.p, kind.origin) for kind in kinds)
+    return any(
+        not torch.equal(_started(x, kind), y) for kind, y in zip(kinds, by_torch, strict=True)
+    )

@@ -11,8 +11,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site, Updates
-from ptrun.backbone.dropout import drop, drop_tokens, token_lines
-from ptrun.backbone.kernel import Keyed
+from ptrun.backbone.dropout import Keyed, drop, token_lines
 from ptrun.backbone.packing import Members, Packing, members_of
 
 # A rank of a tensor-parallel group, and how tensors are split and gathered over the group.
@@ -230,7 +229,7 @@ def dropped(
     """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, after a dropout by the rows' keys."""
     if tokens is None or keys is None or p == 0.0:
         return drop(x, keys, site, p, origin)
-    return drop_tokens(x[0], keys[tokens.rows], tokens.columns, site, p, origin)[None]
+    return Keyed(keys, site, p, origin, rows=tokens.rows, columns=tokens.columns)(x)
 
 
 def _own(inputs: BackboneInput, division: Division) -> BackboneInput:
@@ -294,7 +293,7 @@ class Link:
     def keyed(self, heads: int, p: float) -> Keyed:
         """Return the dropout of attention weights, for the heads of this rank."""
         assert self.injection.keys is not None
-        return Keyed(self.injection.keys, self._dropout_site, p, self._first(heads))
+        return Keyed(self.injection.keys, self._dropout_site, p, start=self._first(heads))
 
     @property
     def _dropout_site(self) -> int:

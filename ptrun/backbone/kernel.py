@@ -1,45 +1,19 @@
 """The attention kernel for CUDA: whether it is used, its arguments, and a probe of it."""
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
+from ptrun.backbone import launch
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.dropout import drop, limit, scale
+from ptrun.backbone.dropout import Keyed, drop, limit, scale
 from ptrun.backbone.packing import LOOK_BACK, Packing
 
-_LOG = logging.getLogger(__name__)
-
-
 # The arguments of the kernels: pointers, strides, sizes, and what is known when they compile.
-#
-# Triton is imported at the first launch. On the meta device nothing is launched, so memory is
-# planned without Triton.
-
-
-@dataclass(frozen=True)
-class Keyed:
-    """The dropout of attention weights, as `ptrun.backbone.dropout.drop` has it.
-
-    Args:
-        keys: `[B]` int64 keys of the rows.
-        site: the site.
-        p: the probability.
-        start: the first head of a rank.
-    """
-
-    keys: Tensor
-    site: int
-    p: float
-    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,22 +153,12 @@ class Launch:
         rows: int = 0,
     ) -> None:
         """Start a program for each row, each head and each `part` of the length."""
-        if self.query.is_meta:
-            return
-        from ptrun.backbone import kernel_programs
-
-        kernel = getattr(kernel_programs, name)
         blocks = -(-length // part)
-        arguments = arguments | {"blocks": blocks}
         packing = self.terms.packing
         rows = rows or (packing.size[0] if packing else self.query.shape[0])
-        options = {"num_warps": arguments["warps"], "num_stages": arguments["stages"]}
-        options |= {"enable_fp_fusion": True, "sanitize_overflow": False}  # hashes overflow
-        on_gpu = self.query.is_cuda  # Triton starts kernels on the current device
-        with torch.cuda.device(self.query.device) if on_gpu else nullcontext():
-            kernel[(rows * heads * blocks,)](
-                **{n: arguments[n] for n in kernel.arg_names}, **options
-            )
+        numbers = arguments["warps"], arguments["stages"]
+        arguments = arguments | {"blocks": blocks}
+        launch.start(name, rows * heads * blocks, arguments, self.query.device, *numbers)
 
     def _arguments(self, *, backward: bool) -> dict[str, Any]:
         """Return the arguments that kernels share, by name, and more."""
@@ -333,12 +297,12 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         *vectors, out, sums = ctx.saved_tensors
-        launch, grad = Launch(*vectors, *ctx.rest), gradients[0].contiguous()
-        tensors = {"GRAD": grad, "SUMS": sums, "DELTAS": launch.deltas(out, grad)}
+        kernel, grad = Launch(*vectors, *ctx.rest), gradients[0].contiguous()
+        tensors = {"GRAD": grad, "SUMS": sums, "DELTAS": kernel.deltas(out, grad)}
         needed = ctx.needs_input_grad
-        query = launch.queries(**tensors) if needed[0] else None
-        text = launch.keys(**tensors) if any(needed[1:3]) else (None, None)
-        prefix = launch.prefix(**tensors) if any(needed[3:5]) else (None, None)
+        query = kernel.queries(**tensors) if needed[0] else None
+        text = kernel.keys(**tensors) if any(needed[1:3]) else (None, None)
+        prefix = kernel.prefix(**tensors) if any(needed[3:5]) else (None, None)
         return query, *text, *prefix, None, None
 
 
@@ -347,9 +311,7 @@ class _Attention(torch.autograd.Function):
 # The plain path computes the rest: on a CPU, in fp64, with a learned bias, with a head size over
 # 256, and that of DeBERTa, whose bias is a product of queries and keys.
 
-_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _WIDEST = 256  # larger tiles do not fit in shared memory
-_forced: bool | None = None
 
 
 def suits(query: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> bool:
@@ -361,51 +323,19 @@ def suits(query: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None
         mask: `[B, 1, 1 or T, S]` or None; the kernel reads a bool one.
         bias: `[1 or B, heads, T, S]` or None; the kernel has no gradient for it.
     """
-    width, on_gpu = query.shape[-1], query.is_cuda
-    if not (on_gpu if _forced is None else _forced):
-        return False
-    if query.dtype not in _TYPES or width > _WIDEST or width != value.shape[-1]:
+    width = query.shape[-1]
+    if not launch.chosen(query) or width > _WIDEST or width != value.shape[-1]:
         return False
     if mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1):
         return False
     if bias is not None and bias.requires_grad:
         return False
-    return not on_gpu or _works(query.device, query.dtype, width)
-
-
-@contextmanager
-def use(on: bool) -> Iterator[None]:
-    """Compute attention by the kernel on any device, or nowhere: for tests and benchmarks.
-
-    On a CPU the kernel needs Triton's interpreter (TRITON_INTERPRET=1). On the meta device nothing
-    runs.
-    """
-    global _forced
-    before, _forced = _forced, on
-    try:
-        yield
-    finally:
-        _forced = before
+    return not query.is_cuda or _works(query.device, query.dtype, width)
 
 
 @cache
 def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Return whether the kernel runs on a device and agrees with torch; say so if it does not."""
-    if find_spec("triton") is None:
-        _LOG.info("triton is not installed: the scores of attention are kept in memory")
-        return False
-    _LOG.info("checking the attention kernel on %s; Triton compiles it the first time", device)
-    # activation checkpointing does not count tensors that are saved here
-    unseen = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.enable_grad(), torch.autocast(device.type, enabled=False), unseen:
-        try:
-            far = error(device, dtype, width)
-        except Exception as failed:  # Triton, its compiler and the driver share no error class
-            _LOG.warning("plain attention is used; the kernel fails on %s: %s", device, failed)
-            return False
-    if not far <= 1:  # nan too
-        _LOG.warning("plain attention is used; the kernel is wrong on %s: %g", device, far)
-    return far <= 1
+    return launch.agrees("attention", device, lambda: error(device, dtype, width))
 
 
 # One small attention by the kernel and by torch: does the kernel work on a device?

@@ -1,9 +1,9 @@
-"""The Triton programs of the attention kernel: forward, backward, and what they share."""
+"""The Triton programs: attention forward and backward, what they share, and dropout alone."""
 
 import triton
 import triton.language as tl
 
-from ptrun.backbone import dropout
+from ptrun.backbone import hashes
 
 # The forward kernel: one program reads all keys for M queries of one row and head.
 #
@@ -34,7 +34,9 @@ def _read(
         shrink = tl.exp2(top - known)
         total = total * shrink + tl.sum(weights, 1)
         if DROPS:
-            weights = tl.where(kept(line, t[:, None], s[None, :] + first, limit), weights, 0.0)
+            weights = tl.where(
+                kept(mixed(line + t[:, None] * _TOKEN), s[None, :] + first, limit), weights, 0.0
+            )
         values = tile(v, s, v_token, S, HEAD, D)
         read = tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
         out = out * shrink[:, None] + read
@@ -81,7 +83,7 @@ def forward(
         bias = BIAS + row * bias_row + head * bias_head
     line = 0
     if DROPS:
-        line = hashed(tl.load(KEYS + row), site, head + top)
+        line = mixed(hashed(tl.load(KEYS + row), site) + (head + top).to(tl.int32) * _HEAD)
     queries = tile(q + head * q_head, t, q_token, T, HEAD, D)
     out = tl.zeros([M, D], tl.float32)
     top = tl.full([M], float("-inf"), tl.float32)
@@ -120,10 +122,10 @@ def forward(
 # indices `t` of queries and `s` of keys are given as a column and a row, or as a row and a column
 # for a transposed tile. Scores are in base 2, where the exponential is one instruction.
 
-_GOLDEN = tl.constexpr(dropout.GOLDEN)
-_MIX1 = tl.constexpr(dropout.MIX1)
-_MIX2 = tl.constexpr(dropout.MIX2)
-_HEAD, _TOKEN = tl.constexpr(dropout.PRIMES[0]), tl.constexpr(dropout.PRIMES[1])
+_GOLDEN = tl.constexpr(hashes.GOLDEN)
+_MIX1 = tl.constexpr(hashes.MIX1)
+_MIX2 = tl.constexpr(hashes.MIX2)
+_HEAD, _TOKEN = tl.constexpr(hashes.PRIMES[0]), tl.constexpr(hashes.PRIMES[1])
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -187,7 +189,7 @@ def scored(
 
 @triton.jit
 def mixed(x):
-    """Return scrambled int32 values, as `_mix` of `ptrun.backbone.dropout`."""
+    """Return scrambled int32 values, as `mix` of `ptrun.backbone.hashes`."""
     x = x ^ (x >> 16)
     x = x * _MIX1
     x = x ^ (x >> 13)
@@ -195,21 +197,21 @@ def mixed(x):
 
 
 @triton.jit
-def hashed(key, site, head):
-    """Return the hash of row, site and head, from the row's 64-bit key: `_lines` of the same."""
+def hashed(key, site):
+    """Return the hash of a row at a site, from the row's 64-bit key."""
     low = (key & 0x7FFFFFFF).to(tl.int32)
     high = ((key >> 31) & 0x7FFFFFFF).to(tl.int32)
-    row = mixed(mixed(low * _GOLDEN + high) + site)
-    return mixed(row + head.to(tl.int32) * _HEAD)
+    return mixed(mixed(low * _GOLDEN + high) + site)
 
 
 @triton.jit
-def kept(line, t, s, limit):
-    """Return which cells of a tile are kept: the bits of `drop` in `ptrun.backbone.dropout`.
+def kept(lines, s, limit):
+    """Return which cells `s` of lines are kept: the bits of `drop` in `ptrun.backbone.dropout`.
 
-    `line` is that of `hashed`; `s` counts from the first token behind the prefix.
+    `lines` are hashes of all axes but the last; of tokens, `s` counts from the first token behind
+    the prefix.
     """
-    cells = mixed(line + t * _TOKEN) ^ mixed((s >> 1) * _GOLDEN)
+    cells = lines ^ mixed((s >> 1) * _GOLDEN)
     cells = cells * _MIX1
     cells = cells ^ (cells >> 15)
     cells = cells * _MIX2
@@ -265,7 +267,7 @@ def _slopes(
     weights = tl.exp2(scores - sums)
     used = weights
     if DROPS:
-        keep = kept(line, t, s + first, limit)
+        keep = kept(mixed(line + t * _TOKEN), s + first, limit)
         used = tl.where(keep, weights, 0.0)
         pulls = tl.where(keep, pulls * boost, 0.0)
     return used, weights * (pulls - delta)
@@ -327,7 +329,7 @@ def queries(
         bias = BIAS + row * bias_row + head * bias_head
     line = 0
     if DROPS:
-        line = hashed(tl.load(KEYS + row), site, head + top)
+        line = mixed(hashed(tl.load(KEYS + row), site) + (head + top).to(tl.int32) * _HEAD)
     rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
     grad, sums, delta = _kept_of(GRAD, SUMS, DELTAS, head, base, t, tokens, T, HEADS, HEAD, D)
     slope = tl.zeros([M, D], tl.float32)
@@ -397,7 +399,7 @@ def keys(
             bias = BIAS + row * bias_row + head * bias_head
         line = 0
         if DROPS:
-            line = hashed(tl.load(KEYS + row), site, head + top)
+            line = mixed(hashed(tl.load(KEYS + row), site) + (head + top).to(tl.int32) * _HEAD)
         for start in range(begin, T, M):
             t = start + tl.arange(0, M)
             rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
@@ -419,3 +421,49 @@ def keys(
     step = (HEADS // GROUPS) * HEAD
     put(DK + there, k_slope * scale, s, step, S, HEAD, D)
     put(DV + there, v_slope, s, step, S, HEAD, D)
+
+
+# Dropout of lines `[n]` of cells, which are rows of a batch with up to two more axes, or tokens.
+
+
+@triton.jit
+def line_of(
+    n, KEYS, ROWS, COLUMNS, lines, first, second, begin, site,
+    AXES: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    """Return the hashes of lines `n`: `Keyed.lines` of `ptrun.backbone.dropout`.
+
+    Between rows and cells are `AXES` axes, `first` and `second` long; the first begins at `begin`.
+    Packed, lines are tokens, and ROWS and COLUMNS say which.
+    """
+    row = n // (first * second)
+    place = n // second % first + begin
+    if PACKED:
+        row = tl.load(ROWS + n, mask=n < lines, other=0)
+        place = tl.load(COLUMNS + n, mask=n < lines, other=0).to(tl.int32)
+    line = hashed(tl.load(KEYS + row, mask=n < lines, other=0), site)
+    if AXES > 0:
+        line = mixed(line + place * _HEAD)
+    if AXES > 1:
+        line = mixed(line + n % second * _TOKEN)
+    return line
+
+
+LINES = ["lines", "first", "second", "begin", "site", "limit", "origin"]
+
+
+@triton.jit(do_not_specialize=LINES)
+def dropped(
+    X, OUT, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, limit, boost, origin, size,
+    AXES: tl.constexpr, PACKED: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Write N cells of M lines after dropout."""
+    blocks = tl.cdiv(size, N)
+    n = tl.program_id(0) // blocks * M + tl.arange(0, M)
+    s = tl.program_id(0) % blocks * N + tl.arange(0, N)[None, :]
+    line = line_of(n, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, AXES, PACKED)
+    inside = (n < lines)[:, None] & (s < size)
+    at = n.to(tl.int64)[:, None] * size + s
+    factors = tl.where(kept(line[:, None], s - origin, limit), boost, 0.0)
+    out = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) * factors
+    tl.store(OUT + at, out.to(OUT.dtype.element_ty), mask=inside)

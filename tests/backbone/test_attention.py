@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ptrun.backbone import kernel as choice
-from ptrun.backbone import kernel as launch
+from ptrun.backbone import kernel
+from ptrun.backbone import launch as choice
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, passed, placed, text
 from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products
@@ -22,8 +22,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 def counted(monkeypatch):
     """Return the list of forward passes of the kernel."""
     exact_products(monkeypatch)
-    passes, whole = [], launch.Launch.forward
-    monkeypatch.setattr(launch.Launch, "forward", lambda own: passes.append(own) or whole(own))
+    passes, whole = [], kernel.Launch.forward
+    monkeypatch.setattr(kernel.Launch, "forward", lambda own: passes.append(own) or whole(own))
     return passes
 
 
@@ -64,11 +64,11 @@ def test_a_family_in_bf16_stays_near_its_fp32(tiny_folder, counted, kind):
     with choice.use(False):
         plain = far(passed(backbone, keyed=True), exact)
     with choice.use(True):
-        kernel = far(passed(backbone, keyed=True), exact)
+        fused = far(passed(backbone, keyed=True), exact)
     assert counted
     assert all(
         own <= 2 * other + TOLERANCE[torch.bfloat16]
-        for own, other in zip(kernel, plain, strict=True)
+        for own, other in zip(fused, plain, strict=True)
     )
 
 

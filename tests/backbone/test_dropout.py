@@ -53,7 +53,7 @@ def test_kept_cells_are_scaled_and_evaluation_is_the_identity():
 @pytest.mark.parametrize("count", [40, 3000])
 def test_a_byte_a_cell_is_kept_and_the_bits_are_those_of_the_formula(count):
     """3000 lines are dropped in parts that fit into a cache."""
-    lines, numbers = dropout._lines(row_keys(3, 1, range(count)), 7, [], 0), (0.1, 4)
+    lines, numbers = dropout.Keyed(row_keys(3, 1, range(count)), 7, 0.1).lines([]), (0.1, 4)
     x, saved = torch.randn(count, 500, requires_grad=True), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         found = dropout.drop_lines(x, lines, *numbers)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from ptrun.backbone import attention, dropout, injection
+from ptrun.backbone import attention, dropout
 from ptrun.backbone.injection import _DROPOUT_SITE
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
@@ -56,17 +56,13 @@ def test_without_dropout_a_training_pass_equals_evaluation(switched, kind):
 
 @every_kind
 def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
-    kept = {"dropout": [], "attention_dropout": []}
+    kept, whole = {"dropout": [], "attention_dropout": []}, dropout.Keyed.__call__
 
-    def watched(real, place):
-        def seen(x, *arguments):
-            site, p, out = *arguments[place : place + 2], real(x, *arguments)
-            if p:
-                cells = (out != 0)[x != 0]
-                kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(cells)
-            return out
-
-        return seen
+    def dropped(own, x):
+        out = whole(own, x)
+        attends = own.site >= _DROPOUT_SITE
+        kept["attention_dropout" if attends else "dropout"].append((out != 0)[x != 0])
+        return out
 
     def attended(x, lines, p, origin):
         out = dropout.drop_lines(x, lines, p, origin)
@@ -74,8 +70,7 @@ def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
         return out
 
     monkeypatch.setattr(attention, "drop_lines", attended)
-    monkeypatch.setattr(injection, "drop", watched(dropout.drop, 1))
-    monkeypatch.setattr(injection, "drop_tokens", watched(dropout.drop_tokens, 2))
+    monkeypatch.setattr(dropout.Keyed, "__call__", dropped)
     backbone = switched(kind, **taken(kind))
     for step in range(8):
         backbone.forward(replace(text(backbone), keys=torch.arange(len(LENGTHS)) + 50 * step))

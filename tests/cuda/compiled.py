@@ -1,4 +1,4 @@
-"""Compile the attention kernels for GPUs that are not here: registers, spills, shared memory.
+"""Compile the kernels for GPUs that are not here: registers, spills, shared memory.
 
 python -m tests.cuda.compiled FILE       a JSON line for each case
 
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from ptrun.backbone import launch
 
 LIMITS = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory of a block, by compute capability."""
@@ -53,6 +55,9 @@ def cases() -> Iterator[Case]:
         for name in (*halves, "fp32", *(("tf32",) if sm >= 80 else ())):
             for head in (64, 128) if name in ("fp16", "tf32") else (32, 64, 128, 256):
                 yield Case(sm, name, head, _PLAIN)
+        for name in (halves[0], "fp32"):
+            for width in (32, 768, 1024):
+                yield Case(sm, name, width, "lines")
     for sm in (80, 90):
         for has in _FEATURES[1:]:
             yield Case(sm, "bf16", 64, has)
@@ -89,6 +94,9 @@ def compiled(case: Case) -> list[dict[str, Any]]:
     triton.runtime.driver.set_active(Target(case.sm))
     torch.set_float32_matmul_precision("high" if case.type == "tf32" else "highest")
     with _recorded() as rows:
+        if case.has == "lines":
+            _drop(case)
+            return rows
         made = _launch(case)
         out, sums = made.forward()
         if case.has != "evaluation":
@@ -103,35 +111,46 @@ def compiled(case: Case) -> list[dict[str, Any]]:
 @contextmanager
 def _recorded() -> Iterator[list[dict[str, Any]]]:
     """Compile launches instead of running them."""
-    from ptrun.backbone import kernel as launch
     from ptrun.backbone import kernel_programs
 
     rows: list[dict[str, Any]] = []
 
-    def run(self: Any, name: str, given: dict[str, Any], heads: int, length: int, part: int,
-            rows_: int = 0, **_: Any) -> None:  # fmt: skip
+    def start(name: str, _: int, given: dict[str, Any], __: Any, warps: int = 4,
+              stages: int = 2) -> None:  # fmt: skip
         kernel = getattr(kernel_programs, name)
-        given = given | {"blocks": -(-length // part)}
-        options = {"num_warps": given["warps"], "num_stages": given["stages"]}
+        options = {"num_warps": warps, "num_stages": stages}
         options |= {"enable_fp_fusion": True, "sanitize_overflow": False}
         own = {n: given[n] for n in kernel.arg_names}
         row = {"kernel": "prefix" if name == "keys" and not given["TEXT"] else name}
-        row["tiles"] = "{M}x{N}/{warps}/{stages}".format(**given)
+        row["tiles"] = f"{given.get('M', 1)}x{given['N']}/{warps}/{stages}"
         try:
             made = kernel.warmup(**own, grid=(1,), **options)
             rows.append(row | {"shared": made.metadata.shared, **_resources(made.asm["cubin"])})
         except Exception as error:  # Triton and ptxas share no error class
             rows.append(row | {"error": f"{type(error).__name__}: {str(error)[:200]}"})
 
-    before, launch.Launch._run = launch.Launch._run, run  # type: ignore[method-assign,assignment]
+    before, launch.start = launch.start, start
     try:
         yield rows
     finally:
-        launch.Launch._run = before  # type: ignore[method-assign]
+        launch.start = before
+
+
+def _drop(case: Case) -> None:
+    """Start dropout of packed tokens, of hidden states and of attention weights."""
+    from ptrun.backbone.dropout import Keyed, row_keys
+
+    keys, columns = row_keys(1, 2, range(_ROWS)), torch.arange(_TOKENS)
+    x = torch.ones(_ROWS, 1, _TOKENS, case.head, dtype=TYPES[case.type])
+    with launch.use(True):
+        Keyed(keys, 7, 0.1, rows=columns % _ROWS, columns=columns)(x[0])
+        Keyed(keys, 7, 0.1)(x[:, 0])
+        Keyed(keys, 7, 0.1, origin=20)(x[..., :-3])
 
 
 def _launch(case: Case) -> Any:
-    from ptrun.backbone.kernel import Keyed, Launch, Terms
+    from ptrun.backbone.dropout import Keyed
+    from ptrun.backbone.kernel import Launch, Terms
     from ptrun.backbone.packing import EVERY, LOOK_BACK, packing_of
 
     dtype, has = TYPES[case.type], case.has.split()

@@ -1,4 +1,4 @@
-"""The launches of the attention kernel: arguments are checked, and torch computes the result."""
+"""The launches of Triton's programs: arguments are checked, and torch computes the result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,15 +11,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tests.cuda.disguise import Disguised, real
 from tests.cuda.rules import CudaRefuses
 
-_MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV")
+_MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV", "X")
 
 
 def install() -> None:
-    """Let torch answer for the kernel."""
-    from ptrun.backbone import kernel
+    """Let torch answer for the kernels."""
+    from ptrun.backbone import dropout, kernel, launch
 
     kernel._works = lambda device, dtype, width: True  # type: ignore[assignment]
+    dropout._works = lambda device, dtype: True  # type: ignore[assignment]
     kernel.Launch._run = _emulated  # type: ignore[method-assign]
+    launch.start = _started
 
 
 def _check(name: str, given: dict[str, Any]) -> None:
@@ -53,6 +55,32 @@ def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -
             _forward(self, given)
         elif name != "deltas":  # a backward pass by torch needs no deltas
             _backward(self, name, given)
+
+
+def _started(
+    name: str, programs: int, given: dict[str, Any], device: torch.device, *_: int
+) -> None:
+    if device.type == "meta" or not programs:
+        return
+    _check(name, given)
+    for n in ("X", "OUT", "KEYS", "ROWS", "COLUMNS"):
+        if given[n] is not None and not given[n].is_contiguous():
+            raise CudaRefuses(f"kernel {name}: {n} has strides {given[n].stride()}")
+    with _disable_current_modes(), torch.no_grad():
+        x, factors = real(given["X"]), _factors(given)
+        real(given["OUT"]).copy_((x.view(factors.shape) * factors.to(x.dtype)).view(x.shape))
+
+
+def _factors(given: dict[str, Any]) -> Tensor:
+    """Return what dropout multiplies the cells of lines by, `[n, size]`."""
+    from ptrun.backbone.dropout import Keyed, _kept
+
+    p = (given["limit"] + 2**15) / 2**16
+    tokens = {"rows": real(given["ROWS"]), "columns": real(given["COLUMNS"])}
+    keyed = Keyed(real(given["KEYS"]), given["site"], p, start=given["begin"], **tokens)
+    lines = keyed.lines([given["first"], given["second"]][: given["AXES"]]).flatten()
+    assert len(lines) == given["lines"], f"{len(lines)} lines, not {given['lines']}"
+    return _kept(lines, given["size"], p, given["origin"]) * given["boost"]
 
 
 @dataclass

@@ -5,7 +5,8 @@ import torch
 from ptrun.backbone import attention as plain
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import Keyed, Terms, attention
+from ptrun.backbone.dropout import Keyed
+from ptrun.backbone.kernel import Terms, attention
 from tests.backbone.inputs import DEVICE
 from tests.tiers import package
 

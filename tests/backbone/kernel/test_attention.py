@@ -7,7 +7,8 @@ import torch
 
 from ptrun.backbone import dropout, kernel
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import Keyed, Terms, Tiles, attention
+from ptrun.backbone.dropout import Keyed
+from ptrun.backbone.kernel import Terms, Tiles, attention
 from tests.backbone.kernel.comparing import (
     DEVICE,
     SITE,
@@ -90,7 +91,7 @@ def test_the_bits_of_dropout_are_those_of_the_plain_path(start):
     flat = torch.zeros(ROWS, 2, wide - length, wide, device=DEVICE)
     named = ones.expand(ROWS, 2, wide, wide)
     prefix = Prefix(named[:, :, :length] * 0, named[:, :, :length])
-    terms = Terms(1.0, dropout=Keyed(keys, SITE, p, start))
+    terms = Terms(1.0, dropout=Keyed(keys, SITE, p, start=start))
     out = attention(flat[:, :, :tokens], flat, named[:, :, length:], prefix, terms)
     weights = torch.ones(ROWS, 2, tokens, wide, device=DEVICE)
     kept = dropout.drop(weights, keys, SITE, p, origin=length, start=start) != 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ptrun.backbone import kernel
+from ptrun.backbone import kernel, launch
 from tests.backbone.kernel.comparing import DEVICE
 from tests.tiers import package
 
@@ -23,7 +23,7 @@ def unknown():
 
 
 def test_a_cpu_takes_the_plain_path_and_no_triton_is_needed(monkeypatch):
-    monkeypatch.setattr(kernel, "find_spec", lambda _: pytest.fail("triton was looked for"))
+    monkeypatch.setattr(launch, "find_spec", lambda _: pytest.fail("triton was looked for"))
     assert not kernel.suits(query(), query(), None, None)
 
 
@@ -43,14 +43,14 @@ def test_a_cpu_takes_the_plain_path_and_no_triton_is_needed(monkeypatch):
     ],
 )
 def test_what_the_kernel_computes(width, dtype, value, mask, bias, suits):
-    with kernel.use(True):
+    with launch.use(True):
         assert kernel.suits(query(width, dtype), query(value, dtype), mask, bias) is suits
-    with kernel.use(False):
+    with launch.use(False):
         assert not kernel.suits(query(width, dtype), query(value, dtype), mask, bias)
 
 
 def test_without_triton_attention_is_plain(monkeypatch, caplog):
-    monkeypatch.setattr(kernel, "find_spec", lambda _: None)
+    monkeypatch.setattr(launch, "find_spec", lambda _: None)
     with caplog.at_level(logging.INFO, "ptrun"):
         assert not kernel._works(torch.device("cpu"), torch.float32, 8)
     assert "triton is not installed" in caplog.text

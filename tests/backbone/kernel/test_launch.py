@@ -4,7 +4,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import Keyed, Terms, attention
+from ptrun.backbone.dropout import Keyed
+from ptrun.backbone.kernel import Terms, attention
 from tests.tiers import package
 
 package("triton")

@@ -33,9 +33,9 @@ def test_tokens_are_dropped_as_in_their_rows():
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]
     packing = packing_of(mask, None, EVERY, price=0)
     rows = torch.randn(4, 7, 16)
-    tokens = dropout.drop_tokens(packing.pack(rows)[0], keys[packing.rows], packing.columns, 9, 0.3)
-    whole = dropout.drop(rows, keys, 9, 0.3)
-    assert torch.equal(packing.unpack(tokens[None])[mask], whole[mask])
+    packed = dropout.Keyed(keys, 9, 0.3, rows=packing.rows, columns=packing.columns)
+    tokens, whole = packed(packing.pack(rows)), dropout.drop(rows, keys, 9, 0.3)
+    assert torch.equal(packing.unpack(tokens)[mask], whole[mask])
 
 
 @pytest.mark.parametrize("price", [0, 2, 1000])
