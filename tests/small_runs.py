@@ -51,9 +51,9 @@ def conll03(data_dir: Path) -> Tagging:
     return Tagging(str(data_dir), name="conll03", **keys, **FORM)
 
 
-def engine(backbone: PretrainedBackbone, budget: int = 40) -> TorchEngine:
+def engine(backbone: PretrainedBackbone, budget: int = 40, device: str = "cpu") -> TorchEngine:
     return TorchEngine(
-        backbone, device="cpu", precision="fp32", token_budget=budget, checkpointing=False
+        backbone, device=device, precision="fp32", token_budget=budget, checkpointing=False
     )
 
 

@@ -161,6 +161,8 @@ class ZeroStepper(TorchStepper):
             another number of ranks can resume from it.
     """
 
+    skips_on_device = False
+
     def __init__(
         self,
         optimizer: torch.optim.Adam,

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -82,6 +83,33 @@ class Speed:
 
 
 @dataclass
+class Sent:
+    """A step of members whose figures `[2 * members]`, losses and then norms, are not read yet.
+
+    `before` is how many steps each took before, `tokens` its real tokens.
+    """
+
+    members: Sequence[Member]
+    before: Sequence[int]
+    tokens: Sequence[int]
+    figures: Tensor
+
+    def __post_init__(self) -> None:
+        """Send a copy to pinned memory. A read in place would wait for later work, too."""
+        self._copied = torch.cuda.Event() if self.figures.is_cuda else None  # type: ignore[no-untyped-call]
+        self.figures = self.figures.to("cpu", non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        """Wait for the figures, and return them."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        figures: list[float] = self.figures.tolist()
+        return figures
+
+
+@dataclass
 class Loop(ABC):
     """Trains members that share the passes of one backbone; `TorchEngine` documents the fields."""
 
@@ -98,6 +126,8 @@ class Loop(ABC):
 
     def __post_init__(self) -> None:
         """Guard the passes against memory that runs out."""
+        self._sent: list[Sent] = []
+        self.lag = int(self.device == "cuda")  # steps that are sent before one is read
         # in a cycle the backbone would stay in memory after its run
         self._guard = MemoryGuard(weakref.proxy(self))
 
@@ -123,6 +153,7 @@ class Loop(ABC):
 
     def _fit(self, members: Sequence[Member]) -> None:
         self._guard.members = members
+        self._sent, self._stops = [], torch.zeros(0)
         for member in members:
             self.equip(member)
             if member.resume():
@@ -139,7 +170,7 @@ class Loop(ABC):
         with meter(total, done, quiet=not self.world.main) as bar, stopping.training():
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
-                losses, tokens = self._step(active)
+                tokens = self._step(active)
                 seconds = time.monotonic() - started
                 for member, count in zip(active, tokens, strict=True):
                     member.seconds += seconds * count / max(1, sum(tokens))
@@ -149,21 +180,41 @@ class Loop(ABC):
                 self._judge(active)
                 done, leader = sum(member.step for member in members), active[0]
                 best = leader.best_value if leader.best else None
-                bar.show(done, losses[0], leader.metric, best, sum(tokens))
+                if leader.health.losses:  # else none is read yet
+                    bar.show(done, leader.health.losses[-1], leader.metric, best, sum(tokens))
 
-    def _step(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
-        """Take a step of each member, and wait once for all; return mean losses, real tokens."""
+    def _step(self, members: Sequence[Member]) -> list[int]:
+        """Send a step of each member, then read those that are due; return real tokens."""
         self._guard.members = members
         sums, tokens = self._guard.passes(lambda: self._accumulate(members))
         norms = [member.stepper.clip(member.train.clip) for member in members]
+        figures = torch.stack([number.to(self.device) for number in (*sums, *norms)])
+        self._sent.append(Sent(members, [member.step for member in members], tokens, figures))
         for member in members:
             member.look_ahead()
-        numbers = [tensor.to(self.device, torch.float64) for tensor in (*sums, *norms)]
-        figures: list[float] = torch.stack(numbers).tolist()
-        losses = self.world.total(figures[: len(members)])
-        for each in zip(members, losses, figures[len(members) :], tokens, strict=True):
-            self._guard.step(*each)
-        return losses, tokens
+        ahead = all(member.stepper.skips_on_device for member in members)
+        for member, stop in zip(members, self._stopped(figures), strict=True) if ahead else ():
+            self._guard.step(member, partial(member.send, stop))
+        asked = stopping.received() or any(member.due or member.late for member in members)
+        self.settle(self.lag if ahead and not asked else 0)
+        return tokens
+
+    def _stopped(self, figures: Tensor) -> Sequence[Tensor]:
+        """Return each member's flag `[]`: 1 from its first step on that is not finite, else 0."""
+        sums = figures.view(2, -1).sum(0, dtype=torch.float64)
+        if len(self._stops) != len(sums):  # then each step before is read, and none failed
+            self._stops = torch.zeros(len(sums), device=self.device)
+        return self._stops.add_(sums, alpha=0).ne_(0).unbind()  # 0 times NaN or infinity is NaN
+
+    def settle(self, lag: int = 0) -> None:
+        """Read the steps that were sent, except the last `lag`; after a failure, all of them."""
+        while self._sent[lag:] or any(m.failed for sent in self._sent[:1] for m in sent.members):
+            sent = self._sent.pop(0)
+            figures, count = sent.read(), len(sent.members)
+            losses = self.world.total(figures[:count])
+            rows = zip(sent.members, sent.before, losses, figures[count:], sent.tokens, strict=True)
+            for member, before, loss, norm, tokens in rows:
+                self._guard.step(member, partial(member.update, before, loss, norm, tokens))
 
     def _judge(self, active: Sequence[Member]) -> None:
         """Evaluate the members that are due. Save all if one is due; after a signal stop, too."""
@@ -171,6 +222,7 @@ class Loop(ABC):
         local = [any(member.late for member in active), stopping.received() or 0]
         late, signal = self.world.decided(local)
         if signal or late or any(member.due for member in active):
+            self.settle()
             save(active)
         if signal:
             raise stopping.Stopped(signal, max(member.step for member in active))

@@ -261,26 +261,40 @@ class Member:
         """Return dropout keys for rows of the next step's batch."""
         return row_keys(self.seed, self.step, slots)
 
-    def update(self, loss: float, norm: float, tokens: int) -> None:
-        """Take one optimizer step with clipped gradients, or fail if they are not finite.
+    def _rate(self, before: int) -> float:
+        taken = before - self.stepper.skipped
+        return learning_rate(self.train, taken, self.total, self.per_epoch)
 
-        In fp16 such a step is skipped first. As in DeepSpeed and PPT a skipped step counts, with
-        its batch and its evaluation, but does not advance the learning rate.
+    def send(self, stop: Tensor) -> None:
+        """Take an optimizer step before its loss is known; the device leaves it out if it stops."""
+        if self.failed is None:
+            self.stepper.step(self._rate(self.step), stop)
+            self.step += 1
+
+    def update(self, before: int, loss: float, norm: float, tokens: int) -> None:
+        """Record the step after `before` others, or fail if its figures are not finite.
+
+        A stepper that needs them takes the step here. In fp16 such a step is skipped first. As in
+        DeepSpeed and PPT a skipped step counts, with its batch and its evaluation, but does not
+        advance the learning rate.
         """
-        taken = self.step - self.stepper.skipped
-        rate = learning_rate(self.train, taken, self.total, self.per_epoch)
+        if self.stepper.skips_on_device and self.step <= before:
+            return  # memory ran out before it was sent, or it followed a step that failed
+        rate = self._rate(before)
         event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
         if math.isfinite(loss) and math.isfinite(norm):
-            self.stepper.step(rate)
+            if not self.stepper.skips_on_device:
+                self.stepper.step(rate)
             self.health.step(loss)
         elif (why := self.stepper.skip()) is None:
             event, figures = "skipped", {"loss_scale": self.stepper.scale}
         else:
-            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}{why}")
+            self.step = before
+            self._fail(f"loss {loss} and gradient norm {norm} at step {before + 1}{why}")
             return
-        self.step += 1
+        self.step = max(self.step, before + 1)
         self.tokens += tokens
-        self.journal.log({"event": event, "step": self.step, **figures})
+        self.journal.log({"event": event, "step": before + 1, **figures})
 
     def _fail(self, reason: str) -> None:
         self.failed = reason

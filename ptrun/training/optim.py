@@ -140,6 +140,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class TorchStepper:
     """Turns gradients into steps of a torch optimizer (Adam or AdamW) over named parameters."""
 
+    skips_on_device = True  # so that the host need not wait for a loss
+
     def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
         self.optimizer, self.learned = optimizer, learned
 
@@ -162,16 +164,19 @@ class TorchStepper:
         bound = math.inf if limit is None else limit
         return nn.utils.clip_grad_norm_(self.learned.values(), bound)
 
-    def step(self, rate: float) -> None:
+    def step(self, rate: float, stop: Tensor | None = None) -> None:
         """Take a step at a learning rate, times each group's share, and drop the gradients.
 
         All moments are there before the first update: memory that runs out leaves no half step.
+        A `stop` `[]` of 1 leaves tensors, moments and counts as they are; 0 changes nothing.
         """
         for parameter in self._updated():
             if not self.optimizer.state.get(parameter):
                 self.optimizer.state[parameter] = _moments(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
+        if stop is not None:  # torch's fused kernels read it
+            self.optimizer.found_inf = stop  # type: ignore[attr-defined]
         self.optimizer.step()
         self.drop()
 
@@ -276,7 +281,9 @@ class LossScale:
 
 
 class ScaledStepper(TorchStepper):
-    """Steps over gradients of a scaled loss."""
+    """Steps over gradients of a scaled loss; each overflow changes the next scale."""
+
+    skips_on_device = False
 
     def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
         super().__init__(optimizer, learned)
@@ -299,9 +306,9 @@ class ScaledStepper(TorchStepper):
                 parameter.grad /= self.scale
         return super().clip(limit)
 
-    def step(self, rate: float) -> None:
+    def step(self, rate: float, stop: Tensor | None = None) -> None:
         """Take a step and count it."""
-        super().step(rate)
+        super().step(rate, stop)
         self.loss_scale.succeed()
 
     def skip(self) -> str | None:

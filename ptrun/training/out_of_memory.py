@@ -60,13 +60,13 @@ class MemoryGuard:
             raise self._refused(doing)
         return value[0]
 
-    def step(self, member: Member, loss: float, norm: float, tokens: int) -> None:
+    def step(self, member: Member, run: Callable[[], None]) -> None:
         """Take a member's optimizer step; the first one allocates the optimizer's moments.
 
         Raises:
             MemoryRanOut: there is no memory for them; the members are saved.
         """
-        if not self._attempt(lambda: member.update(loss, norm, tokens)):
+        if not self._attempt(run):
             raise self._no_moments(member)
 
     def _attempt(self, run: Callable[[], T]) -> tuple[T] | None:
@@ -128,7 +128,8 @@ class MemoryGuard:
         return "The state is saved: with more free memory, the same command resumes from it."
 
     def _free(self) -> None:
-        """Drop the gradients of an unfinished step, and empty the allocator's cache."""
+        """Read the steps before, drop the gradients of this one, empty the allocator's cache."""
+        self.engine.settle()
         for member in self.members:
             member.stepper.drop()
         gc.collect()

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from tests.cuda import rules
-from tests.cuda.disguise import DEVICE, Disguised
+from tests.cuda.disguise import COPIES, DEVICE, Disguised
+from tests.cuda.events import EVENTS, WAIT
 
 CAPABILITY = (9, 0)
 MEMORY = 80 * 2**30
@@ -40,6 +41,18 @@ class _Nothing:
 
     def __exit__(self, *_: Any) -> None:
         return None
+
+
+class _Event(_Nothing):
+    """An event that the copies to the host before it are behind."""
+
+    def record(self, *_: Any) -> None:
+        self.copies, COPIES[:] = [*COPIES], []
+
+    def synchronize(self) -> None:
+        EVENTS.note(WAIT, "event")
+        for tensor, numbers in self.copies:
+            tensor.copy_(numbers)
 
 
 def _set_device(device: Any) -> None:
@@ -87,7 +100,7 @@ def _answers() -> dict[str, Any]:
         "device": lambda *_: nullcontext(),
         "stream": lambda *_: nullcontext(),
         "Stream": _Nothing,
-        "Event": _Nothing,
+        "Event": _Event,
         "current_stream": lambda *_: _Nothing(),
         "default_stream": lambda *_: _Nothing(),
     }

@@ -53,7 +53,8 @@ def _generator(call: Call) -> None:
 def _transfers(call: Call) -> None:
     """Count copies between the host and the device."""
     if call.func is aten._to_copy.default:
-        if call.own and call.asked is not None and call.asked.type == "cpu":
+        to_host = call.own and call.asked is not None and call.asked.type == "cpu"
+        if to_host and not call.kwargs.get("non_blocking"):
             EVENTS.note(WAIT, "copy to the host")
         if not call.own and call.there and not getattr(call.args[0], "is_pinned_here", False):
             EVENTS.note(UPLOAD, "to")

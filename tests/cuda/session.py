@@ -70,6 +70,7 @@ def _tell_parts_apart() -> None:
         (TorchEngine, "evaluate", "evaluate"),
         (TorchEngine, "_step", "step"),
         (TorchEngine, "_accumulate", "passes"),
+        (Member, "send", "update"),
         (Member, "update", "update"),
     ):
         _within(owner, method, part)

@@ -1,5 +1,6 @@
 """A member on its own: its journal, its failures, what it reads, and how it comes back."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +28,9 @@ def member(journal=None, rows=10, **train):
 
 def take(one, loss, tokens):
     """Take a step as the engine does: it clips the gradients of all members first."""
-    one.update(loss, float(one.stepper.clip(one.train.clip)), tokens)
+    before, norm = one.step, float(one.stepper.clip(one.train.clip))
+    one.send(torch.tensor(0.0 if math.isfinite(loss + norm) else 1.0))
+    one.update(before, loss, norm, tokens)
 
 
 def test_the_journal_has_every_step_and_evaluation():

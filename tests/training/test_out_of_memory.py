@@ -90,12 +90,15 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
 
 
 @pytest.mark.slow
-def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(tiny, data_dir):
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(
+    tiny, data_dir, lag
+):
     backbone, journals = tiny(), (Memory(), Memory())
     own = members(backbone, data_dir, journals=journals)
     scarce = Scarce(backbone, room=20, start=4)
     fit = placed(own)
-    accumulate = fit._accumulate
+    fit.lag, accumulate = lag, fit._accumulate
 
     def scarcer(active):
         scarce.room = 0 if active[0].step == 5 else 20
@@ -165,7 +168,10 @@ def test_an_evaluation_that_never_fits_keeps_the_last_save(tiny, data_dir):
     assert [row["step"] for row in again[0].history] == [4, 8]
 
 
-def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(tiny, data_dir, monkeypatch):
+@pytest.mark.parametrize("lag", [0, 1])
+def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(
+    tiny, data_dir, monkeypatch, lag
+):
     journals = (Memory(), Memory())
     own = members(tiny(), data_dir, journals=journals)
     step = torch.optim.AdamW.step
@@ -177,6 +183,7 @@ def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(tiny, data
 
     monkeypatch.setattr(torch.optim.AdamW, "step", full)
     fit = placed(own)
+    fit.lag = lag
     with pytest.raises(MemoryRanOut, match=r"at step 1, in the optimizer: the moments of [\d,]+ "):
         fit.fit(own)
     assert [journal.saved[1]["step"] for journal in journals] == [1, 0]
