@@ -289,8 +289,8 @@ class _Gumbel:
         self.dice = [seed if isinstance(seed, Dice) else dice_of(seed) for seed in seeds]
 
     def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
-        """Return scores `[B, V]` with noise."""
+        """Return scores `[B, V]` with noise, which their device makes of uniform numbers."""
         width = scores.shape[1]
         drawn = torch.stack([torch.rand(width, generator=dice) for dice in self.dice])
-        noise = -(-(drawn.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
-        return scores.log_softmax(dim=-1) + moved(noise, scores.device)
+        drawn = moved(drawn, scores.device).clamp(min=1e-20)
+        return scores.log_softmax(dim=-1) - (-drawn.log()).clamp(min=1e-20).log()
