@@ -1,39 +1,49 @@
 """Accept a GPU in 20 minutes: numerics, equality with the CPU, speed, memory, resuming.
 
     make gpu                                 on a CUDA device, with torch and no network
+    make gpu ARGS="--only speed"             one part
     make gpu ARGS=--small                    the same parts on a CPU, in miniature
     make gpu ARGS=--disguised                in miniature on a CUDA device that is not there
 
 Each part is a process with a time limit of its own; one that fails does not stop the others. The
-last line that a part prints is a JSON object of figures. Writes results/gpu.{json,md}; a miniature
-writes results/gpu_small.{json,md}, one on the disguised device (tests/cuda) results/gpu_disguised.
+last line that a part prints is a JSON object of figures. Writes results/gpu.{json,md} after each
+part, and the tables of README, CONTRIBUTING and docs; a miniature writes results/gpu_small.{json,
+md}, one on the disguised device (tests/cuda) results/gpu_disguised.
+
+For a GPU that is lent, at most nine minutes: the speed of an older commit, whose tree is a folder
+of that name, then of this one, then what else there is time for.
+
+    git archive --prefix=COMMIT/ COMMIT | tar -x -C DIR
+    make gpu ARGS="--session DIR/COMMIT"
 """
 
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gpu_page import DISGUISED, FULL, SMALL, masks, page, write_tables
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 _TAIL = 12  # lines of a failed part on the page
-FULL, SMALL, DISGUISED = "full", "small", "disguised"
 LONGER = {FULL: 1, SMALL: 3, DISGUISED: 10}
 """How many times its limit a part may take: a CPU may be busy, and a disguise is slow."""
-TITLES = {
-    FULL: "One GPU, part by part",
-    SMALL: "`make gpu` in miniature, on a CPU",
-    DISGUISED: "`make gpu` in miniature, on a CUDA device that is not there",
-}
+SESSION = (
+    *("environment", "speed_before", "speed", "numerics", "equality", "together", "resume"),
+    *("kernel", "speed_more"),
+)
+"""The parts for a GPU that is lent, and their seconds in all."""
+SESSION_SECONDS = 540
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class Part:
     """A part: what it shows, its command on a GPU and in miniature, and its limit in seconds.
 
     `moves` says whether the miniature takes `--device`, `disguises` whether it works on a device
-    that is not there. A part sees `devices` devices: a peer's trainer would use all.
+    that is not there. A part sees `devices` devices. One that is `extra` is done only by name.
     """
 
     name: str
@@ -52,21 +62,19 @@ class Part:
     moves: bool = True
     disguises: bool = True
     devices: int = 1
+    extra: bool = False
 
-    def line(self, how: str, out: str) -> list[str]:
-        """Return its command line; `out` is a folder for its own files."""
-        command = self.command if how == FULL else self.small
-        own = ["--device", "cuda"] if how == DISGUISED and self.moves else []
-        file, *rest = command.replace("OUT", out).split()
-        return [sys.executable, str(HERE / file), *rest, *own]
+    def line(self, how: str) -> list[str]:
+        """Return its command line."""
+        device = ["--device", "cuda"] if how == DISGUISED and self.moves else []
+        file, *rest = (self.command if how == FULL else self.small).split()
+        return [sys.executable, str(HERE / file), *rest, *device]
 
 
 def _own(name: str, shows: str, limit: int, **more: Any) -> Part:
     return Part(name, shows, f"gpu_parts.py {name}", f"gpu_parts.py {name} --small", limit, **more)
 
 
-_BERT = "--device cuda --precision bf16 --repeats 1 --methods prefix,prompt --jobs sst2"
-_XXL = "t5_xxl.py --members 1 --steps 4 --batch 16 32 --quantization none int8 nf4 --out OUT"
 PARTS = (
     _own("environment", "versions, device, memory, peak of a bf16 product", 40),
     _own("numerics", "every family against the CPU in fp32: outputs and gradients", 180),
@@ -90,55 +98,72 @@ PARTS = (
     ),
     _own("two_ranks", "two ranks on two GPUs against one, by rows and by model", 120, devices=2),
     Part(
-        "bert_base",
-        "one run against Trainer + PEFT, shape of BERT-base",
-        f"peers.py --shapes bert_base {_BERT} --out OUT",
-        "peers.py --shapes tiny --repeats 1 --methods prefix --jobs few_shot --out OUT",
+        "speed",
+        "steady steps beside Trainer + PEFT with its best flags, tokens/s, launches, memory",
+        "speed.py",
+        "speed.py --small --seconds 400 --only 0 5 7 9",
+        190,
+    ),
+    Part(
+        "speed_before",
+        "the same of an older commit",
+        "speed.py",
+        "speed.py --small --seconds 400 --only 0",
+        190,
+        extra=True,
+    ),
+    Part(
+        "speed_more",
+        "the same at the shapes of Llama-3.2-1B and T5-XXL",
+        "speed.py --more --seconds 200",
+        "speed.py --more --small --seconds 400",
         240,
-    ),
-    Part(
-        "roberta_large",
-        "one run against Trainer + PEFT, shape of RoBERTa-large",
-        f"peers.py --shapes roberta_large {_BERT} --keep --out OUT",
-        "",
-        150,
-    ),
-    Part(
-        "twenty_runs",
-        "20 runs that share passes against 20 runs of Trainer + PEFT, BERT-base",
-        "sweep_speed.py --shape bert_base --device cuda --precision bf16 --out OUT",
-        "",
-        300,
-    ),
-    Part(
-        "t5_xxl",
-        "prompt tuning of T5-XXL's shape, batches of 16 and 32, in bf16, int8 and nf4",
-        _XXL,
-        _XXL.replace("--batch 16 32", "--batch 4 --small"),
-        180,
+        extra=True,
     ),
 )
 
 
-def done(part: Part, how: str, out: str) -> dict:
-    """Do a part; return its outcome, seconds and figures."""
-    began, limit = time.monotonic(), part.limit * LONGER[how]
-    process = _started(part.line(how, out), _environment(how, part.devices))
+def done(part: Part, given: argparse.Namespace, left: float) -> dict:
+    """Do a part within the seconds that are left; return its outcome, figures and commit."""
+    began, limit = time.monotonic(), min(part.limit * LONGER[given.how], left)
+    tree = given.session if part.name == "speed_before" else HERE.parent
+    process = _started(part.line(given.how), _environment(given.how, part.devices), tree)
     try:
         output, errors = process.communicate(timeout=limit)
         outcome = "passed" if process.returncode == 0 else "FAILED"
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # what it started would share the device
         output, errors = process.communicate()
-        outcome = f"STOPPED after {limit} s"
-    row = {"part": part.name, "outcome": outcome, "seconds": round(time.monotonic() - began, 1)}
+        outcome = f"STOPPED after {limit:.0f} s"
+    row = {"part": part.name, "shows": part.shows, "outcome": outcome}
+    row |= {"seconds": round(time.monotonic() - began, 1), "date": date.today().isoformat()}
+    row["card"] = "CPU" if given.how == SMALL else card()
+    name = given.commit if tree == HERE.parent and given.commit else commit(tree)
+    row |= {"commit": name, "masks": masks(tree)}
     tail = [] if outcome == "passed" else (output + errors).splitlines()[-_TAIL:]
     return {**row, "figures": _figures(output), "said": tail}
 
 
-def _started(line: list[str], env: Mapping[str, str]) -> subprocess.Popen:
-    """Start a part; the user's PYTHONPATH stays."""
-    paths = [str(HERE.parent), *filter(None, [env.get("PYTHONPATH")])]
+def card() -> str:
+    """Return the name of the first device."""
+    line = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    if not shutil.which(line[0]):
+        return "GPU"
+    names = subprocess.run(line, capture_output=True, text=True, check=False).stdout.splitlines()
+    return names[0] if names else "GPU"
+
+
+def commit(tree: Path) -> str:
+    """Return the commit of a tree: git's, or the name of a folder from `git archive`."""
+    line = ["git", "-C", str(tree), "rev-parse", "--short=8", "HEAD"]
+    if not (tree / ".git").exists():
+        return tree.resolve().name
+    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _started(line: list[str], env: Mapping[str, str], tree: Path) -> subprocess.Popen:
+    """Start a part with the package of a tree; the user's PYTHONPATH stays."""
+    paths = [str(tree.resolve()), *filter(None, [env.get("PYTHONPATH")])]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
@@ -177,59 +202,30 @@ def _figures(output: str) -> dict:
     return {"printed": lines[-6:]} if lines else {}
 
 
-_PAGE = """\
-# {title}
-
-{day}, `make gpu{typed}`: {passed} of {count} parts passed in {seconds:.0f} s.
-
-| part | shows | outcome | seconds |
-|---|---|---|---|
-{rows}
-"""
-
-
-def page(rows: list[dict], how: str) -> str:
-    """Return the page: a table of outcomes, then the figures of each part."""
-    shows = {part.name: part.shows for part in PARTS}
-    table = [
-        f"| {r['part']} | {shows[r['part']]} | {r['outcome']} | {r['seconds']} |" for r in rows
-    ]
-    head = _PAGE.format(
-        title=TITLES[how],
-        day=date.today().isoformat(),
-        typed="" if how == FULL else f" ARGS=--{how}",
-        passed=sum(row["outcome"] == "passed" for row in rows),
-        count=len(rows),
-        seconds=sum(row["seconds"] for row in rows),
-        rows="\n".join(table),
-    )
-    return head + "".join(map(_section, rows))
-
-
-def _section(row: dict) -> str:
-    told = [json.dumps(row["figures"], indent=1)] if row["figures"] else []
-    return "\n".join([f"\n## {row['part']}\n\n```", *told, *row["said"], "```\n"])
-
-
-def others(given: argparse.Namespace) -> list[dict]:
-    """Return the rows of an earlier call whose parts `--only` does not name."""
-    file = _file(given).with_suffix(".json")
-    rows = json.loads(file.read_text()) if file.exists() else []
-    return [row for row in rows if row["part"] not in given.only]
-
-
 def _file(given: argparse.Namespace) -> Path:
     """Return the path of the page and of its rows, without suffix."""
     return Path(given.out / ("gpu" if given.how == FULL else f"gpu_{given.how}"))
 
 
-def write(rows: list[dict], given: argparse.Namespace) -> None:
+def write(rows: Iterable[dict], given: argparse.Namespace) -> None:
     """Write both files; after each part, since whoever lent the device may take it back."""
     order = [part.name for part in PARTS]
-    rows = sorted(rows, key=lambda row: order.index(row["part"]))
+    rows = sorted(rows, key=lambda row: [*order, row["part"]].index(row["part"]))
     name = _file(given)
     name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
     name.with_suffix(".md").write_text(page(rows, given.how))
+    if name == RESULTS / "gpu":
+        write_tables()
+
+
+def chosen(given: argparse.Namespace) -> list[Part]:
+    """Return the parts to do, in order."""
+    named = SESSION if given.session else given.only
+    parts = {part.name: part for part in PARTS if named or not part.extra}
+    wanted = [parts[name] for name in named or parts]
+    if given.how == DISGUISED:
+        wanted = [part for part in wanted if part.disguises]
+    return wanted
 
 
 def main() -> None:
@@ -237,21 +233,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a miniature, on a CPU")
     parser.add_argument("--disguised", action="store_true", help="a miniature, on no real GPU")
-    parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS])
+    parser.add_argument(
+        "--only", nargs="+", choices=[p.name for p in PARTS if p.name != "speed_before"]
+    )
+    parser.add_argument("--session", type=Path, metavar="DIR/COMMIT", help="a GPU that is lent")
+    parser.add_argument("--commit", help="that of this tree, where git is not")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.how = DISGUISED if given.disguised else SMALL if given.small else FULL
-    wanted = [part for part in PARTS if given.how == FULL or part.small]
-    wanted = [part for part in wanted if given.how != DISGUISED or part.disguises]
-    rows = others(given) if given.only else []
-    with tempfile.TemporaryDirectory() as out:
-        for part in wanted:
-            if given.only is None or part.name in given.only:
-                row = done(part, given.how, out)
-                print(f"{part.name}: {row['outcome']}, {row['seconds']} s", flush=True)
-                rows.append(row)
-                write(rows, given)
-    sys.exit(any(row["outcome"] != "passed" for row in rows))
+    seconds = SESSION_SECONDS * LONGER[given.how] if given.session else float("inf")
+    wanted, deadline = chosen(given), time.monotonic() + seconds
+    file, failed = _file(given).with_suffix(".json"), False
+    known = json.loads(file.read_text()) if file.exists() and (given.only or given.session) else []
+    rows = {row["part"]: row for row in known}
+    given.out.mkdir(parents=True, exist_ok=True)
+    for part in wanted:
+        left = deadline - time.monotonic()
+        if left < 1:
+            print(f"{part.name}: no time is left", flush=True)
+            continue
+        rows[part.name] = row = done(part, given, left)
+        failed |= row["outcome"] != "passed"
+        print(f"{part.name}: {row['outcome']}, {row['seconds']} s", flush=True)
+        write(rows.values(), given)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

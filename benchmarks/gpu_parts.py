@@ -52,7 +52,7 @@ def environment(small: bool) -> dict:
         except PackageNotFoundError:
             found[name] = None
     if device(small) == "cuda":
-        from t5_xxl import peak
+        from speed import peak
 
         if not small:
             found["peak_bf16_tflops"] = round(peak("cuda") / 1e12, 2)
