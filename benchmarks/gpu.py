@@ -15,6 +15,9 @@ of that name, then of this one, then what else there is time for.
 
     git archive --prefix=COMMIT/ COMMIT | tar -x -C DIR
     make gpu ARGS="--session DIR/COMMIT"
+
+With `--out FOLDER` the files are there: copy gpu.json into it before to add to it, and back
+afterwards, and write the pages with `python benchmarks/gpu_page.py`.
 """
 
 import argparse
@@ -106,9 +109,9 @@ PARTS = (
     ),
     Part(
         "speed_before",
-        "the same of an older commit",
-        "speed.py",
-        "speed.py --small --seconds 400 --only 0",
+        "the same of an older commit, without the peer",
+        "speed.py --alone",
+        "speed.py --alone --small --seconds 400 --only 0",
         190,
         extra=True,
     ),
