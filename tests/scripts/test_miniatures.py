@@ -53,6 +53,7 @@ def done(folder, *line):
 
 FILES = {
     "cards.py --only|T5-XXL, prompt tuning": "cards.md",
+    "dropout_share.py --repeats 1 --shape tiny": "dropout_share.md",
     "growth.py long_texts --sizes 10": "growth.md growth.json",
     "model_types.py --types gemma --pairs 1": "model_types.md",
     "nightly.py ptuning/table1": "nightly.json",
