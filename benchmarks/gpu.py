@@ -34,7 +34,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpu_page import DISGUISED, FULL, SMALL, masks, page, write_tables
+from gpu_page import DISGUISED, FULL, SMALL, page, rule, write_tables
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -142,7 +142,7 @@ def done(part: Part, given: argparse.Namespace, left: float) -> dict:
     row |= {"seconds": round(time.monotonic() - began, 1), "date": date.today().isoformat()}
     row["card"] = "CPU" if given.how == SMALL else card()
     name = given.commit if tree == HERE.parent and given.commit else commit(tree)
-    row |= {"commit": name, "masks": masks(tree)}
+    row |= {"commit": name, "masks": rule(tree)}
     tail = [] if outcome == "passed" else (output + errors).splitlines()[-_TAIL:]
     return {**row, "figures": _figures(output), "said": tail}
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
+from running import masks
 from speed import CELLS, MORE
 
 ROOT = Path(__file__).parents[1]
@@ -23,10 +24,10 @@ WITHOUT_DROPOUT = {"environment", "t5_xxl"}
 MISSING = "not measured"
 
 
-def masks(tree: Path) -> int:
-    """Return the number of the rule by which a tree draws the masks of dropout."""
+def rule(tree: Path) -> int:
+    """Return the number of the rule of a tree's dropout masks, which older trees do not name."""
     file = tree / "ptrun" / "backbone" / "dropout.py"
-    number = re.search(r"^MASKS\b.*= (\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    number = re.search(r"^RULE = (\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     return int(number[1]) if number else 1
 
 
@@ -61,8 +62,8 @@ def page(rows: list[dict], how: str) -> str:
 
 def recorded(row: dict) -> str:
     """Return the date and the commit of a row, and the rule of the masks if it has dropout."""
-    rule = None if row["part"] in WITHOUT_DROPOUT else f"masks {row.get('masks', 1)}"
-    return ", ".join(filter(None, [row["date"], row["commit"], rule]))
+    dropout = [] if row["part"] in WITHOUT_DROPOUT else [masks([row])]
+    return ", ".join([row["date"], row["commit"], *dropout])
 
 
 def _section(row: dict) -> str:

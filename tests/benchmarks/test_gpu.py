@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ptrun.backbone.dropout import RULE
 from tests.cuda import device
 from tests.cuda.session import environment
 
@@ -64,6 +65,10 @@ def test_a_lent_gpu_measures_an_older_tree_first(tmp_path):
     names = [part.name for part in parts]
     assert names[1:3] == ["speed_before", "speed"] and names[-1] == "speed_more"
     assert gpu.commit(tmp_path) == tmp_path.name
+    file = tmp_path / "ptrun" / "backbone" / "dropout.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("SITE = 3\n")
+    assert [gpu.rule(tree) for tree in (tmp_path, FOLDER.parent)] == [1, RULE]
 
 
 def test_the_pages_are_those_of_the_stored_results():
