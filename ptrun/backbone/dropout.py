@@ -42,7 +42,7 @@ class Keyed:
     >>> import torch
     >>> from ptrun.backbone.dropout import Keyed, row_keys
     >>> Keyed(row_keys(seed=1, step=2, slots=[0]), site=0, p=0.5)(torch.ones(1, 6)).tolist()
-    [[0.0, 2.0, 0.0, 2.0, 2.0, 2.0]]
+    [[0.0, 0.0, 0.0, 0.0, 2.0, 2.0]]
     """
 
     keys: Tensor

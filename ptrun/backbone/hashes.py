@@ -7,13 +7,7 @@ PRIMES = (73856093, 19349663, 83492791)
 
 
 def mix(x: Tensor) -> Tensor:
-    """Return int32 values, scrambled in place (the murmur3 finaliser on arithmetic shifts).
-
-    >>> import torch
-    >>> from ptrun.backbone.hashes import mix
-    >>> mix(torch.tensor([1], dtype=torch.int32)).tolist()
-    [227965433]
-    """
+    """Return int32 values, scrambled in place (the murmur3 finaliser on arithmetic shifts)."""
     x ^= x >> 16
     x *= MIX1
     x ^= x >> 13

@@ -172,10 +172,6 @@ class Injection:
         edited = edit(hidden.float() * self.unit)  # fp16 may not hold it
         return (edited / self.unit).to(hidden.dtype)
 
-    def drop(self, x: Tensor, site: int, p: float, origin: int = 0) -> Tensor:
-        """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
-        return dropped(x, self.keys, self.tokens, site, p, origin)
-
     def members(self, updates: Sequence[Updates]) -> Members:
         """Return the packed tokens of members with updates, for the current module."""
         assert self.tokens is not None and self.packing is not None
@@ -223,13 +219,17 @@ class Injection:
         return nullcontext(), again
 
 
-def dropped(
-    x: Tensor, keys: Tensor | None, tokens: Packing | None, site: int, p: float, origin: int = 0
-) -> Tensor:
-    """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, after a dropout by the rows' keys."""
-    if tokens is None or keys is None or p == 0.0:
-        return drop(x, keys, site, p, origin)
-    return Keyed(keys, site, p, origin, rows=tokens.rows, columns=tokens.columns)(x)
+def keyed(
+    keys: Tensor | None, tokens: Packing | None, site: int, p: float, origin: int = 0
+) -> Keyed | None:
+    """Return the dropout of rows `[B, ...]`, or of packed tokens `[1, N, H]`; None: there is none.
+
+    `keys` are those of the rows.
+    """
+    if keys is None or p == 0.0:
+        return None
+    rows, columns = (None, None) if tokens is None else (tokens.rows, tokens.columns)
+    return Keyed(keys, site, p, origin, rows=rows, columns=columns)
 
 
 def _own(inputs: BackboneInput, division: Division) -> BackboneInput:
@@ -379,9 +379,14 @@ class KeyedDropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with this site's cells dropped."""
+        dropout = self.keyed(x.shape[-1])
+        return x if dropout is None else dropout(x)
+
+    def keyed(self, width: int) -> Keyed | None:
+        """Return the dropout of the current pass, for states of a width; None: there is none."""
         division = self.injection.division if self.cut else None
-        origin = -division.first(x.shape[-1]) if division else 0
-        return self.injection.drop(x, self.site, self.p, origin)
+        origin = -division.first(width) if division else 0
+        return keyed(self.injection.keys, self.injection.tokens, self.site, self.p, origin)
 
 
 def install(model: nn.Module, injection: Injection) -> None:

@@ -108,18 +108,18 @@ class Launch:
 
     def queries(self, **tensors: Tensor) -> Tensor:
         """Return the gradient of the queries; `tensors` are GRAD, SUMS and DELTAS."""
-        slope = _like(self.query)
+        (slope,) = _like(self.query)
         arguments = self._arguments(backward=True) | tensors | {"DQ": slope}
         self._run("queries", arguments, self.query.shape[1], self._tokens, arguments["M"])
         return slope
 
-    def keys(self, **tensors: Tensor) -> tuple[Tensor, Tensor]:
+    def keys(self, **tensors: Tensor) -> list[Tensor]:
         """Return the gradients of the keys and values of the text."""
         arguments = self._arguments(backward=True) | {"TEXT": True, "first": 0}
         length = self._tokens if self.terms.packing else self.key.shape[2]
         return self._of_keys(self.key, self.value, length, arguments | tensors)
 
-    def prefix(self, **tensors: Tensor) -> tuple[Tensor, Tensor]:
+    def prefix(self, **tensors: Tensor) -> list[Tensor]:
         """Return the gradients of the keys and values of the prefix."""
         key, value = self.prefix_key, self.prefix_value
         assert key is not None and value is not None
@@ -131,8 +131,8 @@ class Launch:
 
     def _of_keys(
         self, key: Tensor, value: Tensor, length: int, arguments: dict[str, Any]
-    ) -> tuple[Tensor, Tensor]:
-        slopes = _like(key), _like(value)
+    ) -> list[Tensor]:
+        slopes = _like(key, value)
         arguments = arguments | {"DK": slopes[0], "DV": slopes[1]}
         self._run("keys", arguments, key.shape[1], length, arguments["N"])
         return slopes
@@ -244,10 +244,11 @@ def _drops(dropout: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def _like(vectors: Tensor) -> Tensor:
-    """Return an empty gradient `[B, heads, n, d]`, with the heads of a token side by side."""
-    batch, heads, length, width = vectors.shape
-    return vectors.new_empty(batch, length, heads, width).transpose(1, 2)
+def _like(*vectors: Tensor) -> list[Tensor]:
+    """Return empty gradients `[B, heads, n, d]`, with the heads of a token side by side."""
+    batch, heads, length, width = vectors[0].shape
+    slopes = vectors[0].new_empty(len(vectors), batch, length, heads, width)
+    return [slope.transpose(1, 2) for slope in slopes]
 
 
 # Attention with a prefix, a mask, a bias and keyed dropout, without scores in memory.
@@ -301,8 +302,8 @@ class _Attention(torch.autograd.Function):
         tensors = {"GRAD": grad, "SUMS": sums, "DELTAS": kernel.deltas(out, grad)}
         needed = ctx.needs_input_grad
         query = kernel.queries(**tensors) if needed[0] else None
-        text = kernel.keys(**tensors) if any(needed[1:3]) else (None, None)
-        prefix = kernel.prefix(**tensors) if any(needed[3:5]) else (None, None)
+        text = kernel.keys(**tensors) if any(needed[1:3]) else [None, None]
+        prefix = kernel.prefix(**tensors) if any(needed[3:5]) else [None, None]
         return query, *text, *prefix, None, None
 
 
@@ -362,7 +363,7 @@ def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
     vectors = [vector.to(dtype) for vector in vectors]
     slopes = _differentiated(_by_kernel, vectors, dtype)
     exact = _differentiated(_by_torch, vectors, torch.float64)
-    far = [_distance(slope, other) for slope, other in zip(slopes, exact, strict=True)]
+    far = [distance(slope, other) for slope, other in zip(slopes, exact, strict=True)]
     rounds = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
     return max(far) / (_TF32 if rounds else TOLERANCE[dtype])
 
@@ -400,6 +401,6 @@ def _by_torch(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
     return (used @ value).transpose(1, 2)
 
 
-def _distance(tensor: Tensor, other: Tensor) -> float:
+def distance(tensor: Tensor, other: Tensor) -> float:
     """Return the largest difference, as a share of the largest number; nan if one is nan."""
     return float((tensor.detach() - other.detach()).abs().max() / other.detach().abs().max())

@@ -1,4 +1,4 @@
-"""The Triton programs: attention forward and backward, what they share, and dropout alone."""
+"""The Triton programs: attention, dropout, and the norm of a sum, forward and backward."""
 
 import triton
 import triton.language as tl
@@ -423,15 +423,16 @@ def keys(
     put(DV + there, v_slope, s, step, S, HEAD, D)
 
 
-# Dropout of lines `[n]` of cells, which are rows of a batch with up to two more axes, or tokens.
+# Dropout, alone and before a norm. Lines `n` of cells are rows of a batch with up to two more axes,
+# or packed tokens.
 
 
 @triton.jit
-def line_of(
-    n, KEYS, ROWS, COLUMNS, lines, first, second, begin, site,
+def factors_of(
+    n, s, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, limit, boost, origin,
     AXES: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Return the hashes of lines `n`: `Keyed.lines` of `ptrun.backbone.dropout`.
+    """Return what dropout multiplies the cells `s` of lines `n` by.
 
     Between rows and cells are `AXES` axes, `first` and `second` long; the first begins at `begin`.
     Packed, lines are tokens, and ROWS and COLUMNS say which.
@@ -446,7 +447,7 @@ def line_of(
         line = mixed(line + place * _HEAD)
     if AXES > 1:
         line = mixed(line + n % second * _TOKEN)
-    return line
+    return tl.where(kept(line, s - origin, limit), boost, 0.0)
 
 
 LINES = ["lines", "first", "second", "begin", "site", "limit", "origin"]
@@ -459,11 +460,75 @@ def dropped(
 ):  # fmt: skip
     """Write N cells of M lines after dropout."""
     blocks = tl.cdiv(size, N)
-    n = tl.program_id(0) // blocks * M + tl.arange(0, M)
-    s = tl.program_id(0) % blocks * N + tl.arange(0, N)[None, :]
-    line = line_of(n, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, AXES, PACKED)
-    inside = (n < lines)[:, None] & (s < size)
-    at = n.to(tl.int64)[:, None] * size + s
-    factors = tl.where(kept(line[:, None], s - origin, limit), boost, 0.0)
+    n = (tl.program_id(0) // blocks * M + tl.arange(0, M))[:, None]
+    s = (tl.program_id(0) % blocks * N + tl.arange(0, N))[None, :]
+    factors = factors_of(
+        n, s, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, limit, boost, origin,
+        AXES, PACKED,
+    )  # fmt: skip
+    inside = (n < lines) & (s < size)
+    at = n.to(tl.int64) * size + s
     out = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) * factors
     tl.store(OUT + at, out.to(OUT.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def standard_of(x, inside, eps, SIZE: tl.constexpr):
+    """Return a line with mean 0 and variance 1, and what it was multiplied by."""
+    x = x.to(tl.float32)
+    centred = tl.where(inside, x - tl.sum(x, 0) / SIZE, 0.0)
+    rate = tl.rsqrt(tl.sum(centred * centred, 0) / SIZE + eps)
+    return centred * rate, rate
+
+
+@triton.jit(do_not_specialize=LINES)
+def normed(
+    X, RESIDUAL, WEIGHT, BIAS, OUT, SUM, KEYS, ROWS, COLUMNS,
+    lines, first, second, begin, site, limit, boost, origin, eps,
+    AXES: tl.constexpr, PACKED: tl.constexpr, DROPS: tl.constexpr, KEEPS: tl.constexpr,
+    SIZE: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Write the norm of a line of X, after dropout, plus RESIDUAL; `KEEPS` the sum for backward."""
+    n = tl.program_id(0)
+    s = tl.arange(0, N)
+    at = n.to(tl.int64) * SIZE + s
+    inside = s < SIZE
+    x = tl.load(X + at, mask=inside, other=0.0).to(tl.float32)
+    if DROPS:
+        x = x * factors_of(
+            n, s, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, limit, boost, origin,
+            AXES, PACKED,
+        )  # fmt: skip
+    x = (x + tl.load(RESIDUAL + at, mask=inside, other=0.0).to(tl.float32)).to(OUT.dtype.element_ty)
+    standard, _ = standard_of(x, inside, eps, SIZE)
+    weight = tl.load(WEIGHT + s, mask=inside, other=0.0).to(tl.float32)
+    out = standard * weight + tl.load(BIAS + s, mask=inside, other=0.0).to(tl.float32)
+    tl.store(OUT + at, out.to(OUT.dtype.element_ty), mask=inside)
+    if KEEPS:
+        tl.store(SUM + at, x, mask=inside)
+
+
+@triton.jit(do_not_specialize=LINES)
+def norm_slopes(
+    GRAD, SUM, WEIGHT, DR, DX, KEYS, ROWS, COLUMNS,
+    lines, first, second, begin, site, limit, boost, origin, eps,
+    AXES: tl.constexpr, PACKED: tl.constexpr, DROPS: tl.constexpr, SIZE: tl.constexpr,
+    N: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of a line of the residual and, after a dropout, of `x`."""
+    n = tl.program_id(0)
+    s = tl.arange(0, N)
+    at = n.to(tl.int64) * SIZE + s
+    inside = s < SIZE
+    standard, rate = standard_of(tl.load(SUM + at, mask=inside, other=0.0), inside, eps, SIZE)
+    slopes = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+    slopes = slopes * tl.load(WEIGHT + s, mask=inside, other=0.0).to(tl.float32)
+    common = (tl.sum(slopes, 0) + standard * tl.sum(slopes * standard, 0)) / SIZE
+    slopes = (slopes - common) * rate
+    tl.store(DR + at, slopes.to(DR.dtype.element_ty), mask=inside)
+    if DROPS:
+        slopes = slopes * factors_of(
+            n, s, KEYS, ROWS, COLUMNS, lines, first, second, begin, site, limit, boost, origin,
+            AXES, PACKED,
+        )  # fmt: skip
+        tl.store(DX + at, slopes.to(DX.dtype.element_ty), mask=inside)

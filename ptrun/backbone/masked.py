@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ptrun.backbone import norm as norms
 from ptrun.backbone.attention import extend, joined
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import ENCODER, Family, Stock, SwitchFields, read, read_order
@@ -73,9 +74,14 @@ class Architecture(Family):
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers; after its attention, the last one computes requested tokens only."""
         super().prepare(model, injection)
-        if self.paths is _BERT and self.packed is not None:
-            last = self.body(model).encoder.layer[-1]
-            last.attention.output.register_forward_pre_hook(
+        if self.paths is not _BERT:
+            return
+        layers = self.layers(model)
+        for layer in layers:
+            for module in (layer.attention.output, layer.output):
+                module.forward = functools.partial(_add, module)
+        if self.packed is not None:
+            layers[-1].attention.output.register_forward_pre_hook(
                 lambda _, states: None if injection.edits else injection.narrow(*states)
             )
 
@@ -254,6 +260,15 @@ class Call(GradientCheckpointingLayer):  # type: ignore[misc]
         """Apply the layer to hidden states `[B, T, H]`."""
         hidden: Tensor = self.albert_layers[0](hidden_states, attention_mask, **options)
         return hidden
+
+
+def _add(module: Any, hidden: Tensor, residual: Tensor) -> Tensor:
+    """Return the states `[..., H]` at the end of a layer's half; Triton's program needs a GPU."""
+    hidden, norm = module.dense(hidden), module.LayerNorm
+    if norms.suits(hidden, residual, norm):
+        return norms.add_norm(hidden, residual, norm, module.dropout.keyed(hidden.shape[-1]))
+    out: Tensor = norm(module.dropout(hidden) + residual)
+    return out
 
 
 # DeBERTa's disentangled attention (He et al. 2021), versions 1 and 2, with prefixes.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Update, Updates
-from ptrun.backbone.injection import Injection, dropped
+from ptrun.backbone.injection import Injection, keyed
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.pretrained import PretrainedBackbone, sizes, transposed
 from ptrun.errors import UserError
@@ -216,5 +216,6 @@ def _of_one(
     """Return the update of one member's rows or tokens, `width` wide."""
     if update is None:
         return x.new_zeros(*x.shape[:-1], width)
-    wide = dropped(x.to(update.down.dtype), keys, tokens, update.site, update.dropout)
+    wide, dropout = x.to(update.down.dtype), keyed(keys, tokens, update.site, update.dropout)
+    wide = wide if dropout is None else dropout(wide)
     return functional.linear(functional.linear(wide, update.down), update.up) * update.scale

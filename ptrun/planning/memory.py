@@ -295,7 +295,7 @@ def _layer(sizes: Sizes, layout: HardwareLayout, tokens: int, keys: int) -> Tens
         (1 + 2 * sizes.gated + sizes.extra, inner / ranks * width),  # of the feed-forward part
         (sizes.normed / sizes.hidden / ranks, hidden * FP32),
         (sizes.adapters / sizes.hidden, hidden * FP32),
-        (2 * sizes.dropout, hidden),  # masks of bytes
+        (2 * (sizes.dropout and layout.device == "cpu"), hidden),  # masks of bytes
         (3, scores * sizes.distances / ranks * width),
     ]
     biased = sizes.tunes and sizes.plain_norms and sizes.decoder_layers  # T5: no kernel for it

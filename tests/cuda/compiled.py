@@ -56,7 +56,7 @@ def cases() -> Iterator[Case]:
             for head in (64, 128) if name in ("fp16", "tf32") else (32, 64, 128, 256):
                 yield Case(sm, name, head, _PLAIN)
         for name in (halves[0], "fp32"):
-            for width in (32, 768, 1024):
+            for width in (32, 768, 1024, 8192):
                 yield Case(sm, name, width, "lines")
     for sm in (80, 90):
         for has in _FEATURES[1:]:
@@ -137,8 +137,9 @@ def _recorded() -> Iterator[list[dict[str, Any]]]:
 
 
 def _drop(case: Case) -> None:
-    """Start dropout of packed tokens, of hidden states and of attention weights."""
+    """Start dropout of packed tokens, hidden states and attention weights, then norms."""
     from ptrun.backbone.dropout import Keyed, row_keys
+    from ptrun.backbone.norm import add_norm
 
     keys, columns = row_keys(1, 2, range(_ROWS)), torch.arange(_TOKENS)
     x = torch.ones(_ROWS, 1, _TOKENS, case.head, dtype=TYPES[case.type])
@@ -146,6 +147,10 @@ def _drop(case: Case) -> None:
         Keyed(keys, 7, 0.1, rows=columns % _ROWS, columns=columns)(x[0])
         Keyed(keys, 7, 0.1)(x[:, 0])
         Keyed(keys, 7, 0.1, origin=20)(x[..., :-3])
+        norm = torch.nn.LayerNorm(case.head, dtype=x.dtype).requires_grad_(False)
+        for keyed in (Keyed(keys, 7, 0.1, rows=columns % _ROWS, columns=columns), None):
+            out = add_norm(x[0].requires_grad_(), x[0].detach(), norm, keyed)
+            out.backward(out.detach())
 
 
 def _launch(case: Case) -> Any:

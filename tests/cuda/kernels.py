@@ -11,15 +11,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tests.cuda.disguise import Disguised, real
 from tests.cuda.rules import CudaRefuses
 
-_MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV", "X")
+aten = torch.ops.aten
+_MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV")
+_LINES = ("X", "RESIDUAL", "WEIGHT", "BIAS", "OUT", "SUM", "GRAD", "DR", "DX")
 
 
 def install() -> None:
     """Let torch answer for the kernels."""
-    from ptrun.backbone import dropout, kernel, launch
+    from ptrun.backbone import dropout, kernel, launch, norm
 
     kernel._works = lambda device, dtype, width: True  # type: ignore[assignment]
-    dropout._works = lambda device, dtype: True  # type: ignore[assignment]
+    dropout._works = norm._works = lambda device, dtype: True  # type: ignore[assignment]
     kernel.Launch._run = _emulated  # type: ignore[method-assign]
     launch.start = _started
 
@@ -34,7 +36,7 @@ def _check(name: str, given: dict[str, Any]) -> None:
             _check_tensor(f"kernel {name}: {n}", value)
         elif not isinstance(value, int | float | bool | str | None):
             raise CudaRefuses(f"kernel {name}: {n} is a {type(value).__name__}")
-    types = {own[n].dtype for n in _MAIN if isinstance(own.get(n), Tensor)}
+    types = {own[n].dtype for n in (*_MAIN, *_LINES) if isinstance(own.get(n), Tensor)}
     if len(types) > 1:
         raise CudaRefuses(f"kernel {name}: several types {types}")
 
@@ -58,17 +60,48 @@ def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -
 
 
 def _started(
-    name: str, programs: int, given: dict[str, Any], device: torch.device, *_: int
+    name: str, programs: int, given: dict[str, Any], device: torch.device, *_: int, **__: int
 ) -> None:
     if device.type == "meta" or not programs:
         return
     _check(name, given)
-    for n in ("X", "OUT", "KEYS", "ROWS", "COLUMNS"):
-        if given[n] is not None and not given[n].is_contiguous():
+    for n in (*_LINES, "KEYS", "ROWS", "COLUMNS"):
+        if given.get(n) is not None and not given[n].is_contiguous():
             raise CudaRefuses(f"kernel {name}: {n} has strides {given[n].stride()}")
+    lines = {n: real(given[n]).float() for n in _LINES if given.get(n) is not None}
     with _disable_current_modes(), torch.no_grad():
-        x, factors = real(given["X"]), _factors(given)
-        real(given["OUT"]).copy_((x.view(factors.shape) * factors.to(x.dtype)).view(x.shape))
+        _PROGRAMS[name](given, {n: t.view(-1, t.shape[-1]) for n, t in lines.items()})
+
+
+def _put(target: Tensor, lines: Tensor) -> None:
+    real(target).copy_(lines.view(target.shape))
+
+
+def _dropped(given: dict[str, Any], lines: dict[str, Tensor]) -> None:
+    _put(given["OUT"], lines["X"] * _factors(given))
+
+
+def _normed(given: dict[str, Any], lines: dict[str, Tensor]) -> None:
+    x = lines["X"] * _factors(given) if given["DROPS"] else lines["X"]
+    total = x + lines["RESIDUAL"]
+    shape, affine = (given["SIZE"],), (lines["WEIGHT"][0], lines["BIAS"][0])
+    out, *_ = aten.native_layer_norm(total, shape, *affine, given["eps"])
+    _put(given["OUT"], out)
+    if given["KEEPS"]:
+        _put(given["SUM"], total)
+
+
+def _norm_slopes(given: dict[str, Any], lines: dict[str, Tensor]) -> None:
+    shape, affine = (given["SIZE"],), (lines["WEIGHT"][0], torch.zeros(given["SIZE"]))
+    _, *stats = aten.native_layer_norm(lines["SUM"], shape, *affine, given["eps"])
+    numbers = shape, *stats, *affine, [True, False, False]
+    slopes, *_ = aten.native_layer_norm_backward(lines["GRAD"], lines["SUM"], *numbers)
+    _put(given["DR"], slopes)
+    if given["DROPS"]:
+        _put(given["DX"], slopes * _factors(given))
+
+
+_PROGRAMS = {"dropped": _dropped, "normed": _normed, "norm_slopes": _norm_slopes}
 
 
 def _factors(given: dict[str, Any]) -> Tensor:
@@ -80,7 +113,8 @@ def _factors(given: dict[str, Any]) -> Tensor:
     keyed = Keyed(real(given["KEYS"]), given["site"], p, start=given["begin"], **tokens)
     lines = keyed.lines([given["first"], given["second"]][: given["AXES"]]).flatten()
     assert len(lines) == given["lines"], f"{len(lines)} lines, not {given['lines']}"
-    return _kept(lines, given["size"], p, given["origin"]) * given["boost"]
+    width = given["SIZE"] if "SIZE" in given else given["size"]
+    return _kept(lines, width, p, given["origin"]) * given["boost"]
 
 
 @dataclass

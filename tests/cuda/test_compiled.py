@@ -17,7 +17,7 @@ for one in compiled(Case({sm}, "{type}", {head}, "{has}")):
 """
 
 ATTENTION = ["forward", "deltas", "queries", "keys", "prefix"]
-LINES = ["dropped"] * 3
+LINES = ["dropped"] * 3 + ["normed", "norm_slopes"] * 2
 
 
 @pytest.mark.slow
