@@ -39,14 +39,15 @@ class Reach:
         """Return which keys each token sees, bool `[b, 1, 1 or t, s]`; None if it sees all.
 
         Of the `mask [b, s]`, only the last `queries` tokens count; None is all. Padding sees
-        itself: a softmax over no keys is NaN. A single query is real. On a GPU
-        full rows get a mask too: the host would wait for its values.
+        itself: a softmax over no keys is NaN. A single query is real. On a GPU full rows get a
+        mask too: the host would wait for its values.
         """
         columns = mask[:, None, None, :]
-        if self == EVERY:  # memory is planned without values, for full rows
-            return None if mask.is_meta or _all(mask) else columns
-        if queries == 1 and self == LOOK_BACK:
-            return None if _all(mask) else columns
+        if self == EVERY or (queries == 1 and self.after == 0):
+            if self.before is not None:
+                order = mask.int().cumsum(dim=1)
+                columns = columns & (order[:, -1:] - order <= self.before)[:, None, None]
+            return None if _all(columns) else columns
         width = mask.shape[1]
         place = torch.arange(width, device=mask.device)
         last = slice(width - (queries or width), None)
@@ -57,8 +58,7 @@ class Reach:
             far = order[:, last, None] - order[:, None, :]
             near = far <= (width if self.before is None else self.before)
             seen = seen & near & (far >= -(width if self.after is None else self.after))
-        seen = (seen | (ahead == 0))[:, None]
-        return None if queries == 1 and _all(seen) else seen
+        return (seen | (ahead == 0))[:, None]
 
     def within(self, width: int) -> "Reach":
         """Return the same reach for rows of at most `width` tokens, without idle bounds."""
@@ -71,8 +71,8 @@ EVERY, LOOK_BACK = Reach(), Reach(after=0)
 
 
 def _all(mask: Tensor) -> bool:
-    """Return whether all is seen; False on a GPU, where the host would wait."""
-    return mask.is_cpu and bool(mask.all())
+    """Return whether all is seen; False on a GPU, without a wait. Memory counts full rows."""
+    return mask.is_meta or (mask.is_cpu and bool(mask.all()))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
+from ptrun.backbone import launch
 from ptrun.backbone.kernel import Launch
 from tests.cuda import disguise
 
@@ -42,6 +43,7 @@ def launches() -> Iterator[list[str]]:
     with (
         patch.object(disguise, "dispatch", counted),
         patch.object(Launch, "_run", whole(Launch._run)),
+        patch.object(launch, "start", whole(launch.start)),
         patch.object(functional, name, whole(getattr(functional, name))),
     ):
         yield started
