@@ -110,7 +110,7 @@ def test_operations_are_counted_as_published():
     assert speed.flops(llama, [[1] * 400], 200) == maps + 6 * 16 * 2048 * 400 + head
 
 
-COUNTS = {0: 525, 5: 398}
+COUNTS = {0: 200, 5: 410}
 """By cell, the most operations of a step of two layers on a GPU, own kernels left out."""
 
 
@@ -132,7 +132,7 @@ def test_a_step_on_a_gpu_sends_no_more_operations(cell):
 @pytest.mark.slow
 def test_all_parts_pass_in_miniature(tmp_path):
     line = [sys.executable, str(FOLDER / "gpu.py"), "--small", "--out", str(tmp_path)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=900, check=False)
     rows = json.loads((tmp_path / "gpu_small.json").read_text())
     assert not [row for row in rows if row["outcome"] != "passed"], done.stdout
     assert "parts passed" in (tmp_path / "gpu_small.md").read_text()
