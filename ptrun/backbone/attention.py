@@ -8,6 +8,7 @@ avoids all of this: it concatenates the prefix of the current pass with keys and
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +72,12 @@ def attend(
         drop = partial(link.drop, p=dropout) if drops else None
         out = _attend(link.prefix(), query, key, value, mask, drop, form)
         return out.transpose(1, 2), None
+    if not packing.blocks:  # on a GPU without the kernel
+        rows = (packing.unpack(t.transpose(1, 2)).transpose(1, 2) for t in (query, key, value))
+        seen = (packing.reach if reach is None else reach)(packing.mask)
+        drop = partial(link.drop, p=dropout) if drops else None
+        out = _attend(link.prefix(), *rows, seen, drop, form).transpose(1, 2)
+        return cast(Tensor, packing.pack(out)), None
     sizes = [block.tokens for block in packing.blocks]
     lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
     parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))

@@ -94,8 +94,8 @@ class BackboneInput:
 
     Args:
         mask: `[B, T]` bool, True at real tokens.
-        lengths: B numbers on the host, the tokens of each row up to its last real one; the longest
-            has T. None makes the host wait for the mask where it needs them.
+        lengths: B numbers on the host, the tokens of each row up to its last real one. None makes
+            the host wait for the mask where it needs them.
         ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is set.
         embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
         types: `[B, T]` segment ids, or None for zeros; 1 at the blank of a blank infiller. Families
@@ -136,7 +136,7 @@ class BackboneInput:
     decoder: DecoderInput | None = None
 
     def __post_init__(self) -> None:
-        assert self.lengths is None or max(self.lengths) == self.mask.shape[1], "lengths of others"
+        assert self.lengths is None or max(self.lengths) <= self.mask.shape[1], "lengths of others"
 
     @property
     def requested(self) -> list[Positions]:

@@ -114,7 +114,7 @@ class Packing:
     """Where the N tokens of a packed row come from.
 
     Args:
-        blocks: in the order of the tokens.
+        blocks: in the order of the tokens; none where attention reads row by row.
         rows, columns: `[N]` cells of the batch `[B, T]`.
         starts: `[B]` index of the first token of each row.
         widths: `[B]` int32, the tokens of each row with its padding.
@@ -155,7 +155,7 @@ class Packing:
     @property
     def width(self) -> int:
         """The tokens of the longest row."""
-        return max(block.width for block in self.blocks)
+        return max((block.width for block in self.blocks), default=self.size[1])
 
     def pack(self, grid: Tensor | None) -> Tensor | None:
         """Return the tokens `[1, N, ...]` of a batch `[B, T, ...]`."""
@@ -184,8 +184,10 @@ def packing_of(mask: Tensor, lengths: Sequence[int] | None, reach: Reach, price:
     """Return the packing of a batch with a bool `mask [B, T]`, whose padding can be anywhere.
 
     `lengths` are the tokens of each row up to its last real one; None reads them from the mask.
-    `price` is the cost of one more block, in tokens.
+    `price` is the cost of one more block, in tokens. On a GPU rows keep their order, without blocks.
     """
+    if mask.is_cuda:
+        return in_rows(mask, lengths, reach)
     size, device = (mask.shape[0], mask.shape[1]), mask.device
     if mask.is_meta:  # full rows: memory is planned without their values
         lengths = [size[1]] * size[0]
@@ -211,6 +213,22 @@ def packing_of(mask: Tensor, lengths: Sequence[int] | None, reach: Reach, price:
     ]
     every = rows, columns, starts, wide.int(), mask
     return Packing(blocks, *every, reach, None if in_order else order, size, tokens)
+
+
+def in_rows(mask: Tensor, lengths: Sequence[int] | None, reach: Reach) -> Packing:
+    """Return the packing of a batch whose rows keep their order, made on the batch's device.
+
+    Of the `lengths` only the sum counts, so passes over batches with one sum are the same work.
+    """
+    place = torch.arange(mask.shape[1], device=mask.device)
+    widths = (mask * (place + 1)).amax(dim=1).clamp(min=1)
+    tokens = widths.tolist() if lengths is None else lengths
+    ends = widths.cumsum(dim=0)
+    token = torch.arange(sum(tokens), device=mask.device)
+    rows = torch.searchsorted(ends, token, right=True)
+    starts = ends - widths
+    every = rows, token - starts[rows], starts, widths.int(), mask
+    return Packing((), *every, reach, None, (mask.shape[0], mask.shape[1]), tokens)
 
 
 def requested(

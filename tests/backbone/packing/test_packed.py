@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ptrun.backbone import dropout
+from ptrun.backbone import dropout, family
 from ptrun.backbone.base import Positions
-from ptrun.backbone.packing import EVERY, LOOK_BACK, members_of, packing_of
+from ptrun.backbone.packing import EVERY, LOOK_BACK, in_rows, members_of, packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import DEVICE, passed
 
@@ -78,3 +78,18 @@ def test_members_get_the_tokens_of_their_rows():
     assert [set(own.rows.tolist()) for own in members.tokens] == [{0, 1}, {2, 3, 4}]
     tokens = torch.randn(1, len(packing.rows), 3)
     assert torch.equal(members.joined(members.split(tokens)), tokens)
+
+
+@pytest.mark.parametrize("edits", [None, {("layer", 1): lambda hidden: hidden * 1.5}])
+@pytest.mark.parametrize("kind", PACKED)
+def test_rows_in_their_order_give_what_blocks_give(tiny_folder, kind, edits, monkeypatch):
+    """A GPU packs so; here attention reads the rows without its kernel."""
+    backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
+    backbone.load()
+    blocks = passed(backbone, keyed=True, edits=edits)
+    monkeypatch.setattr(
+        family, "packing_of", lambda mask, lengths, reach, _: in_rows(mask, lengths, reach)
+    )
+    rows = passed(backbone, keyed=True, edits=edits)
+    for own, other in zip(rows, blocks, strict=True):
+        assert torch.allclose(own, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))
