@@ -68,16 +68,14 @@ def attend(
         masks = link.keyed(query.shape[1], dropout) if drops else None
         terms = Terms(scale, mask, bias, packing, masks)
         return attention(query, key, value, link.prefix(), terms), None
-    if packing is None:
+    if packing is None or not packing.blocks:  # packed tokens without blocks: a GPU, no kernel
+        if packing:
+            grids = (packing.unpack(t.transpose(1, 2)) for t in (query, key, value))
+            query, key, value = (grid.transpose(1, 2) for grid in grids)
+            mask = (packing.reach if reach is None else reach)(packing.mask)
         drop = partial(link.drop, p=dropout) if drops else None
-        out = _attend(link.prefix(), query, key, value, mask, drop, form)
-        return out.transpose(1, 2), None
-    if not packing.blocks:  # on a GPU without the kernel
-        rows = (packing.unpack(t.transpose(1, 2)).transpose(1, 2) for t in (query, key, value))
-        seen = (packing.reach if reach is None else reach)(packing.mask)
-        drop = partial(link.drop, p=dropout) if drops else None
-        out = _attend(link.prefix(), *rows, seen, drop, form).transpose(1, 2)
-        return cast(Tensor, packing.pack(out)), None
+        out = _attend(link.prefix(), query, key, value, mask, drop, form).transpose(1, 2)
+        return (cast(Tensor, packing.pack(out)) if packing else out), None
     sizes = [block.tokens for block in packing.blocks]
     lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
     parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))

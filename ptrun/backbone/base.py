@@ -189,6 +189,25 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
+_ALIGNED = 16  # bytes
+
+
+def as_bytes(tensors: Sequence[Tensor]) -> Tensor:
+    """Return tensors of the host as one, of bytes, for `tensors_of`."""
+    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    return torch.cat([nn.functional.pad(part, (0, -len(part) % _ALIGNED)) for part in parts])
+
+
+def tensors_of(content: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tensors in bytes of `as_bytes`, without a copy; `like` has types and shapes."""
+    tensors, start = [], 0
+    for tensor in like:
+        part = content[start : start + tensor.nbytes]
+        tensors.append(part.view(tensor.dtype).view(tensor.shape))
+        start += tensor.nbytes + -tensor.nbytes % _ALIGNED
+    return tensors
+
+
 def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 

@@ -184,7 +184,7 @@ def packing_of(mask: Tensor, lengths: Sequence[int] | None, reach: Reach, price:
     """Return the packing of a batch with a bool `mask [B, T]`, whose padding can be anywhere.
 
     `lengths` are the tokens of each row up to its last real one; None reads them from the mask.
-    `price` is the cost of one more block, in tokens. On a GPU rows keep their order, without blocks.
+    `price` is the cost of one more block, in tokens. A GPU has no blocks: rows keep their order.
     """
     if mask.is_cuda:
         return in_rows(mask, lengths, reach)
@@ -282,6 +282,62 @@ def members_of(tokens: Packing, rows: Sequence[int], counts: Sequence[int]) -> M
     order = owners[tokens.rows].argsort(stable=True)
     places = torch.split(order, list(counts))
     return Members([tokens.only(indices) for indices in places], places, order.argsort())
+
+
+# A few sizes for all passes: on a GPU a pass of a known size is replayed.
+
+_LEAST_WIDTH = 16  # a prompt leaves room for the eight tokens of a row that fills it
+
+
+@dataclass(frozen=True)
+class Room:
+    """The size of a batch: the tokens of a row with padding, and those of each row that fills it.
+
+    >>> from ptrun.backbone.packing import rooms
+    >>> (room,) = rooms([[20, 30, 27, 24]])
+    >>> room.width, 20 + 30 + 27 + 24 + sum(room.filling)
+    (32, 112)
+    """
+
+    width: int
+    filling: Sequence[int]
+
+
+def rounded(count: int, more: int = 0) -> int:
+    """Return a number from a few, at least `count + more`: a step is at most a quarter of it.
+
+    From 1024 on a step is an eighth, where the time of a pass depends on its tokens.
+    """
+    step = _step(count)
+    return -(-(count + more) // step) * step
+
+
+def _step(count: int) -> int:
+    return 1 << max(0, count.bit_length() - (3 if count < 1024 else 4))
+
+
+def rooms(lengths: Sequence[Sequence[int]], *, apart: bool = False) -> list[Room] | None:
+    """Return the room of each member, whose rows have `lengths`; None if their sums are far apart.
+
+    The tokens of all together are `rounded`: the last member's room is filled. If members are
+    `apart`, each has as many tokens as the largest.
+    """
+    longest, sums = max(map(max, lengths)), [sum(member) for member in lengths]
+    width = max(_LEAST_WIDTH, 1 << (longest - 1).bit_length())
+    widest = width // 2  # no position is new to the model
+    total = max(sums) if apart else sum(sums)
+    most = total - min(sums) if apart else 0
+    if most > total // 2:
+        return None
+    count = -(-(2 * _step(total) + (total // 2 if apart else 0)) // widest)
+    size = rounded(total, count)
+    missing = [size - n for n in sums] if apart else [*[0] * (len(sums) - 1), size - total]
+    return [Room(width, _shares(tokens, count if tokens else 0)) for tokens in missing]
+
+
+def _shares(tokens: int, count: int) -> list[int]:
+    """Return `count` numbers that differ by at most 1, with a sum of `tokens`."""
+    return [tokens // count + (place < tokens % count) for place in range(count)]
 
 
 # Cut the rows of a step into micro-batches with little padding.

@@ -40,6 +40,7 @@ class DeepSpeedEngine(TorchEngine):
     """
 
     counts = ("model_parallel", "ranks", "token_budget", "population")
+    replays = False
     model_parallel: int = field(kw_only=True)
     ranks: int | None = field(kw_only=True)
 

@@ -20,6 +20,7 @@ from ptrun.hardware.environment import imported
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.method.peft import detach
+from ptrun.training.graphs import Graphs
 from ptrun.training.loop import HALVES, Loop
 from ptrun.training.member import Member
 from ptrun.training.optim import ScaledStepper
@@ -51,6 +52,8 @@ class TorchEngine(Loop):
     population: int = field(kw_only=True, default=32)
     quantization: Quantization = field(kw_only=True, default="none")
     fp16_scaling: bool = field(kw_only=True, default=False)
+    replays: ClassVar[bool] = True
+    """Whether passes over packed tokens are replayed on a GPU."""
     world: Ranks = field(default=ALONE, init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +73,8 @@ class TorchEngine(Loop):
         if self.quantization != "none":
             self._check_quantization()
             self.backbone.quantize(self.quantization)
+        if self.device == "cuda" and self.backbone.architecture.packed and self.replays:
+            self.graphs = Graphs()
         super().__post_init__()
 
     def _check_fp16(self) -> None:

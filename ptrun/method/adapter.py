@@ -53,6 +53,7 @@ class Adapter(Method):
     torch.Size([16, 128])
     """
 
+    static = True
     may_differ = ("dropout",)
 
     def __init__(

@@ -49,6 +49,9 @@ class Method(nn.Module):
     """Whether it adds to the outputs of the frozen backbone's linear maps."""
     changes_modules: ClassVar[bool] = False
     """Whether it puts layers of its own into the frozen backbone."""
+    static: ClassVar[bool] = True
+    """Whether the `inputs` of this class computes from the tensors of a batch and from parameters
+    alone, so that a GPU can replay it. A class with other `inputs` must say so anew."""
     learns: ClassVar[bool] = True
     """Whether it has parameters to train."""
     may_differ: ClassVar[Sequence[str]] = ()
@@ -65,6 +68,12 @@ class Method(nn.Module):
     def alone(self) -> bool:
         """Whether it tunes or changes the backbone, so that no other member can share it."""
         return self.tunes_backbone or self.changes_modules
+
+    @property
+    def replays(self) -> bool:
+        """Whether a GPU can replay its passes: its `inputs` are static, and the backbone frozen."""
+        definer = next(kind for kind in type(self).__mro__ if "inputs" in vars(kind))
+        return bool(vars(definer).get("static")) and not self.alone
 
     def placed(self) -> None:
         """Finish the setup once the backbone is loaded and both are on the device."""

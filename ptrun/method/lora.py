@@ -42,6 +42,7 @@ class LoRA(Method):
     [(2, 128), (128, 2)]
     """
 
+    static = True
     changes_maps = True
     may_differ = ("rank", "alpha", "dropout")
 

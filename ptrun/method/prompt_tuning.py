@@ -49,6 +49,7 @@ class PromptTuning(Method):
     (torch.Size([2, 26]), torch.Size([2, 31, 128]))
     """
 
+    static = True
     may_differ = ("length", "rescale")
 
     def __init__(

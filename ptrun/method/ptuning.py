@@ -57,6 +57,7 @@ class PTuning(Folded):
     """
 
     soft = True
+    static = True
     finished = "prompt.vectors"
     readouts = ("verbalizer", "writing")
 

@@ -72,6 +72,7 @@ class PTuningV2(Folded):
     torch.Size([5, 8, 4, 32])
     """
 
+    static = True
     finished = "prompt.prefix"
     may_differ = ("length", "dropout", "reparameterization", "hidden", "frozen_vectors")
 

@@ -2,16 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, moved, on_device
+from ptrun.backbone.base import (
+    BackboneInput,
+    BackboneOutput,
+    Positions,
+    as_bytes,
+    moved,
+    tensors_of,
+)
+from ptrun.backbone.packing import Room, rounded
 from ptrun.pattern.pattern import Pattern
 from ptrun.task.columns import targets_of
 from ptrun.task.dataset import Task
@@ -81,7 +90,8 @@ class Batch:
     """The rows of several examples padded to one length, on a device.
 
     Letters as in `ptrun.backbone.base`. `reads` are positions in the decoder if there is one.
-    `softs [B, m]` are positions of learned vectors. `keys [B]` are dropout keys, or None.
+    `softs [B, m]` are positions of learned vectors. `keys [B]` are dropout keys, or None. `filling`
+    are the tokens of rows of padding behind those of the examples, in a batch of fixed size.
 
     >>> import torch
     >>> from ptrun.readout.base import Features, TokenRow, collate
@@ -102,6 +112,7 @@ class Batch:
     softs: Tensor | None = None
     decoder: Tensor | None = None
     decoder_mask: Tensor | None = None
+    filling: Sequence[int] = ()
 
     def __len__(self) -> int:
         """Return the number of rows, B."""
@@ -115,7 +126,7 @@ class Batch:
     @property
     def lengths(self) -> list[int]:
         """The number of tokens of each row."""
-        return [len(row.ids) for row in self.rows]
+        return [*(len(row.ids) for row in self.rows), *self.filling]
 
     def by_row(self, values: Tensor) -> list[Tensor]:
         """Split `[K, ...]`, one entry for each read, by row."""
@@ -141,40 +152,103 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
     `keys` are dropout keys, one for each example; its further rows get other keys. None means
     evaluation.
     """
+    return together([padded(features, keys)], device)[0][0]
+
+
+def padded(features: Sequence[Features], keys: Tensor | None, room: Room | None = None) -> Batch:
+    """Return the rows on the host, padded to the longest, or to the sizes of `room`."""
     rows = [row for f in features for row in f.rows]
+    width = room.width if room else max(len(row.ids) for row in rows)
+    filling = room.filling if room else ()
+    fill = [[0] * count for count in filling]
     if keys is not None:
         counts = torch.tensor([len(f.rows) for f in features])
         place = torch.cat([torch.arange(len(f.rows)) for f in features])
         keys = keys.repeat_interleave(counts) + place * _NEXT_ROW
-    ids, mask = _padded([row.ids for row in rows], device)
+        keys = torch.cat([keys, torch.arange(len(fill))])
+    ids, mask = _padded([*(row.ids for row in rows), *fill], width)
     types = [row.types for row in rows if row.types is not None]
     softs = [row.softs for row in rows if row.softs]
     decoders = [row.decoder for row in rows if row.decoder is not None]
-    decoder, decoder_mask = _padded(decoders, device) if decoders else (None, None)
+    decoder, decoder_mask = _padded(decoders, max(map(len, decoders))) if decoders else (None, None)
     targets = [target for f in features for target in f.targets]
     number = torch.float if any(isinstance(t, float) for t in targets) else torch.long
+    reads = [(i, column) for i, row in enumerate(rows) for column in row.reads]
+    if room:  # more reads, of no cell twice, whose outputs nobody takes
+        cells = ((i, column) for i, row in enumerate(rows) for column in range(len(row.ids)))
+        reads += islice(cells, rounded(len(reads)) - len(reads))
     return Batch(
         features=features,
         ids=ids,
         mask=mask,
-        types=_padded(types, device)[0] if types else None,
-        reads=Positions(
-            on_device([i for i, row in enumerate(rows) for _ in row.reads], device),
-            on_device([column for row in rows for column in row.reads], device),
-        ),
-        targets=on_device(targets, device, number),
-        keys=None if keys is None else moved(keys, device),
-        softs=on_device(softs, device) if softs else None,
+        types=_padded([*types, *fill], width)[0] if types else None,
+        reads=Positions(*torch.tensor(reads, dtype=torch.long).view(-1, 2).T.contiguous()),
+        targets=torch.tensor(targets, dtype=number),
+        keys=keys,
+        softs=torch.tensor([*softs, *([*range(len(softs[0]))] for _ in fill)]) if softs else None,
         decoder=decoder,
         decoder_mask=decoder_mask,
+        filling=filling,
     )
 
 
-def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    width = max(len(row) for row in rows)
-    padded = [row + [0] * (width - len(row)) for row in rows]
+def _padded(rows: Sequence[list[int]], width: int) -> tuple[Tensor, Tensor]:
+    grid = [row + [0] * (width - len(row)) for row in rows]
     mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
-    return on_device(padded, device), on_device(mask, device, torch.bool)
+    return torch.tensor(grid), torch.tensor(mask)
+
+
+_GRIDS = ("ids", "mask", "types", "keys", "softs", "decoder", "decoder_mask")
+
+
+def fixed_tensors(batch: Batch) -> list[Tensor]:
+    """Return the tensors of a batch but its targets: those that the backbone's input is made of."""
+    grids = [getattr(batch, name) for name in _GRIDS]
+    return [t for t in (*grids, batch.reads.rows, batch.reads.columns) if t is not None]
+
+
+def with_tensors(batch: Batch, fixed: Iterator[Tensor]) -> Batch:
+    """Return a batch with other tensors, in the order of `fixed_tensors`."""
+    names = [name for name in _GRIDS if getattr(batch, name) is not None]
+    grids: dict[str, Any] = {name: next(fixed) for name in names}
+    return replace(batch, **grids, reads=Positions(next(fixed), next(fixed)))
+
+
+def together(batches: Sequence[Batch], device: torch.device) -> tuple[list[Batch], Tensor | None]:
+    """Move batches to a device: to a GPU in one copy from pinned memory, returned as bytes.
+
+    The bytes begin with the tensors of `fixed_tensors`, and the targets follow.
+    """
+    tensors = [t for batch in batches for t in fixed_tensors(batch)]
+    tensors += [batch.targets for batch in batches]
+    content = None
+    if device.type == "cuda":
+        content = moved(as_bytes(tensors), device)
+        tensors = tensors_of(content, tensors)
+    else:
+        tensors = [tensor.to(device) for tensor in tensors]
+    fixed = iter(tensors)
+    pairs = zip(batches, tensors[-len(batches) :], strict=True)
+    return [
+        replace(with_tensors(batch, fixed), targets=targets) for batch, targets in pairs
+    ], content
+
+
+def unfilled(batch: Batch) -> Batch:
+    """Return the rows of a batch without what fills its `Room`."""
+    rows = batch.rows
+    count, width = len(rows), max(len(row.ids) for row in rows)
+    reads = sum(len(row.reads) for row in rows)
+    return replace(
+        batch,
+        ids=batch.ids[:count, :width],
+        mask=batch.mask[:count, :width],
+        types=None if batch.types is None else batch.types[:count, :width],
+        keys=None if batch.keys is None else batch.keys[:count],
+        softs=None if batch.softs is None else batch.softs[:count],
+        reads=Positions(batch.reads.rows[:reads], batch.reads.columns[:reads]),
+        filling=(),
+    )
 
 
 def word_logits(output: BackboneOutput) -> Tensor:

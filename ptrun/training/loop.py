@@ -18,16 +18,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput
+from ptrun.backbone.base import BackboneInput, BackboneOutput, tensors_of
 from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.joining import join, split
-from ptrun.backbone.packing import cut, fill, overhead
+from ptrun.backbone.packing import Room, cut, fill, overhead, rooms
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
 from ptrun.method.base import Method
 from ptrun.method.tokenized import KEPT
-from ptrun.readout.base import Batch, Features, collate
+from ptrun.readout.base import (
+    Batch,
+    Features,
+    collate,
+    fixed_tensors,
+    padded,
+    together,
+    unfilled,
+    with_tensors,
+)
 from ptrun.training import stopping
+from ptrun.training.graphs import Graphs
 from ptrun.training.member import Member, RankGroup, save
 from ptrun.training.out_of_memory import MemoryGuard
 from ptrun.training.progress import meter, track
@@ -44,6 +54,21 @@ class Item:
     owner: int
     slot: int
     features: Features
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of a pass.
+
+    Args:
+        of: that of each member.
+        filled: the same in a size that other passes have too; none if passes are not replayed.
+        content: what `filled` is read from, as bytes on the device.
+    """
+
+    of: Mapping[int, Batch]
+    filled: Mapping[int, Batch] = field(default_factory=dict)
+    content: Tensor | None = None
 
 
 @dataclass
@@ -123,6 +148,8 @@ class Loop(ABC):
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""
     speed: Speed = field(default_factory=Speed, init=False)
+    graphs: Graphs | None = field(default=None, init=False)
+    """The passes that are replayed, where the device can."""
 
     def __post_init__(self) -> None:
         """Guard the passes against memory that runs out."""
@@ -149,6 +176,8 @@ class Loop(ABC):
             _LOG.warning("%d of %d runs at a time: more do not fit in memory", size, len(members))
         for start in range(0, len(members), size):
             self._fit(members[start : start + size])
+            if self.graphs is not None:
+                self.graphs.clear()
         self._guard.members = ()
 
     def _fit(self, members: Sequence[Member]) -> None:
@@ -244,15 +273,12 @@ class Loop(ABC):
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
         for part in self._parts(members, items):
-            batches = {
-                owner: self._collate(
-                    [i.features for i in rows], members[owner].keys([i.slot for i in rows])
-                )
-                for owner, rows in by_owner(part).items()
-            }
+            groups = by_owner(part)
+            keys = {o: members[o].keys([i.slot for i in rows]) for o, rows in groups.items()}
+            read = self._batches(methods, groups, keys)
             parts = {
-                owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
-                for owner, output in self._forward(methods, batches).items()
+                owner: methods[owner].loss(output, read.of[owner]) / max(1, targets[owner])
+                for owner, output in self._forward(methods, read).items()
             }
             scaled = [loss * members[owner].stepper.scale for owner, loss in parts.items()]
             torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
@@ -292,7 +318,10 @@ class Loop(ABC):
 
         `probabilities` says whether they hold those of all labels.
         """
-        return self.evaluate(methods, features, probabilities=probabilities)[0]
+        predictions = self.evaluate(methods, features, probabilities=probabilities)[0]
+        if self.graphs is not None:
+            self.graphs.clear()
+        return predictions
 
     def evaluate(
         self,
@@ -373,11 +402,11 @@ class Loop(ABC):
         """Add predictions and losses; return items that need another pass."""
         again, methods = [], asked.methods
         groups = by_owner(items)
-        batches = {o: self._collate([i.features for i in rows]) for o, rows in groups.items()}
-        for owner, output in self._forward(methods, batches).items():
-            decoded = methods[owner].decode(output, batches[owner])
+        read = self._batches(methods, groups, dict.fromkeys(groups))
+        for owner, output in self._forward(methods, read).items():
+            decoded = methods[owner].decode(output, read.of[owner])
             if asked.losses:
-                asked.sums[owner] += float(methods[owner].loss(output, batches[owner]))
+                asked.sums[owner] += float(methods[owner].loss(output, read.of[owner]))
             for item, result in zip(groups[owner], decoded, strict=True):
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))
@@ -439,11 +468,51 @@ class Loop(ABC):
         self.largest = max(sizes, default=0)
         return [[items[index] for index in part] for part in parts]
 
-    def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
-        return collate(features, keys, torch.device(self.device))
+    def _collate(self, features: Sequence[Features]) -> Batch:
+        return collate(features, None, torch.device(self.device))
 
-    def _forward(
-        self, methods: Sequence[Method], batches: dict[int, Batch]
+    def _batches(
+        self,
+        methods: Sequence[Method],
+        groups: Mapping[int, Sequence[Item]],
+        keys: Mapping[int, Tensor | None],
+    ) -> Batches:
+        """Return the batches of a pass; those of a GPU come in one copy, of one of few sizes."""
+        features = {owner: [item.features for item in rows] for owner, rows in groups.items()}
+        taking = [methods[owner] for owner in groups]
+        room: Sequence[Room | None] | None = None
+        if self.graphs is not None and all(method.replays for method in taking):
+            lengths = [[len(r.ids) for f in rows for r in f.rows] for rows in features.values()]
+            room = rooms(lengths, apart=any(method.changes_maps for method in taking))
+        fill = room or [None] * len(groups)
+        pairs = zip(features.items(), fill, strict=True)
+        host = [padded(rows, keys[owner], one) for (owner, rows), one in pairs]
+        moved, content = together(host, torch.device(self.device))
+        batches = dict(zip(groups, moved, strict=True))
+        if room is None or content is None:
+            return Batches(batches)
+        return Batches({o: unfilled(batch) for o, batch in batches.items()}, batches, content)
+
+    def _forward(self, methods: Sequence[Method], read: Batches) -> dict[int, BackboneOutput]:
+        """Return each member's output; on a GPU that of a pass that is replayed, if one can be."""
+        if read.content is None or self.graphs is None:
+            return self._outputs(methods, read.of)
+        owners = [methods[owner] for owner in read.of]
+        fixed = [tensor for batch in read.filled.values() for tensor in fixed_tensors(batch)]
+
+        def forward(content: Tensor) -> Sequence[BackboneOutput]:
+            tensors = iter(tensors_of(content, fixed))
+            batches = {o: with_tensors(b, tensors) for o, b in read.filled.items()}
+            return list(self._outputs(methods, batches).values())
+
+        sums = [sum(batch.lengths) for batch in read.filled.values()]
+        size = *sums, *((tensor.shape, tensor.dtype) for tensor in fixed)
+        outputs = self.graphs.run(owners, size, read.content, forward)
+        reads = [len(batch.reads.rows) for batch in read.of.values()]
+        return dict(zip(read.of, map(first_reads, outputs, reads), strict=True))
+
+    def _outputs(
+        self, methods: Sequence[Method], batches: Mapping[int, Batch]
     ) -> dict[int, BackboneOutput]:
         """Return each member's output; passes hold rows with keys and a decoder, or without."""
         passes: dict[tuple[bool, bool], dict[int, BackboneInput]] = {}
@@ -480,6 +549,12 @@ def by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
     for item in sorted(items, key=lambda item: item.owner):
         groups.setdefault(item.owner, []).append(item)
     return groups
+
+
+def first_reads(output: BackboneOutput, count: int) -> BackboneOutput:
+    """Return an output at the first `count` of its positions."""
+    parts = (output.hidden, output.pooled, output.logits)
+    return BackboneOutput(*(t if t is None or len(t) == count else t[:count] for t in parts))
 
 
 def needs_all_rows(method: Method) -> bool:

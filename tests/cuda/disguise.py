@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.cuda import rules
+from tests.cuda import graphs, rules
 from tests.cuda.events import EVENTS, WAIT
 
 aten = torch.ops.aten
@@ -101,7 +101,10 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if kwargs.get("pin_memory"):
         return _pinned(func(*args, **{**kwargs, "pin_memory": False}))
     call = rules.ON_CPU.get(func, func) if own else func
-    result = call(*_each(real, args), **{key: _each(real, v) for key, v in kwargs.items()})
+    held = _each(real, args), {key: _each(real, v) for key, v in kwargs.items()}
+    result = call(*held[0], **held[1])
+    if there:
+        graphs.record(func, call, *held, result)
     if func is aten._to_copy.default and own and not there and kwargs.get("non_blocking"):
         COPIES.append((result, result.clone()))
         return result.fill_(-1)

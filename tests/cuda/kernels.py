@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tests.cuda import graphs
 from tests.cuda.disguise import Disguised, real
 from tests.cuda.rules import CudaRefuses
 
@@ -52,11 +53,16 @@ def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -
     if self.query.is_meta:
         return
     _check(name, given)
-    with _disable_current_modes(), torch.enable_grad():
-        if name == "forward":
-            _forward(self, given)
-        elif name != "deltas":  # a backward pass by torch needs no deltas
-            _backward(self, name, given)
+
+    def launch() -> None:
+        with _disable_current_modes(), torch.enable_grad():
+            if name == "forward":
+                _forward(self, given)
+            elif name != "deltas":  # a backward pass by torch needs no deltas
+                _backward(self, name, given)
+
+    launch()
+    graphs.launched(launch)
 
 
 def _started(

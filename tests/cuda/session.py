@@ -39,7 +39,7 @@ def start() -> None:
     device.load()
     import torch
 
-    from tests.cuda import driver, kernels
+    from tests.cuda import driver, graphs, kernels
 
     torch.set_num_threads(1)  # the ops are tiny, and tests share the cores
     torch.autograd.set_multithreading_enabled(False)
@@ -47,6 +47,7 @@ def start() -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
     driver.install()
     kernels.install()
+    graphs.install()
     _tell_parts_apart()
 
 
