@@ -67,10 +67,15 @@ def record(func: Any, call: Callable[..., Any], args: Any, kwargs: Any, result: 
     recording.calls.append(again)
 
 
-def launched(again: Callable[[], None]) -> None:
-    """Note a launch of a kernel of ptrun's own."""
-    if recording is not None:
-        recording.calls.append(again)
+def recorded(launch: Callable[..., None]) -> Callable[..., None]:
+    """Return a launch of a program of ptrun's own that a capture notes."""
+
+    def launched(*args: Any, **kwargs: Any) -> None:
+        launch(*args, **kwargs)
+        if recording is not None:
+            recording.calls.append(lambda: launch(*args, **kwargs))
+
+    return launched
 
 
 def _flat(value: Any) -> Iterator[Any]:

@@ -23,8 +23,8 @@ def install() -> None:
 
     kernel._works = lambda device, dtype, width: True  # type: ignore[assignment]
     dropout._works = norm._works = lambda device, dtype: True  # type: ignore[assignment]
-    kernel.Launch._run = _emulated  # type: ignore[method-assign]
-    launch.start = _started
+    kernel.Launch._run = graphs.recorded(_emulated)  # type: ignore[method-assign]
+    launch.start = graphs.recorded(_started)
 
 
 def _check(name: str, given: dict[str, Any]) -> None:
@@ -53,16 +53,11 @@ def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -
     if self.query.is_meta:
         return
     _check(name, given)
-
-    def launch() -> None:
-        with _disable_current_modes(), torch.enable_grad():
-            if name == "forward":
-                _forward(self, given)
-            elif name != "deltas":  # a backward pass by torch needs no deltas
-                _backward(self, name, given)
-
-    launch()
-    graphs.launched(launch)
+    with _disable_current_modes(), torch.enable_grad():
+        if name == "forward":
+            _forward(self, given)
+        elif name != "deltas":  # a backward pass by torch needs no deltas
+            _backward(self, name, given)
 
 
 def _started(
