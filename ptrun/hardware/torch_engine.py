@@ -73,8 +73,10 @@ class TorchEngine(Loop):
         if self.quantization != "none":
             self._check_quantization()
             self.backbone.quantize(self.quantization)
-        if self.device == "cuda" and self.backbone.architecture.packed and self.replays:
-            self.graphs = Graphs()
+        if self.device == "cuda" and self.replays:
+            packed = self.backbone.architecture.packed is not None
+            kind = self.backbone.config["model_type"]
+            self.graphs = Graphs(reason=None if packed else f"{kind} models read padded rows")
         super().__post_init__()
 
     def _check_fp16(self) -> None:

@@ -199,6 +199,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "seconds": seconds,
         "evaluation_seconds": engine.speed.evaluating,  # of all runs that share the passes
         "tokens_per_second": engine.speed.per_second(),
+        **({} if engine.graphs is None else {"passes": engine.graphs.record()}),
         **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
         "overlaps": done.overlaps.record(),

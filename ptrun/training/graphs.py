@@ -68,6 +68,11 @@ class Graphs:
     _sums: dict[nn.Parameter, Tensor] = field(default_factory=dict)
     _pool: Any = None
 
+    def record(self) -> dict[str, Any]:
+        """Return the counts, and why nothing is captured if that is so."""
+        counts = {"replayed": self.replayed, "not_replayed": self.others}
+        return counts if self.reason is None else {**counts, "reason": self.reason}
+
     def clear(self) -> None:
         """Drop all graphs with their memory: the methods may change now."""
         self._held, self._seen, self._sums, self._pool = {}, Counter(), {}, None

@@ -177,6 +177,7 @@ class Loop(ABC):
         for start in range(0, len(members), size):
             self._fit(members[start : start + size])
             if self.graphs is not None:
+                _LOG.info("passes: %s", self.graphs.record())
                 self.graphs.clear()
         self._guard.members = ()
 
@@ -481,9 +482,12 @@ class Loop(ABC):
         features = {owner: [item.features for item in rows] for owner, rows in groups.items()}
         taking = [methods[owner] for owner in groups]
         room: Sequence[Room | None] | None = None
-        if self.graphs is not None and all(method.replays for method in taking):
-            lengths = [[len(r.ids) for f in rows for r in f.rows] for rows in features.values()]
-            room = rooms(lengths, apart=any(method.changes_maps for method in taking))
+        if self.graphs is not None and self.backbone.architecture.packed is not None:
+            if all(method.replays for method in taking):
+                lengths = [[len(r.ids) for f in rows for r in f.rows] for rows in features.values()]
+                room = rooms(lengths, apart=any(method.changes_maps for method in taking))
+            else:
+                self.graphs.reason = "a method computes its inputs from more than a batch, or tunes"
         fill = room or [None] * len(groups)
         pairs = zip(features.items(), fill, strict=True)
         host = [padded(rows, keys[owner], one) for (owner, rows), one in pairs]

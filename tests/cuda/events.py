@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+CAPTURED = "captured"
+"""The part of a run that a capture of a CUDA graph is."""
+REPLAY = "replay"
+"""A launch of a CUDA graph."""
 PACKAGE = f"{Path(__file__).parents[2] / 'ptrun'}/"
 WAIT = "wait"
 """The host needs a number of the device."""

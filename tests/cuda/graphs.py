@@ -12,10 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tests.cuda.events import EVENTS
-
-CAPTURED = "captured"
-"""The part of a run whose events belong to a capture: none may happen."""
+from tests.cuda.events import CAPTURED, EVENTS, REPLAY
 
 
 class Graph:
@@ -26,10 +23,12 @@ class Graph:
 
     def replay(self) -> None:
         assert recording is None, "a graph is replayed within a capture"
+        seen = EVENTS.seen.copy()  # what happens in a replay is known from its capture
         with _disable_current_modes(), torch.no_grad():
             for call in self.calls:
                 call()
-        EVENTS.note("replay", f"{len(self.calls)} calls")
+        EVENTS.seen = seen
+        EVENTS.note(REPLAY, "graph")
 
 
 recording: Graph | None = None

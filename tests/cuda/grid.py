@@ -95,9 +95,10 @@ def _done(line: list[str]) -> dict[str, Any]:
     from ptrun.api import load
     from ptrun.config.compose import compose_run
     from ptrun.runs.launch import launch
-    from ptrun.training import stopping
+    from ptrun.training import graphs, stopping
     from tests.cuda.events import EVENTS, LIBRARY, ORDER, UPLOAD, WAIT
 
+    graphs.SEEN = 1  # each pass is captured
     one = compose_run(line)
     with session.on_device():
         try:
@@ -116,6 +117,7 @@ def _done(line: list[str]) -> dict[str, Any]:
         "outcome": "pass",
         "waits": waits / max(1, steps),
         "uploads": EVENTS.count(UPLOAD, "passes", "update", "step") / max(1, steps),
+        "passes": done.manifest.get("passes"),
         "open": sorted({e.what for e in EVENTS.seen if e.kind in (ORDER, LIBRARY)}),
     }
     with session.on_device():

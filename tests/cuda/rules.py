@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.cuda.events import EVENTS, LIBRARY, ORDER, UPLOAD, WAIT
+from tests.cuda.events import CAPTURED, EVENTS, LIBRARY, ORDER, UPLOAD, WAIT
 
 aten = torch.ops.aten
 
@@ -33,10 +33,10 @@ class Call:
 def check(call: Call) -> None:
     """Refuse what CUDA refuses, and count what is to be counted."""
     _fail()
-    waits = EVENTS.count(WAIT) if EVENTS.part == "captured" else 0
+    waits = EVENTS.count(WAIT) if EVENTS.part == CAPTURED else 0
     for rule in (_captures, _generator, _transfers, _waits, _types, _orders, _devices):
         rule(call)
-    if EVENTS.part == "captured" and EVENTS.count(WAIT) > waits:
+    if EVENTS.part == CAPTURED and EVENTS.count(WAIT) > waits:
         raise CudaRefuses(f"{call.func}: operation not permitted when stream is capturing")
 
 
