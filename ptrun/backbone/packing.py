@@ -303,13 +303,12 @@ class Room:
     filling: Sequence[int]
 
 
-def rounded(count: int, more: int = 0) -> int:
-    """Return a number from a few, at least `count + more`: a step is at most a quarter of it.
+def rounded(count: int) -> int:
+    """Return a number from a few, at least `count`: a step is at most a quarter of it.
 
     From 1024 on a step is an eighth, where the time of a pass depends on its tokens.
     """
-    step = _step(count)
-    return -(-(count + more) // step) * step
+    return -(-count // _step(count)) * _step(count)
 
 
 def _step(count: int) -> int:
@@ -326,11 +325,11 @@ def rooms(lengths: Sequence[Sequence[int]], *, apart: bool = False) -> list[Room
     width = max(_LEAST_WIDTH, 1 << (longest - 1).bit_length())
     widest = width // 2  # no position is new to the model
     total = max(sums) if apart else sum(sums)
-    most = total - min(sums) if apart else 0
-    if most > total // 2:
+    if apart and total > 2 * min(sums):
         return None
-    count = -(-(2 * _step(total) + (total // 2 if apart else 0)) // widest)
-    size = rounded(total, count)
+    base = rounded(total)
+    count = -(-(_step(base) + (base // 2 if apart else 0)) // (widest - 1))
+    size = base + count
     missing = [size - n for n in sums] if apart else [*[0] * (len(sums) - 1), size - total]
     return [Room(width, _shares(tokens, count if tokens else 0)) for tokens in missing]
 

@@ -125,6 +125,30 @@ def check_open_algorithms_are_counted():
         assert counted(LIBRARY, attend) == 0
 
 
+def check_a_capture_refuses_what_a_gpu_refuses_and_is_replayed():
+    there, kept = X.to("cuda"), []
+    for run in (
+        lambda: there.sum().item(),
+        there.tolist,
+        there.nonzero,
+        lambda: X.pin_memory().to("cuda", non_blocking=True),
+        lambda: torch.randn(2, device="cuda"),
+    ):
+
+        def captured(run=run):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                run()
+
+        refused(captured, CudaRefuses, RuntimeError)
+    graph, factor = torch.cuda.CUDAGraph(), 2.0
+    with torch.cuda.graph(graph):
+        kept.append((there * factor).relu_()[:, 1])
+    there.add_(1)
+    factor = 3.0  # a number of the capture stays
+    graph.replay()
+    assert kept[0].cpu().tolist() == ((X + 1) * 2)[:, 1].tolist()
+
+
 def check_a_part_of_a_run_can_fail():
     EVENTS.fail["there"] = "CUDA out of memory. Tried to allocate 2.00 GiB"
     with EVENTS.within("there"):

@@ -43,6 +43,8 @@ class Events:
     """By part, the message of the CUDA error that its next op raises."""
 
     def note(self, kind: str, what: str) -> None:
+        if kind == WAIT and self.part == CAPTURED:
+            raise RuntimeError(f"{what}: operation not permitted when stream is capturing")
         self.seen[Event(self.part, kind, what, line())] += 1
 
     def count(self, kind: str, *parts: str) -> int:

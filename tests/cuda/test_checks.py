@@ -7,7 +7,7 @@ def test_the_device_refuses_and_counts(disguised):
     ran = disguised("-m", "tests.cuda.checks")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
-    assert len(found) == 11 and {n: v for n, v in found.items() if v != "ok"} == {}
+    assert len(found) == 12 and {n: v for n, v in found.items() if v != "ok"} == {}
 
 
 def test_a_step_is_read_after_the_passes_of_the_next_one(disguised):
