@@ -182,7 +182,10 @@ def padded(features: Sequence[Features], keys: Tensor | None, room: Room | None 
         ids=ids,
         mask=mask,
         types=_padded([*types, *fill], width)[0] if types else None,
-        reads=Positions(*torch.tensor(reads, dtype=torch.long).view(-1, 2).T.contiguous()),
+        reads=Positions(
+            torch.tensor([row for row, _ in reads], dtype=torch.long),
+            torch.tensor([column for _, column in reads], dtype=torch.long),
+        ),
         targets=torch.tensor(targets, dtype=number),
         keys=keys,
         softs=torch.tensor([*softs, *([*range(len(softs[0]))] for _ in fill)]) if softs else None,

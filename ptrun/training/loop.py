@@ -509,8 +509,8 @@ class Loop(ABC):
             batches = {o: with_tensors(b, tensors) for o, b in read.filled.items()}
             return list(self._outputs(methods, batches).values())
 
-        sums = [sum(batch.lengths) for batch in read.filled.values()]
-        size = *sums, *((tensor.shape, tensor.dtype) for tensor in fixed)
+        total = sum(length for batch in read.filled.values() for length in batch.lengths)
+        size = total, *((tensor.shape, tensor.dtype) for tensor in fixed)
         outputs = self.graphs.run(owners, size, read.content, forward)
         reads = [len(batch.reads.rows) for batch in read.of.values()]
         return dict(zip(read.of, map(first_reads, outputs, reads), strict=True))

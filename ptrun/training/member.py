@@ -410,11 +410,10 @@ class Member:
         return True
 
     def _restore(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        if plain["masks"] != RULE:
+        if (rule := plain.get("masks", 1)) != RULE:  # 0.1.0 gave no number
             raise UserError(
-                f"the saved state goes on with dropout masks of rule {plain['masks']}, and this "
-                f"version draws those of rule {RULE}. Type the command with rerun=true to start "
-                "anew."
+                f"the saved state goes on with dropout masks of rule {rule}, and this version "
+                f"draws those of rule {RULE}. Type the command with rerun=true to start anew."
             )
         for name in _COUNTS:
             setattr(self, name, plain[name])

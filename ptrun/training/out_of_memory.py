@@ -132,6 +132,8 @@ class MemoryGuard:
         self.engine.settle()
         for member in self.members:
             member.stepper.drop()
+        if self.engine.graphs is not None:
+            self.engine.graphs.clear()
         gc.collect()
         if self.engine.device == "cuda":
             torch.cuda.empty_cache()
