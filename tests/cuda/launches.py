@@ -1,6 +1,6 @@
 """What the host starts on the disguised device."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -18,15 +18,15 @@ _FREE |= {aten.new_empty_strided, aten.lift_fresh, aten._local_scalar_dense}
 
 
 @contextmanager
-def launches() -> Iterator[list[str]]:
-    """Yield the names of what is started: ops but views and allocations, and whole kernels."""
+def launches(*, free: Container[Any] = _FREE) -> Iterator[list[str]]:
+    """Yield the names of what is started: ops but views and `free` ones, and whole kernels."""
     started: list[str] = []
     dispatch = disguise.dispatch
 
     def counted(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         result = dispatch(func, args, kwargs)
         there = [isinstance(t, disguise.Disguised) for t in disguise._tensors([result, *args])]
-        if any(there) and not func.is_view and func.overloadpacket not in _FREE:
+        if any(there) and not func.is_view and func.overloadpacket not in free:
             started.append(str(func))
         return result
 
