@@ -278,7 +278,8 @@ class Members:
 def members_of(tokens: Packing, rows: Sequence[int], counts: Sequence[int]) -> Members:
     """Return the tokens of members that have so many rows each, and so many of the tokens."""
     device = tokens.rows.device
-    owners = on_device([owner for owner, n in enumerate(rows) for _ in range(n)], device)
+    parts = [torch.full((n,), owner, device=device) for owner, n in enumerate(rows)]
+    owners = torch.cat(parts)
     order = owners[tokens.rows].argsort(stable=True)
     places = torch.split(order, list(counts))
     return Members([tokens.only(indices) for indices in places], places, order.argsort())

@@ -185,8 +185,8 @@ class _Replayed(torch.autograd.Function):
         graph = ctx.graph
         for slope, gradient in zip(graph.slopes, gradients, strict=True):
             slope.zero_() if gradient is None else slope.copy_(gradient)
-        fresh = [p for p in graph.learned if p.grad is None]
-        torch._foreach_zero_([ctx.sums[p] for p in fresh])
+        if fresh := [ctx.sums[p] for p in graph.learned if p.grad is None]:
+            torch._foreach_zero_(fresh)
         for parameter in graph.learned:
             if parameter.grad is not ctx.sums[parameter]:
                 if parameter.grad is not None:  # another part of the step needs it too
