@@ -128,7 +128,7 @@ def test_a_nan_in_one_member_leaves_the_others_as_they_were(tiny, data_dir, name
             if row.get("step") == 5:
                 next(iter(self.owner.learned.values())).data.fill_(float("nan"))
 
-    runs = [(seed, lr * SCALE.get(name, SCALE.get(kind, 1))) for seed, lr in RUNS]
+    runs = [(seed, lr * SCALE.get(name, 1)) for seed, lr in RUNS]
     members = [
         member(make, backbone, data, seed, journal=Poison() if seed == 2 else None, lr=lr)
         for seed, lr in runs
