@@ -4,8 +4,9 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -187,11 +188,17 @@ class _Updated:
         updates = [member.maps.get(self.path) for member in members]
         if not any(updates):
             return None
-        added = self._added(updates, members, inputs[0], output.shape[-1])
-        return (output + added).to(output.dtype)
+        scale = next(update.scale for update in updates if update)
+        joint = partial(_of_one, width=output.shape[-1], scale=scale)
+        added = self._added(updates, members, inputs[0], joint)
+        return torch.add(output, added, alpha=scale).to(output.dtype)
 
     def _added(
-        self, updates: Sequence[Update | None], members: Sequence[Updates], x: Tensor, width: int
+        self,
+        updates: Sequence[Update | None],
+        members: Sequence[Updates],
+        x: Tensor,
+        of_one: Callable[..., Tensor],
     ) -> Tensor:
         """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`.
 
@@ -199,24 +206,31 @@ class _Updated:
         """
         keys, tokens = self.injection.keys, self.injection.tokens
         if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
-            return _of_one(updates[0], x, keys, tokens, width)
+            return of_one(updates[0], x, keys, tokens)
         if tokens is not None:
             packed = self.injection.members(members)
             zipped = zip(updates, packed.split(x), packed.tokens, strict=True)
-            return packed.joined([_of_one(u, part, keys, at, width) for u, part, at in zipped])
+            return packed.joined([of_one(u, part, keys, at) for u, part, at in zipped])
         rows = [member.rows for member in members]
         parts = torch.split(x, rows)
         each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
         by_rows = zip(updates, parts, each, strict=True)
-        return torch.cat([_of_one(u, part, key, None, width) for u, part, key in by_rows])
+        return torch.cat([of_one(u, part, key, None) for u, part, key in by_rows])
 
 
 def _of_one(
-    update: Update | None, x: Tensor, keys: Tensor | None, tokens: Packing | None, width: int
+    update: Update | None,
+    x: Tensor,
+    keys: Tensor | None,
+    tokens: Packing | None,
+    *,
+    width: int,
+    scale: float,
 ) -> Tensor:
-    """Return the update of one member's rows or tokens, `width` wide."""
+    """Return the update of one member's rows or tokens, `width` wide, divided by `scale`."""
     if update is None:
         return x.new_zeros(*x.shape[:-1], width)
     wide, dropout = x.to(update.down.dtype), keyed(keys, tokens, update.site, update.dropout)
     wide = wide if dropout is None else dropout(wide)
-    return functional.linear(functional.linear(wide, update.down), update.up) * update.scale
+    added = functional.linear(functional.linear(wide, update.down), update.up)
+    return added if update.scale == scale else added * (update.scale / scale)
