@@ -160,7 +160,7 @@ def scale(p: float, dtype: torch.dtype) -> float:
 
 def limit(p: float) -> int:
     """Return the number of 16 bits, with a sign, below which a cell is dropped."""
-    return round(p * 2**16) - 2**15
+    return min(max(1, round(p * 2**16)), 2**16 - 1) - 2**15
 
 
 def _of_rows(keys: Tensor, site: int) -> Tensor:

@@ -225,7 +225,7 @@ def together(batches: Sequence[Batch], device: torch.device) -> tuple[list[Batch
     tensors = [t for batch in batches for t in fixed_tensors(batch)]
     tensors += [batch.targets for batch in batches]
     content = None
-    if device.type == "cuda":
+    if torch.device(device).type == "cuda":
         content = moved(as_bytes(tensors), device)
         tensors = tensors_of(content, tensors)
     else:

@@ -469,8 +469,8 @@ class Loop(ABC):
         self.largest = max(sizes, default=0)
         return [[items[index] for index in part] for part in parts]
 
-    def _collate(self, features: Sequence[Features]) -> Batch:
-        return collate(features, None, torch.device(self.device))
+    def _collate(self, features: Sequence[Features], keys: Tensor | None = None) -> Batch:
+        return collate(features, keys, torch.device(self.device))
 
     def _batches(
         self,

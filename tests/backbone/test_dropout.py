@@ -48,6 +48,7 @@ def test_kept_cells_are_scaled_and_evaluation_is_the_identity():
     dropped = drop(x, torch.tensor([1, 2]), 0, 0.2)
     assert set(dropped.unique().tolist()) == {0.0, 1.25}
     assert drop(x, None, 0, 0.2) is x and drop(x, torch.tensor([1, 2]), 0, 0.0) is x
+    assert all(drop(x, torch.tensor([1, 2]), 0, p).isfinite().all() for p in (1e-9, 1 - 1e-9))
 
 
 @pytest.mark.parametrize("count", [40, 3000])

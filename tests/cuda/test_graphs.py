@@ -16,7 +16,7 @@ LEFT = 150
 
 @pytest.mark.parametrize("case", tiered(CASES, lambda case: case == "prefix"))
 def test_what_is_replayed_is_what_is_launched(disguised, case):
-    ran = disguised("-m", "tests.cuda.replayed", case)
+    ran = disguised("-m", "tests.cuda.replayed", case, PTRUN_TEST_CUDA="")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1]) == {case: "ok"}
 
@@ -24,7 +24,7 @@ def test_what_is_replayed_is_what_is_launched(disguised, case):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", LAUNCHES)
 def test_a_step_has_few_launches(disguised, method):
-    ran = disguised("-m", "tests.cuda.steps", method)
+    ran = disguised("-m", "tests.cuda.steps", method, PTRUN_TEST_CUDA="")
     assert ran.returncode == 0, ran.stderr
     row = json.loads(ran.stdout.splitlines()[-1])
     launched, replay = row["launched"], row["replayed"]
