@@ -192,14 +192,14 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 _ALIGNED = 16  # bytes
 
 
-def as_bytes(tensors: Sequence[Tensor]) -> Tensor:
-    """Return tensors of the host as one, of bytes, for `tensors_of`."""
+def as_bytes(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the bytes of tensors of the host, which end where another may begin."""
     parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
-    return torch.cat([nn.functional.pad(part, (0, -len(part) % _ALIGNED)) for part in parts])
+    return [nn.functional.pad(part, (0, -len(part) % _ALIGNED)) for part in parts]
 
 
 def tensors_of(content: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors in bytes of `as_bytes`, without a copy; `like` has types and shapes."""
+    """Return the tensors in joined bytes, without a copy; `like` has types and shapes."""
     tensors, start = [], 0
     for tensor in like:
         part = content[start : start + tensor.nbytes]

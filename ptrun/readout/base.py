@@ -218,22 +218,21 @@ def with_tensors(batch: Batch, fixed: Iterator[Tensor]) -> Batch:
 
 
 def together(batches: Sequence[Batch], device: torch.device) -> tuple[list[Batch], Tensor | None]:
-    """Move batches to a device: to a GPU in one copy from pinned memory, returned as bytes.
+    """Move batches to a device: to a GPU in one copy from pinned memory.
 
-    The bytes begin with the tensors of `fixed_tensors`, and the targets follow.
+    Return the bytes of `fixed_tensors` there, too; the targets come behind them.
     """
-    tensors = [t for batch in batches for t in fixed_tensors(batch)]
-    tensors += [batch.targets for batch in batches]
-    content = None
+    fixed = [t for batch in batches for t in fixed_tensors(batch)]
+    tensors, content = [*fixed, *(batch.targets for batch in batches)], None
     if torch.device(device).type == "cuda":
-        content = moved(as_bytes(tensors), device)
-        tensors = tensors_of(content, tensors)
+        parts = as_bytes(tensors)
+        every = moved(torch.cat(parts), device)
+        content, tensors = every[: sum(map(len, parts[: len(fixed)]))], tensors_of(every, tensors)
     else:
         tensors = [tensor.to(device) for tensor in tensors]
-    fixed = iter(tensors)
-    pairs = zip(batches, tensors[-len(batches) :], strict=True)
+    pairs, rest = zip(batches, tensors[len(fixed) :], strict=True), iter(tensors)
     return [
-        replace(with_tensors(batch, fixed), targets=targets) for batch, targets in pairs
+        replace(with_tensors(batch, rest), targets=targets) for batch, targets in pairs
     ], content
 
 

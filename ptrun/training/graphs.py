@@ -27,7 +27,7 @@ SEEN = 2
 Forward = Callable[[Tensor], Sequence[BackboneOutput]]
 """Returns the outputs of members from the bytes of their batches."""
 Key = tuple[bool, tuple[Method, ...], Hashable]
-"""Whether gradients are needed, whose pass it is, and its size."""
+"""Whether gradients are needed, the methods of all members, and the size of a pass."""
 
 
 @dataclass
@@ -83,8 +83,9 @@ class Graphs:
         """Return the outputs of a pass, replayed if it is captured or can be.
 
         Args:
-            methods: those of the members.
-            size: of the batches; passes of one size differ in `content` alone.
+            methods: those of all members in training, or in an evaluation.
+            size: which of them have batches, and their sizes; passes of one size differ in
+                `content` alone.
             content: the bytes of the batches.
             forward: the pass.
         """
@@ -101,7 +102,7 @@ class Graphs:
             self.others += 1
             return forward(content)
         self.replayed += 1
-        graph.content.copy_(content[: len(graph.content)])
+        graph.content.copy_(content)
         if graph.backward is None:
             graph.forward.replay()
             return graph.outputs

@@ -501,7 +501,6 @@ class Loop(ABC):
         """Return each member's output; on a GPU that of a pass that is replayed, if one can be."""
         if read.content is None or self.graphs is None:
             return self._outputs(methods, read.of)
-        owners = [methods[owner] for owner in read.of]
         fixed = [tensor for batch in read.filled.values() for tensor in fixed_tensors(batch)]
 
         def forward(content: Tensor) -> Sequence[BackboneOutput]:
@@ -510,8 +509,8 @@ class Loop(ABC):
             return list(self._outputs(methods, batches).values())
 
         total = sum(length for batch in read.filled.values() for length in batch.lengths)
-        size = total, *((tensor.shape, tensor.dtype) for tensor in fixed)
-        outputs = self.graphs.run(owners, size, read.content, forward)
+        size = total, *read.of, *((tensor.shape, tensor.dtype) for tensor in fixed)
+        outputs = self.graphs.run(methods, size, read.content, forward)
         reads = [len(batch.reads.rows) for batch in read.of.values()]
         return dict(zip(read.of, map(first_reads, outputs, reads), strict=True))
 

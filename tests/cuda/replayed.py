@@ -49,13 +49,13 @@ def result(folder, end):
     return losses, end.manifest["prompt"], end.manifest.get("passes", {})
 
 
-def check_equal(line, folder, lines=None):
+def check_equal(line, folder, lines=None, least=6):
     replayed = trained(line, folder / "replayed", lines=lines)
     launched = trained(line, folder / "launched", lines=lines, most=0)
     for one, other in zip(replayed, launched, strict=True):
         assert one[:2] == other[:2], (one, other)
-        assert one[2]["replayed"] > 5 and "reason" not in one[2], one[2]
-        assert other[2]["replayed"] == 0 and other[2]["not_replayed"] > 12, other[2]
+        assert one[2]["replayed"] >= least and "reason" not in one[2], one[2]
+        assert other[2]["replayed"] == 0 and other[2]["not_replayed"] > 9, other[2]
     return replayed
 
 
@@ -67,6 +67,13 @@ def case_decoder(folder):
     check_equal(GPT2, folder)
 
 
+def case_targets_of_any_number(folder):
+    """Tags, spans and written answers: passes of one size differ in what is read."""
+    for task, line in (("pocket_ner", PREFIX), ("pocket_qa", LORA), ("pocket_writing", GPT2)):
+        readout = ("readout=writing",) if line is GPT2 else ()
+        check_equal((*line, f"task={task}", *readout), folder / task, least=2)
+
+
 def case_several_parts_of_a_step(folder):
     check_equal((*LORA, "hardware.token_budget=64"), folder)
 
@@ -76,9 +83,9 @@ def case_adapters(folder):
 
 
 def case_runs_that_share_passes(folder):
-    """The second one ends first; each equals the run alone to rounding."""
+    """The second one ends first; each equals the run alone to rounding. LoRA's rows are divided."""
     ends = [("seed=1",), ("seed=2", "train.max_steps=6"), ("seed=3", "train.lr=0.01")]
-    for name, line in (("prefix", PREFIX), ("lora", LORA)):
+    for name, line in (("prefix", PREFIX), ("lora", (*LORA, "hardware.token_budget=160"))):
         shared = check_equal(line, folder / name, lines=ends)
         for own, (losses, *_) in zip(ends, shared, strict=True):
             ((alone, *_),) = trained((*line, *own), folder / name / "alone")
