@@ -8,7 +8,7 @@ optimizer stay outside. What a capture refuses runs as before, with one line tha
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ class Graph:
         outputs: of each member.
         forward: what is replayed.
         slopes: gradients of the outputs that have one, which the backward pass reads.
-        learned: the parameters that get a gradient, which it adds to `Graphs.sums`.
+        learned, grads: the parameters that get a gradient, and their gradients.
         backward: what is replayed; None in an evaluation.
     """
 
@@ -48,6 +48,7 @@ class Graph:
     forward: Any
     slopes: Sequence[Tensor] = ()
     learned: Sequence[nn.Parameter] = ()
+    grads: Sequence[Tensor] = ()
     backward: Any = None
 
 
@@ -65,7 +66,6 @@ class Graphs:
     reason: str | None = None
     _held: dict[Key, Graph] = field(default_factory=dict)
     _seen: Counter[Key] = field(default_factory=Counter)
-    _sums: dict[nn.Parameter, Tensor] = field(default_factory=dict)
     _pool: Any = None
 
     def record(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Graphs:
 
     def clear(self) -> None:
         """Drop all graphs with their memory: the methods may change now."""
-        self._held, self._seen, self._sums, self._pool = {}, Counter(), {}, None
+        self._held, self._seen, self._pool = {}, Counter(), None
 
     def run(
         self, methods: Sequence[Method], size: Hashable, content: Tensor, forward: Forward
@@ -106,7 +106,7 @@ class Graphs:
         if graph.backward is None:
             graph.forward.replay()
             return graph.outputs
-        tensors = iter(_replayed(graph, self._sums, *graph.learned))
+        tensors = iter(_replayed(graph, *graph.learned))
         outputs = []
         for output in graph.outputs:
             parts = (output.hidden, output.pooled, output.logits)
@@ -149,12 +149,9 @@ class Graphs:
             outputs = forward(content)
         if not used:
             return Graph(content, outputs, ahead)
-        for parameter in used:
-            self._sums.setdefault(parameter, torch.zeros_like(parameter))
-        sums = [self._sums[parameter] for parameter in used]
         with torch.cuda.graph(back, pool=self._pool):
-            torch._foreach_add_(sums, _grad(_slopable(outputs), used, slopes))
-        return Graph(content, outputs, ahead, slopes, used, back)
+            grads = [grad.contiguous() for grad in _grad(_slopable(outputs), used, slopes)]
+        return Graph(content, outputs, ahead, slopes, used, grads, back)
 
 
 def _grad(
@@ -173,11 +170,11 @@ def _slopable(outputs: Sequence[BackboneOutput]) -> list[Tensor]:
 
 
 class _Replayed(torch.autograd.Function):
-    """A pass whose backward pass adds to the gradients of parameters in place."""
+    """A pass whose backward pass leaves the gradients of parameters where the graph has them."""
 
     @staticmethod
-    def forward(ctx: Any, graph: Graph, sums: Mapping[nn.Parameter, Tensor], *_: Tensor) -> Any:
-        ctx.graph, ctx.sums = graph, sums
+    def forward(ctx: Any, graph: Graph, *_: Tensor) -> Any:
+        ctx.graph = graph
         graph.forward.replay()
         return tuple(tensor.detach() for tensor in _slopable(graph.outputs))
 
@@ -186,15 +183,13 @@ class _Replayed(torch.autograd.Function):
         graph = ctx.graph
         for slope, gradient in zip(graph.slopes, gradients, strict=True):
             slope.zero_() if gradient is None else slope.copy_(gradient)
-        if fresh := [ctx.sums[p] for p in graph.learned if p.grad is None]:
-            torch._foreach_zero_(fresh)
-        for parameter in graph.learned:
-            if parameter.grad is not ctx.sums[parameter]:
-                if parameter.grad is not None:  # another part of the step needs it too
-                    ctx.sums[parameter].copy_(parameter.grad)
-                parameter.grad = ctx.sums[parameter]
+        for parameter, grad in zip(graph.learned, graph.grads, strict=True):
+            if parameter.grad is grad:  # of another part of the step, which was replayed too
+                parameter.grad = grad.clone()
         graph.backward.replay()
-        return None, None, *[None] * len(graph.learned)
+        for parameter, grad in zip(graph.learned, graph.grads, strict=True):
+            parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
+        return None, *[None] * len(graph.learned)
 
 
 _replayed: Any = _Replayed.apply

@@ -185,7 +185,8 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
     corpus = write(
         tmp_path / "twice", [[f"a film was good in {w}", "the plot is"] for w in WORDS] * 2
     )
-    split, overlaps = split_of(plan(composed(f"task.source.corpus={corpus}", SURE)))
+    low = "task.source.thresholds={first: 0.5, last: 0.5}"
+    split, overlaps = split_of(plan(composed(f"task.source.corpus={corpus}", low)))
     assert overlaps.shared == {} and len(split.train) > 2
     texts = [e.fields["text"] for e in split.train]
     assert "the plot is" not in texts, "too few tokens"

@@ -163,10 +163,10 @@ def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
     calm = launch_together(runs("alone", *lists))
     real = Member.update
 
-    def update(member, *given):
-        if member.seed == 2 and member.step == 4:
+    def update(member, before, *figures):
+        if member.seed == 2 and before == 4:
             raise KeyboardInterrupt
-        real(member, *given)
+        real(member, before, *figures)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Member, "update", update)
