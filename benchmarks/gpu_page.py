@@ -3,6 +3,7 @@
 python benchmarks/gpu_page.py     writes results/gpu.md and the tables between their marks
 """
 
+import argparse
 import json
 import re
 from collections import Counter
@@ -208,5 +209,6 @@ def write_tables() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     (RESULTS / "gpu.md").write_text(page(json.loads((RESULTS / "gpu.json").read_text()), FULL))
     write_tables()

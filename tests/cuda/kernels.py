@@ -37,7 +37,8 @@ def _check(name: str, given: dict[str, Any]) -> None:
             _check_tensor(f"kernel {name}: {n}", value)
         elif not isinstance(value, int | float | bool | str | None):
             raise CudaRefuses(f"kernel {name}: {n} is a {type(value).__name__}")
-    types = {own[n].dtype for n in (*_MAIN, *_LINES) if isinstance(own.get(n), Tensor)}
+    same = _LINES if "lines" in own else _MAIN
+    types = {own[n].dtype for n in same if isinstance(own.get(n), Tensor)}
     if len(types) > 1:
         raise CudaRefuses(f"kernel {name}: several types {types}")
 

@@ -80,7 +80,7 @@ WITNESSES = {
         "pooler": (SST2, "mean"),
         "dropout": ([*SST2, *FT], "0.5"),
         "literal_sep": (["task=srl_up_de", "backbone.path=roberta"], "true"),
-        "longest_answer": (["task=squad"], "1"),
+        "longest_answer": (["task=squad", "train.lr=1e-6"], "1"),
         "class_weights": ([*SST2, *SKEWED], "balanced"),
         "thresholds": (SEVERAL, "each"),
     },

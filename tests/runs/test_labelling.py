@@ -20,7 +20,7 @@ from ptrun.types import Example
 from tests.conftest import WORDS
 from tests.task.ppt.corpora import write
 
-SURE = "task.source.thresholds={first: 0.6, last: 0.73}"
+SURE = "task.source.thresholds={first: 0.53, last: 0.52}"
 MANY = "task.source.examples={train: 1000, validation: 1000, test: 1000}"
 
 
@@ -50,6 +50,7 @@ def trained(tiny_folder, tmp_path_factory):
         (root / "data" / "sst2" / f"{split}.jsonl").write_text(lines)
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "readout.pooler=none"]
     first += ["train.max_steps=60", "train.lr=3e-3"]
+    first += ["backbone.dropout=0", "backbone.attention_dropout=0"]
     return root, launch(compose_run([*told, *first])).run_id, told
 
 
@@ -108,7 +109,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     for document in documents(str(corpus)):
         for text in document:
             label, share = alone(method, text)
-            sure = share > (0.6 if label == "negative" else 0.73)
+            sure = share > (0.53 if label == "negative" else 0.52)
             assert (text in seen) == sure, "a threshold of its own for each label"
             if sure:
                 assert seen[text]["label"] == label
