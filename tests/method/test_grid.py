@@ -135,7 +135,8 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     """The loss falls by a quarter; a random frozen backbone is what bounds it."""
     task = data(data_dir)
     lr = 3e-3 if make(tiny(kind), task).tunes_backbone else 5e-2
-    lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"], ENTAILMENT["efl_lora"]) else lr
+    maps = [METHODS[name] for name in ("lora", "lora_dropout", "adapter")]
+    lr = 1e-2 if make in (*maps, ENTAILMENT["efl_lora"]) else lr
     learns(make, lambda: tiny(kind), task, (20, 100, 400), lr, 0.75)
 
 
