@@ -25,7 +25,7 @@ import learning
 from claims import CLAIMS
 from running import RESULTS, arguments, kept, masks
 
-from ptrun.ledger.ours import Interval, interval, verdict
+from ptrun.papers.ours import Interval, interval, verdict
 
 SEEDS, NEAR = "1,2,3,4,5", 2.0
 START_UP = 10  # seconds per row: imports, weights, the sweep

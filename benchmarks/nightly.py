@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from running import HERE, arguments, keep, kept
 
-from ptrun.ledger.experiment import load, names, own_cells
+from ptrun.papers.experiment import load, names, own_cells
 
 SCRIPT = HERE.parent / "scripts" / "reproduce.sh"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from running import masks
 
-from ptrun.ledger.charts import INK, SERIES, legend, panels, styled, svg
+from ptrun.papers.charts import INK, SERIES, legend, panels, styled, svg
 
 
 def share(pair: dict, index: int) -> float:

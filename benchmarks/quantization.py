@@ -22,7 +22,7 @@ from typing import Any
 from running import arguments, keep, kept, lines, masks, ptrun, results
 
 from ptrun.backbone.dropout import RULE
-from ptrun.ledger.ours import interval
+from ptrun.papers.ours import interval
 
 ROWS = {"train": 2000, "test": 50}
 FORMATS = {

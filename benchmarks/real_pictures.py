@@ -2,7 +2,7 @@
 
 from headlines import Headline, judged
 
-from ptrun.ledger.charts import MUTED, PAPER, SERIES, panels, styled, svg
+from ptrun.papers.charts import MUTED, PAPER, SERIES, panels, styled, svg
 
 VERDICTS = {"holds": SERIES[2], "DOES NOT HOLD": PAPER}
 _LANE = 0.2  # inches

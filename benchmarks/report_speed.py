@@ -18,9 +18,9 @@ from statistics import median
 
 from running import HERE, arguments, keep
 
-from ptrun.ledger import experiment as experiments
-from ptrun.ledger.experiment import Cell, Experiment
-from ptrun.ledger.rows import Request, Requests
+from ptrun.papers import experiment as experiments
+from ptrun.papers.experiment import Cell, Experiment
+from ptrun.papers.rows import Request, Requests
 
 EVALUATIONS = 20
 REPORT = """

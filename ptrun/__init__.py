@@ -17,7 +17,7 @@ from ptrun.types import __version__
 if TYPE_CHECKING:
     from ptrun.api import Run, load, predict, report, run, sweep
     from ptrun.errors import RunFailed, UserError
-    from ptrun.ledger.report import Results
+    from ptrun.reporting.table import Results
 
 __all__ = [
     "Results",
@@ -32,7 +32,7 @@ __all__ = [
     "sweep",
 ]
 
-_ELSEWHERE = {"Results": "ledger.report", "RunFailed": "errors", "UserError": "errors"}
+_ELSEWHERE = {"Results": "reporting.table", "RunFailed": "errors", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,8 @@ from ptrun.types import RunResult
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ptrun.ledger.report import Results
     from ptrun.predicting.together import Loaded, Together
+    from ptrun.reporting.table import Results
     from ptrun.sweeps.job import Job
 
 
@@ -321,7 +321,7 @@ def report(
     Raises:
         UserError: the folder is missing or has no result, or an option is wrong.
     """
-    from ptrun.ledger.report import of_runs, table
+    from ptrun.reporting.table import of_runs, table
 
     if isinstance(source, str | PathLike):
         return table(Path(source), over, best=best, vote=vote, labels=labels)

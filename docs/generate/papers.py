@@ -4,7 +4,7 @@ from collections import Counter
 
 from text import cell, table
 
-from ptrun.ledger.experiment import Experiment, load, names, own_cells
+from ptrun.papers.experiment import Experiment, load, names, own_cells
 
 
 def paper(name: str) -> str:

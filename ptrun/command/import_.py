@@ -76,7 +76,7 @@ _OPTIONS = {
     "tokenizer": ("cpm2", "glm", "megatron"),
     "revision": ("hf",),
 }
-"""The kinds of checkpoints that an option is for. `ptrun.importing.KIND` has `import_KIND`."""
+"""The kinds of checkpoints that an option is for."""
 _SOURCES = {
     **dict.fromkeys(("lama", "glue", "superglue", "fewglue"), "folder"),
     "squad": "file or folder",
@@ -99,7 +99,8 @@ def main(arguments: Sequence[str]) -> None:
         return _data(arguments[1:])
     args = PARSER.parse(arguments)
     _check_options(PARSER, args, _OPTIONS)
-    module = import_module(f"ptrun.importing.{args.kind}")  # torch starts here, not with --help
+    room = "importing" if args.kind == "hf" else "papers"
+    module = import_module(f"ptrun.{room}.{args.kind}")  # torch starts here, not with --help
     taken = {option: value for option in _OPTIONS if (value := getattr(args, option))}
     convert = getattr(module, f"import_{args.kind}")
     print(convert(args.source, args.out, dtype=args.dtype, **taken).line())
@@ -143,7 +144,7 @@ def _files(args: argparse.Namespace) -> "tuple[Sequence[MadeFile], dict[Path, st
             from ptrun.importing.documents import documents
 
             return documents(args.kind, args.source), {}
-        module = import_module("ptrun.importing.published")
+        module = import_module("ptrun.papers.published")
         return getattr(module, args.kind)(args.source), {}
     from ptrun.importing.data import tagging_files
 

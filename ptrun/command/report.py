@@ -60,12 +60,12 @@ def main(arguments: Sequence[str]) -> None:
         other = "a folder of results" if typed.paper else "--paper NAME"
         PARSER.error(f"{', '.join(options)}: for {other} alone")
     if typed.paper:
-        from ptrun.ledger.paper import report
+        from ptrun.papers.paper import report
 
         outputs = typed.outputs or Path("outputs")
         show(report(typed.paper, typed.table, outputs, typed.to, typed.scale))
         return
-    from ptrun.ledger.report import table
+    from ptrun.reporting.table import table
 
     folder = typed.folder or Path("outputs")
     results = table(folder, over=typed.over, best=typed.best, vote=typed.vote, labels=typed.labels)

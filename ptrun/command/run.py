@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     if args.multirun and args.cfg:
         raise UserError("run: -m has no --cfg; leave out -m to see one run.")
     if any(override.startswith("experiment=") for override in args.overrides):
-        from ptrun.ledger.running import main as run_table
+        from ptrun.papers.running import main as run_table
 
         if flags := [a for a in arguments if a.startswith("-")]:
             raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
@@ -99,6 +99,6 @@ def _show_table(jobs: Sequence["Job"]) -> None:
     folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
     ended = {folder: done for folder in folders if folder and (done := read(folder))}
     if ended:
-        from ptrun.ledger.report import of_runs
+        from ptrun.reporting.table import of_runs
 
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))

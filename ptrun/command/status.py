@@ -65,7 +65,7 @@ def _asked(args: Sequence[str]) -> tuple[Path, dict[str, int]]:
     values = {arg.partition("=")[0]: arg.partition("=")[2] for arg in args}
     if "experiment" not in values:
         raise UserError(f"status {args[0]}: type a folder, or experiment=PAPER/TABLE.")
-    from ptrun.ledger.experiment import jobs, load, parse
+    from ptrun.papers.experiment import jobs, load, parse
 
     options = parse(args)
     experiment = load(options.experiment)

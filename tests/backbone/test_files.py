@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from ptrun.backbone import files
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from tests.importing import glm_shards
+from tests.papers import glm_shards
 
 
 @pytest.mark.parametrize("kind", ["bin", "safetensors"])

@@ -9,9 +9,9 @@ import pytest
 from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2
 from ptrun.command.import_ import main
 from ptrun.errors import UserError
-from tests.importing import glm_shards, megatron_shards
-from tests.importing.gpt2_files import write_gpt2
-from tests.importing.megatron import untied_t5, write_shards
+from tests.papers import glm_shards, megatron_shards
+from tests.papers.cpm2_shards import untied_t5, write_shards
+from tests.papers.gpt2_files import write_gpt2
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "predicting/answering.py",
     "start/saved_prompt.py",  # what a result recorded
     "exporting/export.py",  # likewise
-    "ledger/report.py",
-    "ledger/rows.py",  # what a cell's run would record
+    "reporting/table.py",
+    "papers/rows.py",  # what a cell's run would record
 }
 
 

@@ -22,7 +22,8 @@ LAYERS = [
     ("training", "start"),
     ("hardware",),
     ("runs", "sweeps"),
-    ("exporting", "ledger", "planning", "predicting", "scaffold"),
+    ("exporting", "planning", "predicting", "reporting", "scaffold"),
+    ("papers",),
     ("api", "command", "testing"),
     ("cli",),
     ("__main__",),
@@ -122,7 +123,7 @@ def test_light_commands_import_nothing_heavy(arguments):
 
 def test_planning_imports_no_transformers():
     """It takes seconds, and only a model or a tokenizer needs it."""
-    code = "import sys, ptrun.runs.plan, ptrun.ledger.running as _\n"
+    code = "import sys, ptrun.runs.plan, ptrun.papers.running as _\n"
     code += "assert 'transformers' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

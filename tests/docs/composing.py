@@ -8,9 +8,9 @@ from ptrun.cli import commands, load
 from ptrun.config.build import check
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded
-from ptrun.ledger.experiment import jobs, parse
-from ptrun.ledger.experiment import load as experiment
 from ptrun.method.base import check_pair
+from ptrun.papers.experiment import jobs, parse
+from ptrun.papers.experiment import load as experiment
 from tests.docs.pages import ROOT
 from workshop import adapt, random_model
 from workshop.pretrain import __main__ as pretrain

@@ -7,7 +7,7 @@ import pytest
 from ptrun.cli import commands
 from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS, LISTED
-from ptrun.ledger.experiment import load, names
+from ptrun.papers.experiment import load, names
 from tests.docs.pages import blocks, expand, pages, source, text
 
 NAMES = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptrun.importing import published
 from ptrun.importing.spans import json_spans, label_studio, tagged
+from ptrun.papers import published
 from tests.fuzz.strategies import JSON, read_or_refused, spoilt
 
 TEXT = "Ann met Bob in Oslo"

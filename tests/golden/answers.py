@@ -161,7 +161,7 @@ def papers():
     """
     from ptrun.config.compose import compose_run
     from ptrun.config.identity import NOT_OF_A_RUN, canonical
-    from ptrun.ledger import experiment
+    from ptrun.papers import experiment
     from ptrun.runs.plan import with_readout
 
     answers = {}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from ptrun.ledger.experiment import load
+from ptrun.papers.experiment import load
 from ptrun.pattern.pattern import read_pvps
 from tests.readout.reading import CONF
 

@@ -7,9 +7,9 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import Ties
-from ptrun.ledger.experiment import load
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.papers.experiment import load
 from tests.small_runs import fitted, member, sst2
 
 

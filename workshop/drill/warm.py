@@ -30,7 +30,7 @@ from workshop.command import run
 
 IMPORTED = (
     *("ptrun.runs.launch", "ptrun.runs.recipe", "ptrun.planning.preview", "ptrun.cli"),
-    *("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.sweeps.search", "rich.progress"),
+    *("ptrun.runs.worker", "ptrun.reporting.table", "ptrun.sweeps.search", "rich.progress"),
     *("ptrun.backbone.masked", "ptrun.backbone.seq2seq", "ptrun.predicting.answering"),
     *("workshop.random_model", "workshop.adapt", "pyarrow.ipc"),
     *("ptrun.importing.spans", "ptrun.exporting.export", "ptrun.command.report"),

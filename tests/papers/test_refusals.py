@@ -1,0 +1,301 @@
+"""What every import of shards refuses: it says why in a few lines, and leaves nothing behind."""
+
+import argparse
+import os
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ptrun.papers.cpm2 import import_cpm2
+from ptrun.papers.glm import import_glm
+from ptrun.papers.megatron import import_megatron
+from tests.papers import glm_shards, megatron_shards
+from tests.papers.cpm2_shards import untied_t5, write_shards
+from tests.papers.gpt2_files import write_gpt2
+from tests.papers.refused import refused
+
+T5, GLM, FAIRSEQ = untied_t5(), glm_shards.whole_state(), megatron_shards.whole_state()
+Usage = namedtuple("Usage", "total used free")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of checkpoint: its import, and what writes it in `count` files.
+
+    `words` are what messages call things: `whole`, a tensor that is the same in all files, and
+    `norm`, the name under which it is written; `split`, a matrix of which each file has a part,
+    with its `shape`, and the one without six rows a file (`cut`); `first`, a tensor by which the
+    `kind` is known; the names of `file0` and `file1`; what an empty folder is told (`absent`).
+    Without `has_words` it needs a tokenizer.
+    """
+
+    convert: Callable[..., Any]
+    write: Callable[..., Path]
+    words: dict[str, str]
+    has_words: bool = True
+
+    def file(self, folder, number):
+        name = self.words["file1"].replace("1", str(number))
+        return next(folder.rglob(name))
+
+
+@dataclass(frozen=True)
+class Harm:
+    """What is wrong, and the words of the refusal, with those of the format in braces.
+
+    `change` spoils the tensors of each file, or of file 1 `alone`; `extra` is saved beside them;
+    `damage` is done to a file.
+    """
+
+    words: tuple[str, ...]
+    change: Callable[..., Any] | None = None
+    alone: bool = False
+    count: int = 2
+    extra: dict[str, Any] = field(default_factory=dict)
+    damage: tuple[int, Callable[[Path], Any]] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Code:
+    """To read its pickle makes a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, ("harmed",)
+
+
+def put(name, value):
+    """Return a change that replaces a tensor, named as in `Format.words` or by itself."""
+    return lambda s, words: s.update({words.get(name, name): value(s, words.get(name, name))})
+
+
+def drop(name):
+    return lambda s, words: s.pop(words.get(name, name))
+
+
+def more(name):
+    return put(name, lambda s, full: s[full] + 1)
+
+
+def cut(name, rows):
+    return put(name, lambda s, full: s[full][:rows])
+
+
+SHARDS = {
+    "word": "rank",
+    "file0": "mp_rank_00_model_states.pt",
+    "file1": "mp_rank_01_model_states.pt",
+}
+FORMATS = {
+    "cpm2": Format(
+        import_cpm2,
+        partial(write_shards, T5),
+        {
+            **SHARDS,
+            "absent": "latest_checkpointed_iteration.txt",
+            "kind": "these are not CPM-2 shards",
+            "first": "encoder.blocks.0.self_attn.self_attn.relative_attention_bias.weight",
+            "whole": "decoder.blocks.1.ff.layer_norm.weight",
+            "norm": "decoder.block.1.layer.2.layer_norm.weight",
+            "split": "lm_head.weight",
+            "shape": "[128, 64]",
+            "cut": "[116, 64]",
+        },
+    ),
+    "glm": Format(
+        import_glm,
+        partial(glm_shards.write_ranks, GLM),
+        {
+            **SHARDS,
+            "absent": "or a snapshot of the hub with pytorch_model*.bin",
+            "kind": "this is not a GLM checkpoint",
+            "first": "transformer.block_position_embeddings.weight",
+            "whole": "transformer.layers.1.input_layernorm.weight",
+            "norm": "transformer.h.1.ln_1.weight",
+            "split": "transformer.layers.0.attention.query_key_value.weight",
+            "shape": "[384, 128]",
+            "cut": "[372, 128]",
+        },
+        has_words=False,
+    ),
+    "megatron": Format(
+        import_megatron,
+        partial(megatron_shards.write_parts, FAIRSEQ),
+        {
+            "word": "part",
+            "file0": "model-model_part-0.pt",
+            "file1": "model-model_part-1.pt",
+            "absent": "expected a folder with dict.txt and fairseq's",
+            "kind": "this is not fairseq's Megatron",
+            "first": "decoder.embed_tokens.weight",
+            "whole": "decoder.layers.0.final_layer_norm.weight",
+            "norm": "model.layers.0.final_layer_norm.weight",
+            "split": "decoder.layers.1.fc1.weight",
+            "shape": "[192, 32]",
+            "cut": "[180, 32]",
+        },
+    ),
+}
+
+
+def resave(file, args):
+    """Save a part of fairseq's again, with other args."""
+    part = torch.load(file, weights_only=False)
+    merged = None if args is None else argparse.Namespace(**vars(part["args"]) | args)
+    torch.save(part | {"args": merged}, file)
+
+
+HARMS = {
+    "no checkpoint": Harm(("{absent}", "{file0}"), count=0),
+    "a missing file": Harm(("{file1}",), count=4, damage=(1, os.remove)),
+    "a missing last file": Harm(("saved as 4",), count=4, damage=(3, os.remove)),
+    "a norm that differs": Harm(("{whole}", "{word}s [1]"), more("whole"), alone=True),
+    "a tensor that one lacks": Harm(("{split}", "{word}s 0 and 1"), drop("split"), alone=True),
+    "rows that one lacks": Harm(("{split}", "{word} 1"), cut("split", -1), alone=True),
+    "another dtype in one": Harm(
+        ("{split}", "float16"), put("split", lambda s, name: s[name].half()), alone=True
+    ),
+    "a missing tensor": Harm(("1 missing", "{whole}"), drop("whole")),
+    "an unknown tensor": Harm(
+        ("1 unknown", "pool.weight"), put("pool.weight", lambda s, name: torch.ones(3))
+    ),
+    "another model": Harm(("{kind}", "{first}"), drop("first")),
+    "few rows": Harm(("{split}", "{cut}", "{shape}"), cut("split", -6)),
+    "a vector": Harm(("{split}", "{shape}"), put("split", lambda s, name: s[name].flatten())),
+    "integers": Harm(("{whole}", "int32"), put("whole", lambda s, name: s[name].int())),
+    "a value beyond fp16": Harm(
+        ("{norm}", "--dtype bf16"),
+        put("whole", lambda s, name: s[name] * 1e6),
+        options={"dtype": "fp16"},
+    ),
+    "code": Harm(("mkdir", "may run code", "torch.save"), extra={"criterion": Code()}),
+    "a cut file": Harm(("{file0}",), damage=(0, lambda f: f.write_bytes(f.read_bytes()[:5000]))),
+    "a pointer": Harm(("{file0}",), damage=(0, lambda f: f.write_text("version https://x.org\n"))),
+    "a list": Harm(("{file0}", "no tensors under"), damage=(0, lambda f: torch.save([1], f))),
+    "other keys": Harm(("{file0}",), damage=(0, lambda f: torch.save({"weights": {}}, f))),
+}
+PROMPT, OUTPUT = "encoder.prompt_embeds.weight", "decoder.output_projection.weight"
+TABLE, WORDS = FORMATS["glm"].words["first"], "word_embeddings.weight"
+GLM_BIAS, BIAS = "transformer.layers.1.attention.dense.bias", "decoder.layers.1.fc2.bias"
+SETTINGS = (
+    ("decoder_normalize_before", False),
+    ("decoder_learned_pos", True),
+    ("no_token_positional_embeddings", True),
+    ("share_decoder_input_output_embed", False),
+    ("adaptive_input", True),
+    ("adaptive_softmax_cutoff", "10000,20000"),
+    ("character_embeddings", True),
+    ("layernorm_embedding", True),
+    ("decoder_layerdrop", 0.2),
+    ("activation_fn", "swish"),
+    ("dropout", "often"),
+    ("decoder_layers", 3),
+    ("decoder_embed_dim", 64),
+    ("decoder_ffn_embed_dim", 64),
+    *(("decoder_attention_heads", heads) for heads in (5, 0, -2, "two", 2.0)),
+)
+OF_ONE_FORMAT = {
+    ("cpm2", "a prompt that differs"): Harm(
+        (PROMPT, "[1]"), lambda s, words: s.update({PROMPT: torch.rand(4, 64)})
+    ),
+    ("cpm2", "an alias that differs"): Harm(
+        ("decoder.word_embeds.weight", "rank 1"), more("decoder.word_embeds.weight"), alone=True
+    ),
+    ("cpm2", "ranks of two saves"): Harm(
+        ("iteration", "[100, 200]"),
+        damage=(1, lambda f: torch.save(torch.load(f, weights_only=True) | {"iteration": 200}, f)),
+    ),
+    ("cpm2", "a scale that it never had"): Harm(
+        ("--unscale", "26240"),
+        put("word_embeds.weight", lambda s, name: torch.ones(13120, 64)),
+        options={"unscale": True},
+    ),
+    ("glm", "a bias that differs"): Harm((GLM_BIAS, "[1]"), more(GLM_BIAS), alone=True),
+    ("glm", "positions that differ"): Harm((TABLE, "[1]"), more(TABLE), alone=True),
+    ("glm", "no words"): Harm(("not a GLM checkpoint", WORDS), drop(WORDS)),
+    ("glm", "few positions"): Harm(
+        (TABLE, "513 rows; expected 1025", "random values"), cut(TABLE, 513)
+    ),
+    ("glm", "an odd width"): Harm(
+        ("100 columns", "64"), put(WORDS, lambda s, name: s[name][:, :100])
+    ),
+    ("glm", "many positions"): Harm(
+        ("2049 rows; expected 1025.",), put(TABLE, lambda s, name: torch.ones(2049, 128))
+    ),
+    ("glm", "another vocabulary"): Harm(
+        ("320 rows", "50304", "--tokenizer"), options={"tokenizer": None}
+    ),
+    ("glm", "too many words"): Harm(("276 entries", "270 rows"), cut(WORDS, 135)),
+    ("glm", "other words than GPT-2's"): Harm(
+        ("is 266 of", "50256"), put(WORDS, lambda s, name: torch.ones(25152, 128))
+    ),
+    ("glm", "no tokenizer there"): Harm(("vocab.json",), options={"tokenizer": Path("nowhere")}),
+    ("megatron", "a bias that differs"): Harm((BIAS, "parts [1]"), more(BIAS), alone=True),
+    ("megatron", "half a norm"): Harm(
+        ("1 missing", "decoder.layer_norm.bias"),
+        put("decoder.layer_norm.weight", lambda s, name: torch.ones(32)),
+    ),
+    ("megatron", "untied words"): Harm(
+        (OUTPUT, "one tensor for both"),
+        put(OUTPUT, lambda s, name: s["decoder.embed_tokens.weight"] + 1),
+    ),
+    ("megatron", "parts of two models"): Harm(
+        ("different args",), damage=(1, lambda f: resave(f, {"dropout": 0.5}))
+    ),
+    ("megatron", "no args"): Harm(("argparse.Namespace",), damage=(0, lambda f: resave(f, None))),
+    ("megatron", "heads that nobody knows"): Harm(
+        ("decoder_attention_heads", "here: 32"), extra={"decoder_attention_heads": None}
+    ),
+    **{
+        ("megatron", f"{name}={value}"): Harm((name, str(value)), count=1, extra={name: value})
+        for name, value in SETTINGS
+    },
+}
+CASES = {(name, harm): HARMS[harm] for name in FORMATS for harm in HARMS} | OF_ONE_FORMAT
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=", ".join)
+def test_what_is_wrong_is_named(case, gpt2, tmp_path, monkeypatch):
+    checkpoint, harm = FORMATS[case[0]], CASES[case]
+    monkeypatch.chdir(tmp_path)
+    (source := tmp_path / "source").mkdir()
+
+    def change(number, tensors):
+        if harm.change and (number == 1 or not harm.alone):
+            harm.change(tensors, checkpoint.words)
+
+    if harm.count:
+        checkpoint.write(source / "s", harm.count, change, **harm.extra)
+        source = source / "s"
+    if harm.damage:
+        number, damage = harm.damage
+        damage(checkpoint.file(source, number))
+    words = [word.format(**checkpoint.words) for word in harm.words]
+    options = {} if checkpoint.has_words else {"tokenizer": gpt2}
+    refused(checkpoint.convert, source, tmp_path / "hf", *words, **options | harm.options)
+    assert not (tmp_path / "harmed").exists()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_folder_with_files_and_a_full_disk_are_left_alone(name, gpt2, tmp_path, monkeypatch):
+    checkpoint, out = FORMATS[name], tmp_path / "hf"
+    options = {} if checkpoint.has_words else {"tokenizer": gpt2}
+    source = checkpoint.write(tmp_path / "s", 1)
+    out.mkdir()
+    checkpoint.convert(source, out, **options)  # an empty folder will do
+    before = sorted(file.name for file in out.iterdir())
+    refused(checkpoint.convert, source, out, "not empty", **options)
+    assert sorted(file.name for file in out.iterdir()) == before
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**9, 10**9, 1000))
+    refused(checkpoint.convert, source, tmp_path / "full", "0.0 GB are free", **options)

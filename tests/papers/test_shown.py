@@ -1,0 +1,121 @@
+"""The same row on the terminal, as CSV and LaTeX, and in words."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from ptrun.cli import main
+from ptrun.command import report
+from ptrun.errors import UserError
+from ptrun.papers.experiment import load
+from ptrun.papers.ours import Interval
+from ptrun.papers.paper import latex, tabular, terminal
+from ptrun.papers.rows import rows
+from ptrun.papers.shown import Shown, duration, gap_text, number, table_name
+from ptrun.reporting.formats import MINUS
+from tests.papers.small import filled
+
+
+@pytest.fixture
+def table(tmp_path):
+    return filled(tmp_path)
+
+
+def test_a_table_as_csv_has_every_number_and_seed(table):
+    ran, above, unrun, plotted, mean, quoted = csv.DictReader(io.StringIO(tabular([table])))
+    assert (ran["paper"], ran["method"], ran["task"], ran["metric"]) == ("made", "FT", "RTE", "acc")
+    assert (ran["value"], ran["std"], ran["seeds"]) == ("70.1", "1.0", "[1, 2, 3, 4, 5]")
+    assert (ran["ours_paper_value"], ran["ours_paper_learned"]) == ("70.0", "20480")
+    scores = {"1": 70.0, "2": 71.0, "3": 69.0, "4": 70.5, "5": 69.5}
+    assert json.loads(ran["ours_paper_scores"]) == scores
+    assert float(ran["ours_paper_std"]) == pytest.approx(0.7906, abs=1e-4)
+    assert (ran["ours_honest_value"], ran["ours_honest_missing"]) == ("69.5", "[3, 4, 5]")
+    ends = [float(ran[name]) for name in ("difference", "low", "high")]
+    assert ends == pytest.approx([-0.1, -1.467, 1.267], abs=1e-4)
+    assert (above["released"], above["verdict"]) == ("70.2", "above")
+    assert unrun["why"] == "ptrun experiment=made/table1 cell=small.FT.full.CB"
+    assert unrun["ours_paper_value"] == unrun["low"] == "" and unrun["note"].startswith("an F1")
+    assert (plotted["ours_paper_missing"], plotted["ours_paper_failed"]) == ("[2, 4, 5]", "[2]")
+    assert plotted["why"] == "the paper plots this point without printing its number"
+    assert (mean["ours_paper_value"], mean["ours_paper_hours"]) == ("77.75", "0.0")
+    assert (quoted["verdict"], quoted["note"]) == ("not run", "")
+
+
+def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
+    text = latex([table])
+    row = r"PT\_1 & RTE & 71.0 & 70.2 & 74.0 \ensuremath{\pm} 0.8 & -- & +3.0 [1.6, 4.4]"
+    assert row in text and r"100 \% \textless{}i\textgreater{}quoted" in text
+    assert text.isascii() and text.count(r"\end{longtable}") == 1
+    note = r"(1) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
+    assert "FT & CB & 80.0 (1) &" in text and rf"\noindent {note}" in text
+
+
+def test_a_table_on_the_terminal_has_notes_reasons_and_commands_below(table):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal([table]))
+    text = console.export_text()
+    assert "not run (3)" in text and "(3) another paper's number, 100 % <i>quoted</i>" in text
+    assert "80.0 (1)" in text and "(1) an F1 in the accuracy's column, 100 % <i>sure</i>" in text
+    assert "one cell alone: ptrun experiment=made/table1 cell=small.FT.full.CB" in text
+    assert "2 within, 1 above, 1 not comparable, 2 not run." in text
+
+
+def test_words():
+    assert gap_text(Interval(0.84, -0.31, 1.94), 1) == f"+0.8 [{MINUS}0.3, 1.9]"
+    assert (number(5e-05, 5), number(1234567.0, 0)) == (f"5e{MINUS}05", "1,234,567")
+    assert [duration(h) for h in (1500.25, 0.5, 0.005)] == ["1,500.2 h", "30 min", "18 s"]
+    assert table_name("table4_zh") == "Table 4 (zh)" and table_name("tableA2_lr") == "Table A2 (lr)"
+    assert table_name("figure3") == "Figure 3" and table_name("lowresource") == "Lowresource"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--paper", "dtp"], "did you mean 'dpt'"),
+        (["--paper", "dpt", "--table", "tabel1"], "did you mean 'table1'"),
+        (["--paper", "dpt", "--tabel", "table1"], "unrecognized arguments: --tabel"),
+        (["paper=dpt"], "paper=dpt is an option of the command: type --paper dpt"),
+        (["outputs", "--paper", "dpt"], "folder: for a folder of results alone"),
+        (["outputs", "--to", "x"], "to: for --paper NAME alone"),
+        (["--paper", "dpt", "--best", "3"], "best: for a folder of results alone"),
+    ],
+)
+def test_a_wrong_word_is_named(arguments, told):
+    with pytest.raises(UserError, match=told):
+        report.main(arguments)
+
+
+def test_a_paper_without_runs_is_told_what_to_type(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["ptrun", "report", "--paper", "dpt", "--table", "table1"])
+    main()
+    text = capsys.readouterr().out
+    assert "not run yet: ptrun experiment=dpt/table1" in text and "91.32" in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("line", ["--outputs nowhere", "--to taken"])
+def test_a_folder_that_cannot_be_is_refused(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match=line):
+        report.main(["--paper", "dpt", "--table", "table3", *line.split()])
+
+
+def test_rows_that_are_one_run_at_a_scale_are_said():
+    """ELECTRA base and large are one pocket model."""
+    scaled = load("dpt/table1").at("pocket")
+    every = rows(scaled, Path("nowhere"))
+    alike = [row for row in every if row.cell.key.endswith(".FT.low_resource_10pct.SST-2")]
+    ran = [replace(row, honest=SimpleNamespace(value=88.0)) for row in alike]
+    told = Shown(scaled, ran).order
+    homes = {scaled.home(row.cell) for row in alike}
+    assert len(homes) < len(ran) and told.endswith(f"above: {len(ran) - len(homes)}")
+    unrun = Shown(scaled, every).order
+    assert "above" not in unrun
