@@ -17,19 +17,12 @@ WRONG = {
         "backbone=pocket_t6": "did you mean 'pocket_t5'",
         "backbone=pocket_bert": "pocket_bert is masked; LM adaptation is for encoder-decoders",
         "rat=5": "did you mean 'rate'",
-        "backbone.pth=5": "did you mean 'path'",
         "steps=many": "expected int, got 'many'",
-        "batch=0": "batch is 0; use 1 or more",
-        "length=1": "length is 1; use 2 or more",
-        "rate=0": "rate is 0; use more than 0",
     },
     pretrain: {
-        "backbone=pocket_t6": "did you mean 'pocket_t5'",
         "stepz=5": "did you mean 'steps'",
         "objective=guess": "expected one of 'masked', 'replaced', 'causal', 'denoising'",
         "steps=-3": "pretrain.steps is -3; use 1 or more",
-        "log_every=0": "pretrain.log_every is 0",
-        "masked=1.5": "pretrain.masked is 1.5",
         "backbone=pocket_electra corpus=/some": "needs generator=FOLDER",
         "backbone=pocket_t5 initial=a": "initial is for objective=masked or replaced, not denois",
     },
@@ -42,15 +35,6 @@ def test_the_help_lists_the_keys(command, capsys):
         command.main(["--help"])
     told = capsys.readouterr().out
     assert all(text in told for text in HELP[command])
-
-
-@pytest.mark.parametrize("command", HELP)
-def test_a_word_that_is_no_override_is_refused(command):
-    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'") as caught:
-        command.main(["fast"])
-    assert f"See python -m {command.__name__.removesuffix('.__main__')} --help." in str(
-        caught.value
-    )
 
 
 @pytest.mark.parametrize(

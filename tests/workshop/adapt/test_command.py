@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import RunFailed, UserError
+from ptrun.errors import UserError
 from ptrun.pocket.corpus import documents
 from workshop.adapt import Trainer, main
 
@@ -75,24 +75,3 @@ def test_a_killed_adaptation_goes_on_to_the_same_bits(adapt, monkeypatch, optimi
 def dying(trainer):
     if trainer.step == 2:
         raise KeyboardInterrupt
-
-
-def test_a_taken_folder_is_left_alone(adapt, tmp_path):
-    (tmp_path / "made").mkdir()
-    with pytest.raises(UserError, match="is taken"):
-        adapt("made")
-
-
-def test_a_loss_that_is_no_number_ends_it(adapt):
-    with pytest.raises(RunFailed, match="try a smaller rate"):
-        adapt("made", "optimizer=adamw", "rate=1e30")
-
-
-def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder, tmp_path):
-    with pytest.raises(UserError, match=r"^corpus=/nowhere: no corpus there"):
-        adapt("made", "corpus=/nowhere")
-    with pytest.raises(UserError, match=r"it has doc\. Type field=NAME"):
-        adapt("made", "field=text")
-    with pytest.raises(UserError, match=r"sentinel=true: backbone=.* has none"):
-        adapt("made", f"backbone.path={tiny_folder('t5')}", "sentinel=true")
-    assert not (tmp_path / "made").exists()

@@ -25,8 +25,3 @@ def test_a_packed_corpus_is_read_back(monkeypatch, tmp_path):
     (tmp_path / "corpus.bz2").write_bytes(packed(written))
     monkeypatch.setattr(shipped, "FILE", tmp_path / "corpus.bz2")
     assert list(shipped.documents()) == written
-
-
-def test_an_unknown_split_is_named():
-    with pytest.raises(ValueError, match="split is 'test'; allowed are train, validation"):
-        next(iter(documents("test")))

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
 from tests.backbone.inputs import text
 from tests.tiers import tiered
 from workshop.pocket.corpus import documents
@@ -94,46 +93,3 @@ def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
     backbone.load()
     assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
     assert backbone.model.config.scale_decoder_outputs is False
-
-
-def test_a_taken_folder_is_left_alone(corpus, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not empty"):
-        pretrain("pocket_bert", corpus, tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_a_missing_or_broken_corpus_is_explained(tmp_path):
-    with pytest.raises(UserError, match=r"no train.jsonl or train.jsonl.gz"):
-        pretrain("pocket_gpt2", tmp_path, tmp_path / "out")
-    (tmp_path / "train.jsonl").write_text('{"doc": "Fine."}\n{"text": "Not."}\n')
-    with pytest.raises(UserError, match="line 2: expected"):
-        pretrain("pocket_gpt2", tmp_path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("model.hiden_size=64", "did you mean 'hidden_size'"),
-        ("model.model_type=nothing", "pretrain.model:"),
-        ("length=300", "the model has 256 positions"),
-        ("model.num_attention_heads=3", "pretrain.model:"),
-    ],
-)
-def test_what_no_model_can_be_made_of_is_refused(corpus, tmp_path, change, message):
-    with pytest.raises(UserError) as caught:
-        pretrain("pocket_bert", corpus, tmp_path / "out", change)
-    assert message in str(caught.value) and not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_a_corpus_of_long_rows_only_is_trained_without_batches_of_answers(corpus, tmp_path):
-    long = tmp_path / "long"
-    long.mkdir()
-    for split in ("train", "validation"):
-        with gzip.open(corpus / f"{split}.jsonl.gz", "rt") as file:
-            text = " ".join(json.loads(line)["doc"] for line in file).replace(".", " and")
-        (long / f"{split}.jsonl").write_text(json.dumps({"doc": text[:4000]}) + "\n")
-    result = pretrain("pocket_gpt2", long, tmp_path / "made", "answer_length=26", "vocabulary=900")
-    assert result["train"]["step"] == 4

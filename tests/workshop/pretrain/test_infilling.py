@@ -1,14 +1,11 @@
 """Blank infilling: what is cut out, where it is written, and who sees it."""
 
-import random
-
 import pytest
 import torch
 
 from ptrun.backbone.own_models import BlockConfig, BlockLM
-from workshop.pretrain.objective import Chance, at_least_one, blanked, infilling, read
-from workshop.pretrain.recipe import Recipe
-from workshop.pretrain.rows import Batch, Stream, mask_chances
+from workshop.pretrain.objective import Chance, blanked, infilling, read
+from workshop.pretrain.rows import Batch
 from workshop.pretrain.vocabulary import Marks
 
 END, SOP, EOP, CLS, MASK = 0, 50, 51, 52, 53
@@ -77,40 +74,3 @@ def test_the_written_out_row_gives_the_loss(model):
     assert float(scored.loss) == pytest.approx(float(-(logs[0, 15] + logs[1, EOP]) / 2), abs=1e-5)
     assert float(scored.reported) == pytest.approx(float(-logs[0, 15]), abs=1e-5)
     assert scored.targets.tolist() == [15]
-
-
-def test_a_row_with_nothing_chosen_hides_one_word():
-    ids = torch.tensor([[CLS, 10, 11, END, END], [CLS, 12, 13, 14, END]])
-    gone = torch.zeros_like(ids, dtype=torch.bool)
-    gone[1, 2:4] = True
-    batch = Batch(ids, (ids > 0).long(), ids * 0, ids * 0, gone)
-    places = {int(at_least_one(gone, batch, chance(s))[0].nonzero()) for s in range(20)}
-    assert places == {1, 2}
-    assert torch.equal(at_least_one(gone, batch, chance())[1], gone[1])
-
-
-def test_rows_of_a_stream_are_framed_and_marks_are_never_cut_out():
-    rng = random.Random(1)
-    rows = [[[rng.randint(1, 49) for _ in range(rng.randint(2, 8))]] for _ in range(60)]
-    sizes = {"vocabulary": 60, "steps": 1, "rate": 1e-3, "batch": 200, "length": 20}
-    recipe = Recipe(name="x", objective="infilling", model={}, masked=0.5, joined=0.9, **sizes)
-    chances = mask_chances(rows, MARKS, recipe, 0.3)
-    source = Stream(rows, recipe, MARKS, 33, chances, rng, torch.Generator().manual_seed(0))
-
-    class Spy(torch.nn.Module):
-        def get_input_embeddings(self):
-            return lambda ids: self.shown.append(ids) or torch.zeros(*ids.shape, 4)
-
-        def hidden(self, words, places, inside, **_):
-            assert int(places.max()) < 33
-            return type("Out", (), {"last_hidden_state": words})
-
-        def lm_head(self, hidden):
-            return torch.zeros(len(hidden), 60)
-
-    spy = Spy()
-    spy.shown = []
-    for batch, _ in zip(source.batches(), range(20), strict=False):
-        scored = infilling(0.9)(spy, batch, chance())
-        assert (spy.shown[-1][:, 0] == CLS).all() and (spy.shown[-1] == MASK).any(1).all()
-        assert not set(scored.targets.tolist()) & set(MARKS.special)

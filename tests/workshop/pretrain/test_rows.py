@@ -4,10 +4,9 @@ import random
 from itertools import islice
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from workshop.pretrain.recipe import Recipe
-from workshop.pretrain.rows import Stream, laid_out, mask_chances, rows
+from workshop.pretrain.rows import Stream, mask_chances
 from workshop.pretrain.vocabulary import Marks
 
 MARKS = Marks(pad=0, begin=[2], end=[3], special=[0, 1, 2, 3, 4], stop=3, mask=4, pairs=True)
@@ -27,16 +26,6 @@ def stream(**changes):
     return Stream(rows, recipe, MARKS, 64, chances, rng, torch.Generator().manual_seed(0))
 
 
-def test_rows_hold_no_padding_of_the_tokenizer():
-    """Those of sentence encoders are saved with a fixed length, and stay as they are."""
-    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.enable_padding(length=8)
-    tokenizer.enable_truncation(2)
-    assert rows(tokenizer, [["a b", "b b a"], ["a"]], 10) == [[[1, 2], [2, 2, 1]], [[1]]]
-    assert tokenizer.padding["length"] == 8 and tokenizer.truncation["max_length"] == 2
-
-
 def test_every_row_comes_once_before_any_comes_again():
     source = stream()
     rows = [tuple(t for s in row for t in s) for row in source.rows]
@@ -47,13 +36,6 @@ def test_every_row_comes_once_before_any_comes_again():
         if len(seen) >= len(rows):
             break
     assert sorted(seen) == sorted(rows)
-
-
-def test_batches_keep_the_budget_and_number_positions_within_the_model():
-    for batch in islice(stream().batches(), 50):
-        assert batch.ids.numel() <= 200 + 40
-        assert int(batch.positions.max()) < 64
-        assert torch.equal(batch.mask, (batch.ids != 0).long())
 
 
 def test_marks_and_padding_are_never_chosen():
@@ -69,9 +51,3 @@ def test_answers_hide_words_of_the_last_sentence_only():
             words = [(t, c) for t, c in zip(ids, chosen, strict=True) if t > 4]
             before = len(words) - lasts[tuple(t for t, _ in words)]
             assert not any(c for _, c in words[:before])
-
-
-def test_models_without_pairs_lay_a_row_out_in_one_piece():
-    marks = Marks(pad=0, begin=[1], end=[1], special=[0, 1], stop=1)
-    row = laid_out([[5, 6], [7], [8, 9]], marks, False, random.Random(0))
-    assert row.ids == [1, 5, 6, 7, 8, 9, 1] and set(row.types) == {0}
