@@ -32,10 +32,10 @@ from ptrun.config import build
 from ptrun.config.paths import leads_out, options
 from ptrun.errors import RunFailed, UserError, named, unknown
 from ptrun.folder import tensors as files
+from ptrun.papers.corpus import Document, blocks, digest, documents, part_of
 from ptrun.pattern.spelling import mask_ids
 from ptrun.readout.base import Features, TokenRow, collate
 from ptrun.readout.head import decoder_start
-from ptrun.task.corpus import Document, blocks, digest, documents, part_of
 from ptrun.training.progress import meter
 from workshop import command
 

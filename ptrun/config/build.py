@@ -17,6 +17,7 @@ from ptrun.config.components import TARGET, component, fits, spell, targets
 from ptrun.errors import UserError, near
 
 T = TypeVar("T")
+_MADE = ("task", "source")  # the rows of a task may be made by a class
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def _problems(
         inner = _components(value)
         for name, node in inner.items():
             lines += problems(group, node, f"{path}.{key}.{name}")
-        if not inner and any(True for _ in targets(value)):
+        if (group, key) == _MADE and isinstance(value, Mapping) and TARGET in value:
+            lines += problems(group, value, f"{path}.{key}")
+        elif not inner and any(True for _ in targets(value)):
             lines.append(f"{path}.{key}: a component is not allowed here. Remove its {TARGET}.")
         if key in hints and not fits(value, hints[key]):
             lines.append(f"{path}.{key}: expected {spell(hints[key])}, got {value!r}.")

@@ -64,7 +64,7 @@ class Composed:
     """The configuration of a run as plain data, and the chosen option of each group.
 
     `commits` are those of the hub that an earlier run recorded, by `Repository.key`. `typed` are
-    the keys of the command line.
+    the keys of the command line. `needs` are the ids of the runs that it needs.
     `ptrun.runs.plan` turns it into a `Plan`. Other modules use the properties below.
     """
 
@@ -72,6 +72,7 @@ class Composed:
     names: dict[str, str]
     commits: dict[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
 
     @property
     def outputs(self) -> Path:
@@ -168,7 +169,7 @@ class Composed:
     def data_source(self) -> str | None:
         """How to get the task's data; None if they are made, local or on the hub."""
         source = self.task.get("source")
-        if not source or {"hub", "pocket", "corpus"} & source.keys():
+        if not source or {"hub", "pocket", "_target_"} & source.keys():
             return None
         folder = str(source.get("folder", self.task["name"]))
         here = self.data_dir is not None and (Path(self.data_dir) / folder).is_dir()

@@ -75,7 +75,7 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     task = {key: value for key, value in content["task"].items() if not _is_left_out(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
         task["vocabulary"] = Path(task["vocabulary"]).name
-    if "corpus" in (task.get("source") or {}):  # `data` covers the examples made from it
+    if "_target_" in (task.get("source") or {}):  # `data` covers the rows that it makes
         task.pop("source")
     read = {key: _content(value) for key, value in (content.get("readout") or {}).items()}
     method = {key: _content(value) for key, value in content["method"].items()}

@@ -7,6 +7,7 @@ are labels into text.
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -34,8 +35,19 @@ def write(folder: Path, composed: Composed) -> None:
     if config.get("data_dir") == os.path.expanduser(os.environ.get("PTRUN_DATA", "")):
         config["data_dir"] = None
     names = {group: name for group, name in composed.names.items() if group not in NOT_OF_A_RUN}
-    content = {"names": names, "config": config, "commits": composed.commits}
+    content: dict[str, Any] = {"names": names, "config": config, "commits": composed.commits}
+    if composed.needs:
+        content["needs"] = composed.needs
     write_text(folder / FILE, _HEAD + plain_yaml.dump(content))
+
+
+def needs(folder: Path) -> tuple[str, ...]:
+    """Return the ids of the runs that a run needs; none where no file says so."""
+    try:
+        _, _, listed = read_text(folder / FILE, "replace").partition("\nneeds:\n")
+    except OSError:
+        return ()
+    return tuple(line.removeprefix("- ").strip("'") for line in listed.splitlines())
 
 
 def read(folder: Path) -> Composed:

@@ -116,17 +116,19 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """A run folder with its state, and how far it is."""
+    """A run folder with its state, how far it is, and the ids of the runs that it needs."""
 
     folder: Path
     state: RunState
     progress: Progress = Progress()
+    needs: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
         state, left = self.state, self.progress.seconds_left
         place = {"folder": str(self.folder), "state": state.kind, "detail": state.detail}
-        return {**place, **vars(self.progress), "seconds_left": left and round(left)}
+        left = left and round(left)
+        return {**place, **vars(self.progress), "seconds_left": left, "needs": [*self.needs]}
 
 
 def runs(root: Path) -> list[Known]:
@@ -135,7 +137,9 @@ def runs(root: Path) -> list[Known]:
     for folder in sorted(_folders(root)):
         state = state_of(folder)
         goes_on = state.kind in ("running", "interrupted")
-        scanned.append(Known(folder, state, progress(folder) if goes_on else Progress()))
+        so_far = progress(folder) if goes_on else Progress()
+        needs = () if state.kind == "finished" else request.needs(folder)
+        scanned.append(Known(folder, state, so_far, needs))
     return scanned
 
 

@@ -12,6 +12,7 @@ from ptrun.method.base import Method
 from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, work
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, plan, split_of
+from ptrun.start.pretraining import is_made
 from ptrun.training.optim import total_steps
 from ptrun.types import Split
 
@@ -24,7 +25,7 @@ def planned_on(composed: Composed, layout: HardwareLayout) -> Plan:
 def method_of(planned: Plan) -> Method:
     """Return the method on the meta device, without weights and tokenizer."""
     with torch.device("meta"):
-        return planned.method_over(planned.backbone, planned.task)
+        return planned.build_method()
 
 
 def alike(planned: Plan) -> str:
@@ -94,7 +95,7 @@ def _split(planned: Plan) -> Split | None:
         here = planned.task.answer != "several"
     else:
         here = "pocket" in source.origin or source.exists("train")
-        here = here and not planned.of_corpus
+        here = here and not is_made(planned.request.task)
     try:
         return usable(method_of(planned), split_of(planned)[0]) if here else None
     except UserError:

@@ -37,7 +37,7 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     Raises:
         UserError: as a run would.
     """
-    method = planned.method_over(planned.backbone, planned.task)
+    method = planned.build_method()
     check_select(planned.train, method)
     examples, shared = split_of(planned)
     split = usable(method, examples)

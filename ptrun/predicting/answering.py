@@ -7,6 +7,7 @@ from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build, identity
+from ptrun.config.components import TARGET
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import gone, parsed, put
 from ptrun.errors import UserError
@@ -181,7 +182,7 @@ def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> Pretrai
 def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any]) -> Task:
     """Return the task with the labels of the run."""
     node = config["task"]
-    if "corpus" in (node.get("source") or {}):  # keeps the labels of the labeller
+    if TARGET in (node.get("source") or {}):  # keeps the labels of the labeller
         node = {**run.result.config["task"], "source": {"pocket": node["name"]}}
     try:
         task = recalled(node, labels, config["data_dir"])

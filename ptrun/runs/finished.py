@@ -4,10 +4,8 @@ The header of `prompt.safetensors` holds what the task read from its data: label
 pattern. So a prediction needs no training files.
 """
 
-import logging
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +13,19 @@ import torch
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build as building
-from ptrun.config.build import Component, build, target
-from ptrun.config.compose import Composed
 from ptrun.errors import UserError
-from ptrun.files import below, from_json
+from ptrun.files import from_json
 from ptrun.folder import result
 from ptrun.folder.digest import AGAIN, PROMPT, damaged
 from ptrun.folder.store import bound_to, read_tensors
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
 from ptrun.readout.chat import template_digest
-from ptrun.start import saved_prompt
 from ptrun.start.saved_prompt import Tensors
-from ptrun.task.classification import Classification
 from ptrun.task.dataset import Task
-from ptrun.task.labelled import CorpusLine, Labelled
 from ptrun.task.multi import Multi
 from ptrun.task.own import Own
-from ptrun.task.ppt import read
-from ptrun.task.source import Source
-from ptrun.types import Example, RunResult
-
-_LOG = logging.getLogger(__name__)
+from ptrun.types import RunResult
 
 _FACTS = {"name": str, "path": str | None, "commit": str | None, "pooler_seed": int | None}
 _FILES = ("train", "dev", "test", "pattern", "hub")  # of `task=csv` and `task=hub`
@@ -131,7 +120,7 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
 def learned(
     folder: Path, done: RunResult, backbone: PretrainedBackbone
 ) -> tuple[Tensors, dict[str, Any]]:
-    """Return the learned tensors and `found_by` of the task.
+    """Return the learned tensors, and what the task `recorded`.
 
     Raises:
         UserError: the file is missing, damaged, or was made with other weights.
@@ -145,12 +134,12 @@ def learned(
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
     with damaged(folder / PROMPT, "its header does not say what its task read"):
         facts = from_json(header["task"])
-        _check_found(facts)
+        _check_recorded(facts)
     return tensors, facts
 
 
-def _check_found(facts: Any) -> None:
-    """Raise an error of `DAMAGES` if plain data are not what `found_by` writes."""
+def _check_recorded(facts: Any) -> None:
+    """Raise an error of `DAMAGES` if plain data are not what `Task.recorded` returns."""
     for part in facts["tasks"].values() if "tasks" in facts else [facts]:
         labels, pvps = part["labels"], part.get("pvps", {})
         if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
@@ -159,16 +148,8 @@ def _check_found(facts: Any) -> None:
             raise ValueError("patterns are no object")
 
 
-def found_by(task: Task) -> dict[str, Any]:
-    """Return what a task read from its files and predictions need, as plain data."""
-    if isinstance(task, Multi):
-        return {"tasks": {name: found_by(member) for name, member in task.tasks.items()}}
-    pattern: dict[str, Any] = {"pvps": dict(task.pvps)} if isinstance(task, Own) else {}
-    return {"labels": list(task.labels), **pattern}
-
-
 def recalled(node: Mapping[str, Any], saved: Mapping[str, Any], data_dir: str | None) -> Task:
-    """Return the task of a run without its files; `saved` is the result of `found_by`."""
+    """Return the task of a run without its files; `saved` is what it `recorded`."""
     task: Task = building.build("task", _without_files(node, saved), data_dir, None)
     _restore(task, saved)
     return task
@@ -198,175 +179,3 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
     task.labels = saved["labels"]
     if isinstance(task, Own):
         task.pvps = saved["pvps"]
-
-
-# Label the lines of a corpus with a classifier that another run trained (PPT, CLS).
-#
-#     ptrun task=yelp_full method=fine_tuning backbone=roberta_base
-#     ptrun task=ppt_cls task.source.labeller=run:RUN_ID task.source.corpus=DIR
-#
-# The first trains a classifier; the second labels lines with it, then trains.
-#
-# Labels are kept in shards below `<outputs>/.labels`, in a folder named by a hash of corpus,
-# classifier and settings. So nothing is labelled twice, and a killed run resumes after the last
-# complete shard.
-
-_MIN_TOKENS, _MAX_TOKENS = 5, 256  # a line has more than the first and is truncated to the second
-_REPORT_EVERY = 10.0  # seconds
-_KEY = "task.source.labeller"
-
-
-class Labeller(Finished):
-    """A finished run of a classification task with one text field."""
-
-    @classmethod
-    def of(cls, lines: Labelled, request: Composed, hardware: Component) -> "Labeller":
-        """Return the run that labels lines, with its task and backbone, on the `hardware`.
-
-        Raises:
-            UserError: there is no such run, or its task does not label one text.
-        """
-        kind, _, run = lines.labeller.partition(":")
-        if kind != "run":
-            raise UserError(
-                f"{_KEY}={lines.labeller}: expected a finished run. Type {_KEY}=run:RUN_ID."
-            )
-        folder = saved_prompt.find(run, request.outputs, request.name, key=_KEY).resolve()
-        done = result.read(folder)
-        if done is None or done.status != "finished":
-            raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
-        task, backbone = _task(done), backbone_of(done)
-        tensors, _ = learned(folder, done, backbone)
-        components = done.config["method"], done.config["readout"], tensors
-        return cls(folder, done, task, backbone, hardware.build(backbone), *components)
-
-    def fingerprint(self) -> str:
-        """Return what identifies the labels: learned tensors, configuration, backbone, precision.
-
-        The configuration counts because `manual_prompt` may learn nothing.
-        """
-        digest = saved_prompt.digest({"": self.tensors})
-        computed = f"{self.engine.precision} {self.engine.quantization}".removesuffix(" none")
-        return f"{digest} {self.done.group} {self.backbone.weights} {computed}"
-
-    def words(self) -> dict[str, list[str]]:
-        """Return the words of each label: PPT's, or those of the first pattern that has any.
-
-        Raises:
-            UserError: no pattern has words.
-        """
-        pvps = self.task.pvps
-        ordered = [pvps[name] for name in sorted(pvps, key=lambda name: name != "ppt_pt")]
-        words = next((pvp["words"] for pvp in ordered if "words" in pvp), None)
-        if words is None:
-            raise UserError(
-                f"{_KEY}=run:{self.folder}: its task {self.task.name} has no label words. Give "
-                "them as task.pvps.ppt_pt.words={LABEL: [WORD], ...}."
-            )
-        return {label: list(words[label]) for label in self.task.labels}
-
-
-def lines_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelled | None]:
-    """Return the configuration with the labels of the labeller, and the lines to label, if any."""
-    task = composed.config["task"]
-    lines = _lines(task, composed.config["data_dir"])
-    if lines is None or not lines.labeller.removeprefix("run:"):
-        return composed, lines  # `label` refuses lines without a labeller; a plan needs none
-    labeller = Labeller.of(lines, composed, hardware)
-    labels = list(labeller.task.labels)
-    lines = replace(
-        lines,
-        labeller=f"run:{labeller.folder}",
-        fingerprint=labeller.fingerprint(),
-        thresholds=_thresholds(lines.thresholds, labels),
-    )
-    lines = replace(lines, shards=str(below(composed.outputs, ".labels", lines.folder_name())))
-    pvps = {}
-    for name, pvp in task["pvps"].items():  # its own words if they are for these labels
-        words = pvp.get("words", {})
-        pvps[name] = {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
-    names = {label: label for label in labels}
-    task = {**task, "source": vars(lines), "labels": names, "pvps": pvps}
-    return replace(composed, config={**composed.config, "task": task}), lines
-
-
-def label(lines: Labelled, request: Composed, hardware: Component) -> None:
-    """Label the lines that are in no shard yet."""
-    if lines.full():
-        return
-    labeller = Labeller.of(lines, request, hardware)
-    method = labeller.load()[""]
-    _LOG.info("labelling %s with %s", lines.corpus, labeller.folder)
-    reported = time.monotonic()
-    for number, block in lines.waiting():
-        lines.kept.write(number, len(block), _labelled(lines, block, method, labeller.engine))
-        if time.monotonic() - reported > _REPORT_EVERY:
-            reported = time.monotonic()
-            _LOG.info("%s", lines.progress())
-        if lines.full():
-            return
-
-
-def _lines(task: Mapping[str, Any], data_dir: str | None) -> Labelled | None:
-    """Return the lines of a task; None if it has files instead, or no labeller."""
-    origin = task.get("source") or {}
-    if "labeller" not in origin or Source(task["name"], origin, data_dir).exists("train"):
-        return None
-    lines = read(origin)
-    assert isinstance(lines, Labelled)
-    return lines
-
-
-def _task(done: RunResult) -> Task:
-    node = dict(done.config["task"])
-    if target("task", node) is Classification:
-        node.setdefault("source", {"pocket": node["name"]})  # missing if made of a corpus; unused
-        task: Task = build("task", node, None, None)
-        if len(task.fields) == 1:
-            task.max_tokens = min(task.max_tokens or _MAX_TOKENS, _MAX_TOKENS)
-            return task
-    raise UserError(
-        f"{_KEY}=run:{done.run_id}: its task, {done.names['task']}, does not label one text. Give "
-        "a run of a task like sst5."
-    )
-
-
-def _thresholds(thresholds: Mapping[str, float], labels: list[str]) -> dict[str, float]:
-    """Return the threshold of each label."""
-    allowed = ("first", "last", "other", *labels)
-    for key in thresholds:
-        if key not in allowed:
-            raise UserError(
-                f"task.source.thresholds.{key}: the labeller has no such label. Give one of "
-                f"{', '.join(allowed)}."
-            )
-    ends = {labels[0]: "first", labels[-1]: "last"}
-    other = thresholds.get("other", 0.0)
-    return {
-        label: thresholds.get(label, thresholds.get(ends.get(label, ""), other)) for label in labels
-    }
-
-
-def _labelled(
-    lines: Labelled, block: list[CorpusLine], method: Method, engine: TorchEngine
-) -> list[dict[str, Any]]:
-    """Return the rows of a shard: lines that are long enough and above their label's threshold."""
-    tokenizer, (field,) = method.backbone.tokenizer(), method.task.fields
-    texts = [line.text for line in block]
-    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    long = [line for line, tokens in zip(block, ids, strict=True) if len(tokens) > _MIN_TOKENS]
-    any_label = method.task.labels[0]
-    features = method.encode([Example(line.id, {field: line.text}, any_label) for line in long])
-    (predictions,) = engine.predict([method], [features])
-    rows = []
-    for line, prediction in zip(long, predictions, strict=True):
-        name, probability = prediction.value, prediction.probability
-        if probability is None:
-            raise UserError(
-                f"{_KEY}={lines.labeller}: its read-out gives no probabilities. Give a run with "
-                "readout=head or verbalizer."
-            )
-        if name in lines.thresholds and probability > lines.thresholds[name]:
-            row = {"id": line.id, "split": line.split, "text": line.text, "label": name}
-            rows.append({**row, "probability": round(probability, 4)})
-    return rows

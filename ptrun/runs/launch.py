@@ -4,6 +4,7 @@ A process that torchrun, deepspeed or srun started is one rank of the run. Other
 starts the ranks on this machine, if the hardware has several, and waits for them.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -13,10 +14,13 @@ from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, result
 from ptrun.hardware.environment import environment, imported
 from ptrun.hardware.start_ranks import check_world, local_ranks, start
-from ptrun.runs.plan import Plan, plan, with_prerequisite
+from ptrun.runs.plan import Plan, ordered, plan
 from ptrun.runs.recipe import checked, found, raised, together
 from ptrun.runs.record import Ended
+from ptrun.start.pretraining import unmet
 from ptrun.types import RunResult
+
+_LOG = logging.getLogger(__name__)
 
 
 def launch(composed: Composed) -> RunResult:
@@ -32,8 +36,27 @@ def launch(composed: Composed) -> RunResult:
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
-    (ended,) = launch_together([plan(composed)])
+    planned = plan(composed)
+    launch_needed(planned)
+    (ended,) = launch_together([planned])
     return raised(ended)
+
+
+def launch_needed(planned: Plan) -> None:
+    """Do the runs that a run needs and that are not finished.
+
+    Raises:
+        UserError: one of them is refused.
+        RunFailed: one of them failed.
+    """
+    for other in ordered(planned):
+        # several ranks do the same, whatever each sees of a folder that changes
+        if _rank() is None and (other.folder / result.FINISHED).is_file():
+            continue
+        _LOG.info("%s needs %s, which is done once", planned.run_id, other.run_id)
+        (ended,) = launch_together([other])
+        if isinstance(ended, Exception):
+            raise unmet(other.folder, ended) from ended
 
 
 def launch_together(plans: Sequence[Plan]) -> list[Ended]:
@@ -83,9 +106,6 @@ def _start_ranks(planned: Plan) -> RunResult:
     ranks = local_ranks(planned.hardware, torch.cuda.device_count())
     if (ended := found(planned)) is not None:
         return raised(ended)
-    if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
-        method = planned.method_over(planned.backbone, planned.task)
-        with_prerequisite(planned, method, _start_ranks)
     start(planned.request, ranks)
     done = result.read(planned.folder)
     if done is None:

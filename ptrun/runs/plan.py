@@ -5,8 +5,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,36 +13,33 @@ from typing import Any
 import torch
 
 from ptrun.backbone import dropout
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import identity, schema
-from ptrun.config.build import Component
-from ptrun.config.components import own_code
+from ptrun.config.build import Component, target
+from ptrun.config.components import TARGET, own_code
 from ptrun.config.compose import Composed
-from ptrun.errors import RunFailed, UserError
+from ptrun.errors import UserError
 from ptrun.files import below
-from ptrun.folder import lease, result
 from ptrun.folder import request as request_file
-from ptrun.folder.store import bound_to
+from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
-from ptrun.method.tokenized import TOKENS
 from ptrun.pattern.pattern import check_pvps
 from ptrun.readout.chat import template_digest
-from ptrun.runs.finished import label, lines_of
-from ptrun.start.pretraining import composed_for, finished_folder, of_corpus, typed_keys
-from ptrun.start.saved_prompt import check_fits, fingerprint, prompt_of
+from ptrun.start.pretraining import composed_for, finished_folder, is_made, typed_keys
+from ptrun.start.saved_prompt import check_fits, prompt_of
 from ptrun.start.spec import Start
 from ptrun.start.start import plan_start
 from ptrun.task.columns import part_of
 from ptrun.task.dataset import Task
 from ptrun.task.generation import MESSAGES
-from ptrun.task.labelled import Labelled
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
 from ptrun.task.source import Source
 from ptrun.task.text_metrics import check_references
 from ptrun.training.optim import check_train, unused_keys
-from ptrun.types import RunResult, Split
+from ptrun.types import Split
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,9 +62,7 @@ class Plan:
         variant: the folder of the setting's own files, if there are any.
         source: where the task's rows come from; None for the user's own table.
         start, start_typed: the start of the prompt, and the value of `start=`.
-        pretraining: the plan of the prerequisite run, if there is one.
-        lines: those of a corpus that another run labels, if there are any.
-        of_corpus: whether examples are made from a corpus without labels.
+        needs: the runs that are done first if they are not finished.
         own_code: the user's own classes in the configuration, with a hash of their source.
         request: the composed configuration, written beside the result.
     """
@@ -83,7 +77,7 @@ class Plan:
     setting: Setting
     variant: str | None
     source: Source | None
-    backbone: Any
+    backbone: PretrainedBackbone
     backbone_path: str | None
     method: Component
     readout: Component
@@ -94,9 +88,7 @@ class Plan:
     tracking: Component
     start: Start
     start_typed: str
-    pretraining: "Plan | None"
-    lines: Labelled | None
-    of_corpus: bool
+    needs: tuple["Plan", ...]
     own_code: dict[str, str]
     content: dict[str, Any]
     run_id: str
@@ -113,12 +105,15 @@ class Plan:
     def build_method(self) -> Method:
         """Return the method; only the seed decides its random values."""
         torch.manual_seed(self.seed)
-        return self.method_over(self.backbone, self.task)
-
-    def method_over(self, backbone: Any, task: Task) -> Method:
-        """Return the method and its read-out over a backbone and a task."""
-        method: Method = self.method.build(backbone, task, self.readout.build())
+        method: Method = self.method.build(self.backbone, self.task, self.readout.build())
         return method
+
+
+def ordered(planned: Plan) -> Iterator[Plan]:
+    """Yield the runs that a run needs, each after those that it needs itself."""
+    for other in planned.needs:
+        yield from ordered(other)
+        yield other
 
 
 def unkept(planned: Plan) -> int:
@@ -138,7 +133,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         UserError: a key, a value, a combination or a file is wrong.
     """
     request, components = composed, composed.components()
-    composed, lines = lines_of(composed, components["hardware"])
+    composed = _completed(composed)
     config, names = composed.config, composed.names
     components["task"] = Component("task", config["task"])
     # 1. The data: optimisation, setting and task
@@ -147,8 +142,6 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     setting = components["setting"].build()
     variant = _variant(setting, config)
     task = components["task"].build(config["data_dir"], variant)
-    if of_corpus(config):  # up to millions of examples
-        task.store = below(composed.outputs, TOKENS)
     # 2. The model: backbone, method and read-out
     backbone = components["backbone"].build()
     method: Any = components["method"].target
@@ -160,18 +153,17 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     components["readout"] = Component("readout", config["readout"])
     reading = components["readout"].target
     check_kept(reading, method, tunes=method.tunes(config["method"]))
-    # 3. The start of the prompt, and the run that it needs
+    # 3. The start of the prompt, and the runs that it needs
     start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
-    pretraining = None
+    needs: tuple[Plan, ...] = ()
     if start.kind == "pretrained":
-        prerequisite = composed_for(composed, start.value)
         try:
-            pretraining = plan(prerequisite, engine)
+            other = plan(composed_for(composed, start.value), engine)
         except UserError as error:
             raise UserError(typed_keys(error)) from error
-        folder = finished_folder(pretraining.folder, composed.outputs)
-        start = Start("pretrained", pretraining.run_id, folder=folder)
+        needs = (replace(other, folder=finished_folder(other.folder, composed.outputs)),)
+        start = Start("pretrained", other.run_id, folder=needs[0].folder)
     built_engine = engine(backbone) if engine else components["hardware"].build(backbone)
     # 4. The id: what can change a number
     code = own_code({group: component.node for group, component in components.items()})
@@ -187,6 +179,16 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     content = identity.affecting({**config, **variables}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
     run_id = identity.run_id(names, essence)
+    folder = below(composed.outputs, composed.name, run_id)
+    # 5. The commits of the hub: of the run that is resumed, else of the one that is repeated
+    # (`commits`), else of the one that the prompt starts from
+    hubs = [*filter(None, [backbone.repository]), *task.repositories]
+    resumed, started = (
+        request_file.read(other).commits if other and (other / request_file.FILE).is_file() else {}
+        for other in (None if composed.rerun or not hubs else folder, hubs and start.folder)
+    )
+    commits = {**started, **composed.commits, **resumed} if hubs else composed.commits
+    pin(hubs, commits)
     planned = Plan(
         names=names,
         seed=config["seed"],
@@ -209,20 +211,43 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         tracking=components["tracking"],
         start=start,
         start_typed=config["start"] or "random",
-        pretraining=pretraining,
-        lines=lines,
-        of_corpus=of_corpus(config),
+        needs=needs,
         own_code=code,
         content=content,
         run_id=run_id,
         group=identity.group_id(essence),
-        folder=below(composed.outputs, composed.name, run_id),
-        request=request,
+        folder=folder,
+        request=replace(request, commits=commits, needs=_needed(needs, start)),
     )
-    # 5. The commits of the hub
-    commits = _recorded(planned, composed.commits)
-    pin(planned.repositories, commits)
-    return replace(planned, request=replace(request, commits=commits))
+    _check_needed(planned)
+    return planned
+
+
+def _completed(composed: Composed) -> Composed:
+    """Return a configuration with what the class that makes the rows adds to the task."""
+    task = composed.task
+    origin = task.get("source") or {}
+    if TARGET not in origin or Source(task["name"], origin, composed.data_dir).exists("train"):
+        return composed
+    completed = target("task", origin).completed(composed)
+    return replace(composed, config={**composed.config, "task": completed})
+
+
+def _needed(needs: Sequence[Plan], start: Start) -> list[str]:
+    """Return the ids of the runs that a run needs: those done before it, or named by its start."""
+    folders = [other.folder for other in needs]
+    if start.kind in ("run", "joined"):
+        folders += [folder for folder in (start.folder, *start.folders) if folder]
+    return [folder.resolve().name for folder in folders]
+
+
+def _check_needed(planned: Plan) -> None:
+    """Refuse a prompt that has another form than that of the run that it starts from."""
+    for other in planned.needs:
+        method = planned.build_method()
+        if not prompt_of(method):
+            raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
+        check_fits(method, prompt_of(other.build_method()), other.folder)
 
 
 def _essence(
@@ -254,23 +279,6 @@ def with_readout(composed: Composed) -> Composed:
     return composed.read_by(*readout)
 
 
-def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
-    """Return the hub commits to load.
-
-    They are those of the run that is resumed; else of the run that is repeated (`commits`); else of
-    the run that the prompt starts from.
-    """
-    if not planned.repositories:
-        return commits
-    resumed, start = (
-        request_file.read(folder).commits
-        if folder and (folder / request_file.FILE).is_file()
-        else {}
-        for folder in (None if planned.rerun else planned.folder, planned.start.folder)
-    )
-    return {**start, **commits, **resumed}
-
-
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
     """Return the folder of a setting's own files, if it requires them or they exist."""
     if setting.variant is None or setting.required:
@@ -288,11 +296,9 @@ def _source(config: Mapping[str, Any], variant: str | None) -> Source | None:
 def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     """Return the examples of a run, and the texts that train, dev and test share.
 
-    The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
+    The protocol makes the split, and the setting reduces it.
     """
     task, data_seed = planned.task, planned.data_seed
-    if planned.lines:
-        label(planned.lines, planned.request, planned.engine_component)
     split = planned.protocol.split(task, data_seed)
     if planned.variant:
         files = f"files of {planned.variant}"
@@ -337,9 +343,9 @@ def _compare(planned: Plan, shared: Overlaps) -> None:
 
 def _compare_start(planned: Plan) -> None:
     """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
-    folder, prerequisite = planned.start.folder, planned.pretraining
-    of_corpus = prerequisite is not None and prerequisite.of_corpus  # has no examples of this task
-    if folder is None or of_corpus or not planned.protocol.disjoint:
+    folder = planned.start.folder
+    made = any(is_made(other.request.task) for other in planned.needs)  # of no examples from here
+    if folder is None or made or not planned.protocol.disjoint:
         return
     before = result.read(folder)
     for key in ("protocol", "data_seed"):
@@ -349,45 +355,3 @@ def _compare_start(planned: Plan) -> None:
                 "dev or test here",
                 *(before.run_id, key),
             )
-
-
-# The prerequisite run of `start=pretrained`: done once, before the first run that needs it.
-
-Run = Callable[[Plan], RunResult]
-
-
-def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
-    """Return the plan once its prerequisite run is finished; call `run` if it is not.
-
-    Raises:
-        UserError: the prompt of the prerequisite has another form, or that run is refused.
-        RunFailed: the prerequisite failed.
-    """
-    prerequisite, start = planned.pretraining, planned.start
-    if prerequisite is None or start.folder is None:
-        return planned
-    other = prerequisite.method_over(prerequisite.backbone, prerequisite.task)
-    if not prompt_of(method):
-        raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
-    check_fits(method, prompt_of(other), start.folder)
-    if not (start.folder / result.FINISHED).is_file():
-        _do(prerequisite, run, main=planned.engine.world.main)
-    digest = fingerprint(start.folder, bound_to(planned.backbone))
-    _LOG.info("the prompt starts from %s", start.folder)
-    return replace(planned, start=replace(start, digest=digest))
-
-
-def _do(prerequisite: Plan, run: Run, *, main: bool) -> None:
-    """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it."""
-    with lease.held(prerequisite.folder, wait=True) if main else nullcontext():
-        if result.read(prerequisite.folder) is None:
-            _LOG.info("pre-training the prompt: %s (done once, then reused)", prerequisite.run_id)
-        try:
-            run(prerequisite)
-        except UserError as error:
-            raise UserError(f"the prompt is not pre-trained: {typed_keys(error)}") from error
-        except RunFailed as error:
-            raise RunFailed(
-                f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another "
-                f"recipe (pretraining.train.lr=...), or delete {prerequisite.folder} to try again."
-            ) from error

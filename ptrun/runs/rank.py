@@ -42,10 +42,13 @@ def main() -> None:
 
 
 def _run(file: Path) -> None:
+    from ptrun.runs.launch import launch_needed
     from ptrun.runs.plan import plan
     from ptrun.runs.recipe import run
 
-    run(plan(processes.read_text(file.read_text(encoding="utf-8"))))
+    planned = plan(processes.read_text(file.read_text(encoding="utf-8")))
+    launch_needed(planned)
+    run(planned)
 
 
 def _leave(folder: Path, error: Exception) -> None:

@@ -24,10 +24,10 @@ from ptrun.method.base import Method
 from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
-from ptrun.runs.finished import found_by
 from ptrun.runs.parts import Part, divide
-from ptrun.runs.plan import Plan, split_of, with_prerequisite
+from ptrun.runs.plan import Plan, split_of
 from ptrun.runs.record import Ended, Execution, SharedStore, facts
+from ptrun.start.saved_prompt import fingerprint
 from ptrun.start.start import begin
 from ptrun.task.protocol import Overlaps, unseen
 from ptrun.tracking.trackers import Trackers
@@ -166,20 +166,20 @@ def _find(work: Execution) -> None:
 
 
 def _prepare(work: Execution) -> None:
-    """Read the examples, divide them and build the methods; do the prerequisite run."""
+    """Read the examples, divide them and build the methods."""
     planned, world = work.planned, work.planned.engine.world
     if world.size > 1:
         agree(planned.repositories, world.broadcast, main=world.main)
     with world.main_first():  # the first rank labels lines that the others read
         work.split, work.overlaps = _split(work)
-    work.parts = divide(planned.build_method(), work.split)
+    method = planned.build_method()
+    work.parts = divide(method, work.split)
     if planned.request.trial is not None:
         work.parts = [replace(part, split=replace(part.split, test=[])) for part in work.parts]
     for part in work.parts:
-        part.method = planned.build_method()
+        part.method = method if len(work.parts) == 1 else planned.build_method()
         part.method.readout.weigh(part.split.train)
-    _check_examples(planned, work.parts[0].method, work.split)
-    work.planned = with_prerequisite(planned, work.parts[0].method, run)
+    _check_examples(planned, method, work.split)
 
 
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
@@ -254,7 +254,12 @@ def _begin(work: Execution) -> None:
 
     by_part = {part.name: part.method for part in work.parts}
     train = {part.name: part.split.train for part in work.parts}
-    begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows, train)
+    start, bound = planned.start, bound_to(planned.backbone)
+    if planned.needs and start.folder:
+        start = replace(start, digest=fingerprint(start.folder, bound))
+        _LOG.info("the prompt starts from %s", start.folder)
+    begin(start, by_part, bound, planned.seed, rows, train)
+    work.started_from = start.record()
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -364,7 +369,7 @@ def _save_selected(work: Execution) -> None:
         for part in work.parts
         for name, tensor in work.planned.engine.whole(part.method).items()
     }
-    work.store.write_prompt(prompts, work.planned.method.node, found_by(work.planned.task))
+    work.store.write_prompt(prompts, work.planned.method.node, work.planned.task.recorded())
 
 
 def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example], list[Prediction]]]:

@@ -141,6 +141,7 @@ class Execution:
     overlaps: Overlaps = field(init=False)
     parts: list[Part] = field(init=False)
     store: SharedStore = field(init=False)
+    started_from: dict[str, str] | None = field(init=False, default=None)
     warnings: list[str] = field(init=False, default_factory=list)
     metrics: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
     by_label: Mapping[str, Any] = field(init=False, default_factory=dict)
@@ -191,7 +192,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "task_version": planned.task.version,
         "own_code": planned.own_code,
         "start": planned.start_typed,
-        "started_from": planned.start.record(),
+        "started_from": done.started_from,
         "start_takes": planned.start.takes,
         "prompt": fingerprint_of({part.name: part.method for part in parts}),
         "steps": max(part.member.step for part in parts),

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,8 @@ _IMPORTED_EARLY = ("ptrun.runs.launch", "transformers.modeling_utils")
 class PlannedRun:
     """A planned run: its folder, shape and the size of its group; or why it is refused.
 
-    `unkept` are the bytes of its tuned model, if that is not kept.
+    `unkept` are the bytes of its tuned model, if that is not kept. `after` are the unfinished runs
+    that it needs: the configuration of each as text, by folder.
     """
 
     index: int
@@ -42,6 +43,7 @@ class PlannedRun:
     most: int = 1
     refused: str | None = None
     unkept: int = 0
+    after: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,12 @@ class Runs:
             self.planned[index] = planned
         most = planned.hardware.population
         facts = str(planned.folder), shape(planned), most
-        return PlannedRun(index, *facts, unkept=unkept(planned))
+        after = {
+            str(other.folder): processes.text_of(other.request)
+            for other in planned.needs
+            if not (other.folder / result.FINISHED).is_file()
+        }
+        return PlannedRun(index, *facts, unkept=unkept(planned), after=after)
 
 
 def _end(index: int, ended: Any) -> RunEnd:

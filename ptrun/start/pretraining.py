@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptrun.config.components import TARGET
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
-from ptrun.errors import UserError, unknown
+from ptrun.errors import RunFailed, UserError, unknown
 from ptrun.folder import result
 from ptrun.task.dataset import Task
 
@@ -58,7 +59,7 @@ def composed_for(composed: Composed, task: str) -> Composed:
             itself.
     """
     config, changes = composed.config, composed.config["pretraining"]
-    if of_corpus(config):
+    if is_made(composed.task):
         raise UserError(
             f"task={config['task']['name']} is itself a pre-training task. Type "
             "method=ppt_pretraining, or start=identical."
@@ -75,7 +76,8 @@ def composed_for(composed: Composed, task: str) -> Composed:
         raise UserError(
             "A pre-training cannot use start=pretrained. Type pretraining.start=random."
         )
-    if of_corpus(base.config):  # the corpus alone decides its split
+    base.config["sweep"]["wait"] = True  # another command may be doing it
+    if is_made(base.task):  # the corpus alone decides its split
         base.config["data_seed"] = 1
         _name_pattern(base.config)
     return Composed(
@@ -86,6 +88,16 @@ def composed_for(composed: Composed, task: str) -> Composed:
 def typed_keys(message: object) -> str:
     """Return a message about a prerequisite run with the keys that the user types."""
     return _OWN_KEY.sub(r"pretraining.\1", str(message))
+
+
+def unmet(folder: Path, error: Exception) -> UserError | RunFailed:
+    """Return the error of a run whose prompt another run should have learned first."""
+    if isinstance(error, RunFailed):
+        return RunFailed(
+            f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another recipe "
+            f"(pretraining.train.lr=...), or delete {folder} to try again."
+        )
+    return UserError(f"the prompt is not pre-trained: {typed_keys(error)}")
 
 
 def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,14 +119,14 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
 def _name_pattern(config: Mapping[str, Any]) -> None:
     """Use the pattern that is named like the corpus, if there is one (the pocket corpus)."""
     task, read = config["task"], config["readout"]
-    corpus = task["source"]["corpus"]
+    corpus = task["source"].get("corpus")
     if corpus in task["pvps"]:
         read["pattern"] = read.get("pattern") or corpus
 
 
-def of_corpus(config: Mapping[str, Any]) -> bool:
-    """Return whether a run's examples are made from a corpus without labels."""
-    return "corpus" in (config["task"].get("source") or {})
+def is_made(task: Mapping[str, Any]) -> bool:
+    """Return whether a class makes the examples of a task, as from a corpus without labels."""
+    return TARGET in (task.get("source") or {})
 
 
 def finished_folder(folder: Path, outputs: Path) -> Path:

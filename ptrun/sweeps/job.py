@@ -27,6 +27,7 @@ class Job:
         text: the message of its error.
         log: what it printed.
         needs: memory, processes and time of its job on a cluster.
+        after: the runs that are done before it.
     """
 
     index: int
@@ -42,6 +43,7 @@ class Job:
     log: Path | None = None
     started: float = field(default=0.0, repr=False)
     needs: dict[str, Any] = field(default_factory=dict, repr=False)
+    after: list["Job"] = field(default_factory=list, repr=False)
 
     @classmethod
     def of_configuration(cls, index: int, title: str, text: str) -> "Job":

@@ -2,7 +2,8 @@
 
 The states of runs are those of their folders, so the same command goes on where another ended, and
 several commands can do one list together. Runs are composed one by one while workers train, and
-planned in batches by a worker: this process imports no torch.
+planned in batches by a worker: this process imports no torch. A run that needs another one, such as
+the pre-training of its prompt, is done after it.
 """
 
 import math
@@ -51,10 +52,11 @@ class Scheduler:
         view: View,
         command: Sequence[str] = COMMAND,
     ):
-        self.jobs, self.options, self.view, self.command = jobs, options, view, command
+        self.jobs, self.options, self.view, self.command = [*jobs], options, view, command
         self.unseen = deque(jobs)  # not composed yet
         self.composed: list[Job] = []  # not planned yet
         self.ready: deque[list[Job]] = deque()  # groups
+        self.held: list[tuple[Hashable, Job]] = []  # with their shapes, until others are finished
         self.lists = options.dry_run or options.on is On.slurm
         self.waits = options.wait and not self.lists
         self.listed: list[list[Job]] = []  # groups that this process does not do
@@ -91,7 +93,7 @@ class Scheduler:
 
     def _left(self) -> bool:
         """Return whether runs are left that this process may still do."""
-        if self.unseen or self.composed or self.ready:
+        if self.unseen or self.composed or self.ready or self.held:
             return True
         others = [job.folder for job in self.jobs if job.stage == "elsewhere" and job.folder]
         # it may not be known yet if an owner on another machine lives
@@ -161,25 +163,62 @@ class Scheduler:
 
     def _sort(self, planned: Sequence[tuple[Job, dict[str, Any]]]) -> None:
         """Form groups of the planned runs that are left."""
-        left, unkept = [], 0
+        left: list[tuple[Any, Job]] = []
+        unkept = 0
         for job, facts in planned:
             job.shape, job.most = facts["shape"], facts["most"]
             job.folder, job.needs = Path(facts["folder"]), facts.get("needs", {})
+        for job, facts in planned:
+            job.after = [self._needed(Path(f), text) for f, text in facts.get("after", {}).items()]
             if facts["refused"] is not None:
                 self._ended(job, "refused", facts["refused"])
                 continue
+            assert job.folder is not None
             state = state_of(job.folder)
             if self._is_left(job, state):
                 unkept = max(unkept, facts.get("unkept", 0))
                 shared = job.shape is not None and self.options.share is Share.auto
                 # runs of an interrupted group stay together
-                left.append(((job.shape, state.group) if shared else None, job))
+                shape = (job.shape, state.group) if shared else None
+                (self.held if job.after and not self.lists else left).append((shape, job))
         self.view.unkept(unkept)
+        self._group(left)
+        self._release()
+
+    def _needed(self, folder: Path, text: str) -> Job:
+        """Return the run of a folder, which another run needs; a new one is planned next."""
+        job = next((job for job in self.jobs if job.folder == folder), None)
+        if job is None:
+            job = Job.of_configuration(len(self.jobs), "needed by others", text)
+            job.folder = folder
+            self.jobs.append(job)
+            self.composed.append(job)
+            self.view.total = len(self.jobs)
+        return job
+
+    def _group(self, left: Sequence[tuple[Any, Job]]) -> None:
+        """Form groups of runs by their shapes."""
         most = min((job.most for shape, job in left if shape is not None), default=1)
         interrupted = [(shape, job) for shape, job in left if shape and shape[1]]
         new = [(shape, job) for shape, job in left if not (shape and shape[1])]
         self.ready.extend(groups(interrupted, most, workers=1))
         self.ready.extend(groups(new, most, self.places))
+
+    def _release(self) -> None:
+        """Group the held runs whose needs are finished; refuse those whose needs will not be."""
+        held, self.held, free = self.held, [], []
+        for shape, job in held:
+            if job.stage != "waiting":
+                continue
+            unmet = next((n for n in job.after if n.stage in ("failed", "refused", "left")), None)
+            if unmet is not None and unmet.folder is not None:
+                text = f"needs {unmet.folder.name}, which is {unmet.stage}: {unmet.text}"
+                self._ended(job, "refused", text)
+            elif all(needed.stage == "finished" for needed in job.after):
+                free.append((shape, job))
+            else:
+                self.held.append((shape, job))
+        self._group(free)
 
     def _is_left(self, job: Job, state: RunState) -> bool:
         """Return whether a run in this state is to be done; else note how it ended."""
@@ -230,7 +269,8 @@ class Scheduler:
             silent = state.kind == "running" and self.beats.silent(job.folder)
             if silent:
                 state = RunState("interrupted")
-            if state.kind == "finished" or silent or (self.waits and state.kind != "running"):
+            waits = self.waits or any(job in other.after for _, other in self.held)
+            if state.kind == "finished" or silent or (waits and state.kind != "running"):
                 job.stage = "waiting"
                 if self._is_left(job, state):
                     self.ready.append([job])
@@ -238,6 +278,7 @@ class Scheduler:
     def _ended(self, job: Job, stage: Any, text: str = "") -> None:
         job.end(stage, text)
         self.view.finish(job)
+        self._release()
         if stage in ("failed", "refused") and self.options.fail_fast:
             self._give_up()
 
@@ -249,6 +290,7 @@ class Scheduler:
         self.unseen.clear()
         self.composed.clear()
         self.ready.clear()
+        self.held.clear()
         self.workers.stop()
         for job in self.jobs:
             if job.stage == "running":

@@ -71,7 +71,9 @@ def _list(jobs: Sequence[Job], options: SweepConfig) -> bool:
     for job in scheduler.jobs:
         todo = f"to do, group {number[job.index]}" if job.index in number else job.stage
         name = job.folder.name if job.folder else ""
-        print("  ".join(part for part in (f"{job.index + 1:4d}", todo, job.title, name) if part))
+        needs = [f"needs {needed.folder.name}" for needed in job.after if needed.folder]
+        parts = (f"{job.index + 1:4d}", todo, job.title, name, *needs)
+        print("  ".join(filter(None, parts)))
         if job.stage == "refused":
             print(indent(job.text, " " * 6))
     refused = sum(job.stage == "refused" for job in scheduler.jobs)

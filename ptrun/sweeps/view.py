@@ -177,6 +177,7 @@ def _line(run: Known) -> str:
     so_far = run.progress
     parts += [str(so_far)] if so_far.step and run.state.kind == "running" else []
     parts += [f"dev {so_far.dev}"] if so_far.dev else []
+    parts += [f"needs {needed}" for needed in run.needs]
     return escape(visible("  ".join(parts)))
 
 

@@ -100,10 +100,13 @@ class Task(Protocol):
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
 
+    def recorded(self) -> dict[str, Any]:
+        """Return what it read from its files and predictions need, as plain data."""
+        return {"labels": list(self.labels)}
+
 
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
 _UNREAD = (
-    "store",
     "accounts",
     "pvps",
     "descriptions",
@@ -157,8 +160,6 @@ class Dataset(Task):
     """The fields that `inputs` reads, including those that `written` composes."""
     blank: Any = ""
     """The placeholder target of an example without a label; it has the form of a target."""
-    store: Path | None = None
-    """The folder that keeps examples in files, for a task with millions of them; None: in memory"""
 
     def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
@@ -196,9 +197,10 @@ class Dataset(Task):
             for number, row in enumerate(self._rows(source, split)):
                 yield from self.read(f"{split}-{number}", row)
 
-        if self.store is None:
+        if source.store is None:
             return gathered(examples())
-        rows = stored(self.store / self._file(source, split), examples, lambda row: Example(**row))
+        file = Path(source.store, self._file(source, split))
+        rows = stored(file, examples, lambda row: Example(**row))
         self.accounts.pop(split, None)  # kept examples are read without their rows
         return rows
 

@@ -99,6 +99,10 @@ class Multi(Task):
                 selecting.append(values[task.metric])
         return {"mean": fmean(selecting), **scores}
 
+    def recorded(self) -> dict[str, Any]:
+        """Return what each task read from its files."""
+        return {"tasks": {name: task.recorded() for name, task in self.tasks.items()}}
+
     def digest(self) -> str:
         """Return what identifies the data of all tasks."""
         digests = "\n".join(f"{name} {task.digest()}" for name, task in self.tasks.items())

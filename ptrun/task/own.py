@@ -277,6 +277,10 @@ class Own(Task):
         """How packages computed the metric, with their versions."""
         return signatures([self.metric])
 
+    def recorded(self) -> dict[str, Any]:
+        """Return the labels and the patterns."""
+        return {**super().recorded(), "pvps": dict(self.pvps)}
+
     def digest(self) -> str:
         """Return 16 hex over the contents of the files, their parts, and the pattern."""
         hashed = hashlib.sha256()

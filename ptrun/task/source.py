@@ -4,7 +4,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ptrun.config.build import build
+from ptrun.config.components import TARGET
+from ptrun.config.compose import Composed
 from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
 from ptrun.files import read_json
@@ -24,9 +28,7 @@ from ptrun.hub.repository import (
     failure,
 )
 from ptrun.task import reasoning
-from ptrun.task.corpus import positive
 from ptrun.task.lines import json_lines
-from ptrun.task.ppt import read
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,12 +74,34 @@ class Row(NamedTuple):
         return Row(self.where, {**self.data, **fields})
 
 
+class Made(ABC):
+    """Rows that a class makes, named by `task.source._target_`; its parameters are the keys."""
+
+    @classmethod
+    def completed(cls, composed: Composed) -> Mapping[str, Any]:
+        """Return the task of a run with what this source adds to it; no row is made."""
+        return composed.task
+
+    @abstractmethod
+    def rows(self, split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the rows of a split, each with its place for error messages."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return what identifies the rows, independent of where files are."""
+
+
+def positive(values: Iterable[Any]) -> bool:
+    """Return whether all values are whole numbers above 0."""
+    return all(type(value) is int and value > 0 for value in values)
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """The source of a task's rows.
 
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`), a
-    `pocket` task, a `corpus` to make examples from (`ptrun.task.ppt`), or a generator of questions
+    `pocket` task, a class that makes rows (`_target_`, a `Made`), or a generator of questions
     (`ptrun.task.reasoning`). A local folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files
     has priority; `folder` defaults to the task's name. An origin of `folder` alone means local
     files only, because of a licence or because no hub has the data; `how` says how to make them.
@@ -94,9 +118,9 @@ class Source:
     def __post_init__(self) -> None:
         """Refuse an origin of no known kind."""
         keys = set(self.origin)
-        if "corpus" in keys:
-            read(self.origin)
-        elif keys - _KEYS or not {"hub", "pocket", "reasoning", "folder"} & keys:
+        if TARGET not in keys and (
+            keys - _KEYS or not {"hub", "pocket", "reasoning", "folder"} & keys
+        ):
             raise UserError(
                 f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision`, "
                 "or `folder: NAME` for local files only."
@@ -104,6 +128,17 @@ class Source:
         rows = self.origin.get("rows", {})
         if not isinstance(rows, Mapping) or not positive(rows.values()):
             raise UserError(f"task.source.rows={rows}: expected a whole number for each split.")
+
+    @cached_property
+    def made(self) -> Made:
+        """What makes the rows, if `origin` names a class."""
+        made: Made = build("task", self.origin)
+        return made
+
+    @property
+    def store(self) -> str | None:
+        """The folder that keeps examples in files, if there may be millions; None: in memory."""
+        return self.origin.get("store")
 
     @cached_property
     def _on_hub(self) -> Repository:
@@ -152,8 +187,8 @@ class Source:
                 with self._file(split).open("rb") as opened:
                     hashlib.file_digest(opened, lambda: hashed)
             return hashed.hexdigest()[:16]
-        if "corpus" in self.origin:
-            return read(self.origin).digest()
+        if TARGET in self.origin:
+            return self.made.digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}
         if "reasoning" in origin:
             origin["package"] = reasoning.installed()
@@ -166,8 +201,8 @@ class Source:
             raise UserError(
                 f"setting={self.variant} has its own files: give data_dir=DIR with {self._wanted}"
             )
-        if "corpus" in self.origin:
-            return (Row(where, data) for where, data in read(self.origin).rows(split))
+        if TARGET in self.origin:
+            return (Row(where, data) for where, data in self.made.rows(split))
         if "pocket" in self.origin:
             from ptrun.pocket.tasks import rows
 
@@ -190,7 +225,7 @@ class Source:
         root = Path(self.data_dir)
         if not root.is_dir():
             raise UserError(f"data_dir={self.data_dir}: no such folder.")
-        is_made = bool({"pocket", "corpus", "reasoning"} & set(self.origin))
+        is_made = bool({"pocket", TARGET, "reasoning"} & set(self.origin))
         return not is_made or (root / self.folder).is_dir()
 
     def _local(self, split: str) -> Path | None:

@@ -31,7 +31,7 @@ def test_paths_and_what_a_command_says_of_itself_are_left_out():
     [
         ({"start": "run:x"}, {"start": "run:x"}),
         ({"trial": {20: 55.0}}, {"trial": {20: 55.0}}),
-        ({"task": {"source": {"corpus": "c"}}}, {"task": {}}),
+        ({"task": {"source": {"_target_": "m.C"}}}, {"task": {}}),
         ({"task": {"source": {"hub": "h"}}}, {"task": {"source": {"hub": "h"}}}),
         ({"task": {"vocabulary": "/a/words.txt"}}, {"task": {"vocabulary": "words.txt"}}),
         ({"task": {"pattern": "{a}"}}, {"task": {"pattern": "{a}"}}),

@@ -22,9 +22,9 @@ from ptrun.runs.plan import plan
 from ptrun.runs.recipe import run
 from ptrun.start.pretraining import task_for
 from ptrun.training.member import Member
+from tests.papers.ppt.corpora import document, write
 from tests.readings import method_of, reading
 from tests.small_runs import Memory, engine, sst2
-from tests.task.ppt.corpora import document, write
 
 STILL = ["train.lr=1e-12", "train.weight_decay=0", "train.max_steps=1"]
 FEW = "{train: 16, validation: 4, test: 4}"
@@ -118,7 +118,7 @@ def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
     )
     first = launch(by_hand)
     planned = plan(composed("rte"))
-    assert planned.pretraining.run_id == first.run_id
+    assert planned.needs[0].run_id == first.run_id
     assert planned.start.folder == tmp_path / "outputs/table/4" / first.run_id
     assert launch(planned.request).manifest["started_from"]["run_id"] == first.run_id
     assert not (tmp_path / "outputs/pretraining").exists()
@@ -131,7 +131,7 @@ def test_what_shapes_the_prompt_names_it(composed):
     assert not same.start.folder.exists()
     for change in ("train.lr=1", "task.source.seed=1", "seed=2", "start=normal:1", "train.clip=9"):
         other = plan(composed("rte", f"pretraining.{change}"))
-        assert other.pretraining.run_id != same.pretraining.run_id, change
+        assert other.needs[0].run_id != same.needs[0].run_id, change
         assert other.run_id != same.run_id, change
     random = [plan(composed("rte", "start=random", f"pretraining.seed={s}")) for s in "12"]
     assert random[0].run_id == random[1].run_id, "what is not begun with names nothing"
@@ -219,7 +219,7 @@ def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
     """The second waits for the lease, and finds what the first left."""
     one = composed("rte", *STILL)
     caplog.set_level(logging.INFO, "ptrun")
-    first = plan(one).pretraining
+    first = plan(one).needs[0]
     with lease.held(first.folder):
         waiting = Thread(target=launch, args=[one])
         waiting.start()
@@ -252,11 +252,9 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
     one = composed("rte", *own, *STILL, method=method, backbone=backbone)
     done = launch(one)
     planned = plan(one)
-    first, second = (
-        load_file(p.folder / "prompt.safetensors") for p in (planned.pretraining, planned)
-    )
+    first, second = (load_file(p.folder / "prompt.safetensors") for p in (*planned.needs, planned))
     prompts = [name for name in first if name.startswith("prompt.")]
-    assert prompts and done.manifest["started_from"]["run_id"] == planned.pretraining.run_id
+    assert prompts and done.manifest["started_from"]["run_id"] == planned.needs[0].run_id
     for name in prompts:
         torch.testing.assert_close(second[name], first[name], atol=1e-6, rtol=0)
     fresh = plan(composed("rte", *overrides, *STILL, method=method, backbone=backbone))

@@ -6,7 +6,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.folder.digest import DAMAGES, packed, unpacked
-from ptrun.runs.finished import _check_found, _restore, backbone_of
+from ptrun.runs.finished import _check_recorded, _restore, backbone_of
 from ptrun.types import RunResult
 
 DONE = RunResult("r", "g", "finished", {}, 1, "f1", {}, {}, {}, {}, None)
@@ -28,8 +28,8 @@ DONE = RunResult("r", "g", "finished", {}, 1, "f1", {}, {}, {}, {}, None)
 )
 def test_a_header_of_another_form_is_damaged(found):
     with pytest.raises(DAMAGES):
-        _check_found(found)
-    _check_found({"tasks": {"a": {"labels": ["x"], "pvps": {}}}})
+        _check_recorded(found)
+    _check_recorded({"tasks": {"a": {"labels": ["x"], "pvps": {}}}})
 
 
 def test_labels_of_another_task_are_refused(pocket_task):

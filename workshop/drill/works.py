@@ -10,7 +10,7 @@ from typing import Any
 from workshop.drill.warm import HAS_RANKS
 from workshop.drill.world import SAVES, World
 
-SHARDS = {"ptrun.task.labelled:_SHARD": 16}
+SHARDS = {"ptrun.papers.labelled:_SHARD": 16}
 _MODEL = ("model.safetensors", "config.json", "tokenizer.json")
 
 

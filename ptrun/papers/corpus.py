@@ -5,7 +5,7 @@ import json
 import math
 import random
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,8 +14,12 @@ from itertools import accumulate, groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
+from ptrun.config.compose import Composed
 from ptrun.errors import UserError, names
+from ptrun.files import below
+from ptrun.method.tokenized import TOKENS
 from ptrun.task.lines import json_lines, text_lines
+from ptrun.task.source import Made, positive
 
 # A corpus as a stream of documents, each a list of lines; memory holds one document at a time.
 #
@@ -197,16 +201,17 @@ SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeExamples(ABC):
+class MadeExamples(Made):
     """The keys of a task's `source` that all kinds of made examples have.
 
     Args:
-        corpus: as in `ptrun.task.corpus`.
+        corpus: as in `ptrun.papers.corpus`.
         examples: largest number of examples of each split, the first of the corpus.
         field: the field with the text, in JSON rows.
         unit: what a line is.
         shares: shares of train, validation and test. PPT has 949, 50 and 1; a test share of 1 in
             1,000 is too small for a small corpus.
+        store: the folder that keeps examples and tokens, up to millions; a plan fills it in.
     """
 
     corpus: str
@@ -214,6 +219,7 @@ class MadeExamples(ABC):
     field: str = "doc"
     unit: Unit = "line"
     shares: Sequence[int] = (900, 50, 50)
+    store: str | None = None
 
     def __post_init__(self) -> None:
         if set(self.examples) != set(SPLITS) or not positive(self.examples.values()):
@@ -225,6 +231,12 @@ class MadeExamples(ABC):
             shares = list(self.shares)
             raise UserError(f"task.source.shares is {shares}; give three numbers above 0.")
 
+    @classmethod
+    def completed(cls, composed: Composed) -> Mapping[str, Any]:
+        """Return the task with the folder of its examples."""
+        source = {**composed.task["source"], "store": str(below(composed.outputs, TOKENS))}
+        return {**composed.task, "source": source}
+
     def rows(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the rows of a split, each with its place for error messages."""
         number = 0
@@ -235,7 +247,7 @@ class MadeExamples(ABC):
 
     def digest(self) -> str:
         """Return what identifies the examples, independent of the corpus's path."""
-        return self.identity(())
+        return self.identity(("store",))
 
     def identity(self, left_out: Collection[str]) -> str:
         """Return all keys except those left out as JSON, with the corpus's content hash."""
@@ -253,8 +265,3 @@ class MadeExamples(ABC):
     @abstractmethod
     def none(self, split: str) -> str:
         """Return the error message for a split without examples."""
-
-
-def positive(values: Iterable[Any]) -> bool:
-    """Return whether all values are whole numbers above 0."""
-    return all(type(value) is int and value > 0 for value in values)

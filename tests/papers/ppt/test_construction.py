@@ -9,11 +9,12 @@ from ptrun.config import identity
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.papers.ppt import MAKERS, Construction
 from ptrun.pattern.pattern import read_pvps
-from ptrun.task.ppt import MAKERS, Construction, read
+from ptrun.runs.plan import plan
 from ptrun.task.stored import Stored
 from tests.hashing import told
-from tests.task.ppt.corpora import document, origin, write
+from tests.papers.ppt.corpora import document, origin, write
 
 MANY = {"train": 10_000, "validation": 10_000, "test": 10_000}
 TASKS = {"nsp": "ppt_nsp", "nss": "ppt_nss", "unified": "ppt_unified"}
@@ -64,7 +65,7 @@ def test_the_seed_decides(corpus):
 def test_other_processes_make_the_same(corpus, make):
     """Whatever the seed of Python's hashes is."""
     code = (
-        "import hashlib, json\nfrom ptrun.task.ppt import Construction\n"
+        "import hashlib, json\nfrom ptrun.papers.ppt import Construction\n"
         f"made = Construction(corpus={corpus!r}, make={make!r}, examples={MANY!r})\n"
         "print(hashlib.sha256(json.dumps(list(made.rows('train'))).encode()).hexdigest())"
     )
@@ -101,7 +102,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 )
 def test_what_does_not_fit_is_refused(given, told):
     with pytest.raises(UserError, match=told):
-        read({"corpus": "pocket", "make": "nsp", "examples": MANY, **given})
+        composed = compose_run(["task=ppt_nsp"])
+        composed.config["task"]["source"] |= {"examples": MANY, **given}
+        plan(composed)
 
 
 def test_a_corpus_that_gives_nothing_says_what_is_needed(tmp_path):

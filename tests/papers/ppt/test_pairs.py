@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from ptrun.task.corpus import cases
-from ptrun.task.ppt import LABELS, pair_rows
-from tests.task.ppt.corpora import document, origin
+from ptrun.papers.corpus import cases
+from ptrun.papers.ppt import LABELS, pair_rows
+from tests.papers.ppt.corpora import document, origin
 
 DOCUMENTS = [document(number, 5 + number % 4) for number in range(1_500)]
 

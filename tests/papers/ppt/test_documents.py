@@ -5,9 +5,9 @@ from itertools import islice
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.task import corpus as module
-from ptrun.task.corpus import digest, documents
-from tests.task.ppt.corpora import document, write
+from ptrun.papers import corpus as module
+from ptrun.papers.corpus import digest, documents
+from tests.papers.ppt.corpora import document, write
 
 THREE = [document(number, 3) for number in range(3)]
 

@@ -1,20 +1,30 @@
 """Lines of a corpus labelled by a classifier: PPT pre-trains prompts for single texts on them.
 
-The classifier is another run, named by `task.source.labeller`. `ptrun.runs.finished` runs it and
-writes the labelled lines to shards. This file selects the lines to label and reads the shards.
+The classifier is another run, named by `task.source.labeller` (`ptrun.papers.labeller`). Lines are
+labelled when their rows are read. They are kept in shards below `<outputs>/.labels`, in a folder
+named by a hash of corpus, classifier and settings. So nothing is labelled twice, and a killed run
+resumes after the last complete shard.
 """
 
 import hashlib
+import logging
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
+from ptrun.config.build import build
+from ptrun.config.compose import Composed
 from ptrun.errors import UserError
-from ptrun.task.corpus import SPLITS, MadeExamples, part_of
+from ptrun.files import below
+from ptrun.papers.corpus import SPLITS, MadeExamples, part_of
+from ptrun.papers.labeller import CorpusLine, Labeller
 from ptrun.task.stored import Stored, is_intact, stored
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,18 +58,15 @@ class RowShards:
         return self.folder / f"{number:06}.arrow"
 
 
+_REPORT_EVERY = 10.0  # seconds
 _SHORTER, _LONGEST = 10, 10_000  # characters of a line: more than, and at most
 _SHARD = 4096  # lines
-_LOCATIONS = ("labeller", "shards")  # no part of the identity: `fingerprint` stands for them
-
-
-@dataclass(frozen=True)
-class CorpusLine:
-    """A line, its place in the corpus as `id`, and its split, which its text alone decides."""
-
-    id: str
-    split: str
-    text: str
+_LOCATIONS = (
+    "labeller",
+    "shards",
+    "hardware",
+    "store",
+)  # no part of the identity: `fingerprint` stands for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +77,15 @@ class Labelled(MadeExamples):
         labeller: `run:RUN`, a finished run of a classification task.
         thresholds: a label's probability must be above its threshold; by label, or for the `first`,
             the `last` and each `other` label. PPT: .95, .7 and .5 for five grades.
-        fingerprint, shards: the classifier's fingerprint and the folder of the labelled lines;
-            `ptrun.runs.finished` fills them in.
+        fingerprint, shards, hardware: the classifier's fingerprint, the folder of the labelled
+            lines and what runs the classifier; a plan fills them in.
     """
 
     labeller: str
     thresholds: Mapping[str, float] = field(default_factory=dict)
     fingerprint: str = ""
     shards: str | None = None
+    hardware: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +94,32 @@ class Labelled(MadeExamples):
                 raise UserError(
                     f"task.source.thresholds.{label} is {least!r}; give a probability from 0 to 1."
                 )
+
+    @classmethod
+    def completed(cls, composed: Composed) -> Mapping[str, Any]:
+        """Return the task with the labels and words of the labeller; without one as it is."""
+        task = super().completed(composed)
+        lines: Labelled = build("task", task["source"])
+        if not lines.labeller.removeprefix("run:"):
+            return task  # reading rows refuses it; a plan needs none
+        hardware = composed.config["hardware"]
+        labeller = Labeller.of(lines.labeller, hardware, composed.outputs, composed.name)
+        labels = list(labeller.task.labels)
+        lines = replace(
+            lines,
+            labeller=f"run:{labeller.folder}",
+            fingerprint=labeller.fingerprint(),
+            thresholds=_thresholds(lines.thresholds, labels),
+            hardware=hardware,
+        )
+        shards = below(composed.outputs, ".labels", lines.folder_name())
+        source = {**task["source"], **vars(lines), "shards": str(shards)}
+        pvps = {}
+        for name, pvp in task["pvps"].items():  # its own words if they are for these labels
+            words = pvp.get("words", {})
+            pvps[name] = {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
+        names = {label: label for label in labels}
+        return {**task, "source": source, "labels": names, "pvps": pvps}
 
     def digest(self) -> str:
         """Return what identifies the examples, independent of where the files are."""
@@ -97,7 +131,8 @@ class Labelled(MadeExamples):
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
-        """Yield all rows of a split from the shards."""
+        """Yield all rows of a split from the shards; lines are labelled first."""
+        self._label()
         return (row for row in self.kept.rows() if row["split"] == split)
 
     def none(self, split: str) -> str:
@@ -113,6 +148,23 @@ class Labelled(MadeExamples):
         if self.shards is None:
             raise UserError(f"task.source.labeller={self.labeller}: expected run:RUN_ID.")
         return RowShards(Path(self.shards))
+
+    def _label(self) -> None:
+        """Label the lines that are in no shard yet."""
+        if self.full():
+            return
+        assert self.hardware is not None
+        labeller = Labeller.of(self.labeller, self.hardware)
+        label = labeller.labels(self.thresholds)
+        _LOG.info("labelling %s with %s", self.corpus, labeller.folder)
+        reported = time.monotonic()
+        for number, block in self.waiting():
+            self.kept.write(number, len(block), label(block))
+            if time.monotonic() - reported > _REPORT_EVERY:
+                reported = time.monotonic()
+                _LOG.info("%s", self.progress())
+            if self.full():
+                return
 
     def full(self) -> bool:
         """Return whether the shards have the requested examples, or the whole corpus."""
@@ -148,3 +200,19 @@ class Labelled(MadeExamples):
                 if _SHORTER < len(text) <= _LONGEST:
                     split = SPLITS[part_of([text], self.shares)]
                     yield CorpusLine(f"{number}-{place}", split, text)
+
+
+def _thresholds(thresholds: Mapping[str, float], labels: list[str]) -> dict[str, float]:
+    """Return the threshold of each label."""
+    allowed = ("first", "last", "other", *labels)
+    for key in thresholds:
+        if key not in allowed:
+            raise UserError(
+                f"task.source.thresholds.{key}: the labeller has no such label. Give one of "
+                f"{', '.join(allowed)}."
+            )
+    ends = {labels[0]: "first", labels[-1]: "last"}
+    other = thresholds.get("other", 0.0)
+    return {
+        label: thresholds.get(label, thresholds.get(ends.get(label, ""), other)) for label in labels
+    }

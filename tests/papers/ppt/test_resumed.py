@@ -14,7 +14,7 @@ from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.task import dataset
 from ptrun.training.member import Member
-from tests.task.ppt.corpora import document, write
+from tests.papers.ppt.corpora import document, write
 
 _MEASURED = dict.fromkeys(["seconds", "evaluation_seconds", "tokens_per_second", "peak_memory_mib"])
 

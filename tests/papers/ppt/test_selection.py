@@ -8,13 +8,13 @@ import pytest
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.papers.corpus import cases
+from ptrun.papers.ppt import SIX, UNIFIED, selection_rows, unified_rows
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
-from ptrun.task.corpus import cases
-from ptrun.task.ppt import SIX, UNIFIED, selection_rows, unified_rows
 from ptrun.task.source import Row
+from tests.papers.ppt.corpora import document, origin
 from tests.pattern.tokenizers import real
-from tests.task.ppt.corpora import document, origin
 
 DOCUMENTS = [document(number, 6 + number % 3) for number in range(1_500)]
 LONG = [[f"{number} " + "unbelievably long words " * 300 for _ in range(6)] for number in range(6)]

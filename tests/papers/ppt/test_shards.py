@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from ptrun.task.labelled import RowShards
+from ptrun.papers.labelled import RowShards
 
 ROWS = [{"split": "train", "text": "good"}, {"split": "test", "text": "bad"}]
 

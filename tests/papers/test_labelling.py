@@ -10,15 +10,15 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.runs.finished import Labeller
+from ptrun.papers import labelled
+from ptrun.papers.corpus import documents
+from ptrun.papers.labeller import Labeller
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan, split_of
-from ptrun.task import labelled
-from ptrun.task.corpus import documents
 from ptrun.task.stored import Stored
 from ptrun.types import Example
 from tests.conftest import WORDS
-from tests.task.ppt.corpora import write
+from tests.papers.ppt.corpora import write
 
 SURE = "task.source.thresholds={first: 0.53, last: 0.52}"
 MANY = "task.source.examples={train: 1000, validation: 1000, test: 1000}"
@@ -118,7 +118,8 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
 
 
 def labeller_of(planned):
-    return Labeller.of(planned.lines, planned.request, planned.engine_component)
+    lines = planned.task._source.made
+    return Labeller.of(lines.labeller, lines.hardware)
 
 
 @torch.no_grad()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ptrun.config.build import settings
-from ptrun.task.corpus import (
+from ptrun.papers.corpus import (
     SPLITS,
     Case,
     Document,
@@ -20,7 +19,6 @@ from ptrun.task.corpus import (
     cases,
     part_of,
 )
-from ptrun.task.labelled import Labelled
 
 _LOG = logging.getLogger(__name__)
 
@@ -187,9 +185,3 @@ class Construction(MadeExamples):
             if part_of(document, self.shares) == part and need.met(document):
                 used += 1
                 yield document
-
-
-def read(origin: Mapping[str, Any]) -> MadeExamples:
-    """Return the examples that a task's `source` describes."""
-    kind: type[MadeExamples] = Labelled if "labeller" in origin else Construction
-    return settings("task.source", kind, origin)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ptrun.task.corpus import has_words
-from ptrun.task.labelled import Labelled
-from ptrun.task.ppt import MAKERS, SIX, UNIFIED, Construction
-from tests.task.ppt.corpora import write
+from ptrun.papers.corpus import has_words
+from ptrun.papers.labelled import Labelled
+from ptrun.papers.ppt import MAKERS, SIX, UNIFIED, Construction
+from tests.papers.ppt.corpora import write
 
 MANY = dict.fromkeys(("train", "validation", "test"), 2_000)
 
