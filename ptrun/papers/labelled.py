@@ -102,7 +102,7 @@ class Labelled(MadeExamples):
         lines: Labelled = build("task", task["source"])
         if not lines.labeller.removeprefix("run:"):
             return task  # reading rows refuses it; a plan needs none
-        hardware = composed.config["hardware"]
+        hardware = composed.components()["hardware"].node
         labeller = Labeller.of(lines.labeller, hardware, composed.outputs, composed.name)
         labels = list(labeller.task.labels)
         lines = replace(

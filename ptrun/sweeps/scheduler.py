@@ -60,7 +60,7 @@ class Scheduler:
         self.lists = options.dry_run or options.on is On.slurm
         self.waits = options.wait and not self.lists
         self.listed: list[list[Job]] = []  # groups that this process does not do
-        self.looked, self.beats = 0.0, Beats()
+        self.looked, self.beats, self.places = 0.0, Beats(), 1
 
     def run(self) -> None:
         """Do what is left; afterwards the jobs say how they ended."""

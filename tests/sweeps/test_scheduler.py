@@ -61,6 +61,31 @@ def test_runs_of_one_shape_are_one_group_and_others_are_alone(sweep):
     assert stages(done) == ["finished"] * 6
 
 
+def test_a_run_that_others_need_is_done_before_them_once(sweep):
+    done, rows = sweep("seed=301,302,4")
+    assert [(*seeds,) for seeds in started(rows)][-1] == (301, 302)
+    assert sorted(started(rows)) == [[3], [4], [301, 302]] and stages(done) == ["finished"] * 4
+
+
+def test_a_run_is_refused_if_what_it_needs_failed(sweep):
+    done, rows = sweep("seed=1301,4")
+    assert sorted(started(rows)) == [[4], [13]] and stages(done) == [
+        "refused",
+        "finished",
+        "failed",
+    ]
+    assert done.jobs[0].text == "needs run-13, which is failed: failed"
+
+
+def test_a_list_names_what_a_run_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweeping, "COMMAND", WORKER)
+    jobs = of_line([f"outputs={tmp_path}", "seed=301,4"])
+    assert sweeping.do(jobs, SweepConfig(dry_run=True))
+    shown = capsys.readouterr().out
+    assert "run-301  needs run-3\n" in shown and "needed by others  run-3\n" in shown
+    assert "3 of 3 runs are left" in shown
+
+
 @pytest.mark.parametrize("part", ["1/2", "2/2"])
 def test_a_shard_of_the_runs_is_done(sweep, tmp_path, monkeypatch, part):
     monkeypatch.setattr(sweeping, "Scheduler", partial(Scheduler, command=WORKER))
