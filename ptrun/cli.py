@@ -1,6 +1,7 @@
 """The command line: find the command that was typed and run it.
 
-`ptrun NAME ...` runs `ptrun/command/NAME.py`; without a command name it is `ptrun run ...`.
+`ptrun NAME ...` runs `ptrun/command/NAME.py`, or what an installed package registers as NAME among
+the entry points `ptrun.commands`; without a command name it is `ptrun run ...`.
 """
 
 import os
@@ -88,10 +89,10 @@ def _absolute(path: str) -> str:
 
 def _dispatch(arguments: Sequence[str]) -> None:
     command = arguments[0] if arguments else ""
-    if command in commands():
-        load(command).main(arguments[1:])
+    if (module := load(command)) is not None:
+        module.main(arguments[1:])
     elif command in ("-h", "--help", "help"):
-        lines = [f"  {name:<12}{load(name).__doc__.splitlines()[0]}" for name in commands()]
+        lines = [f"  {name:<12}{line}" for name, line in commands().items()]
         print(folded(_HELP.format(commands="\n".join(lines))), end="")
     elif command == "--version":
         print(f"ptrun {__version__}")

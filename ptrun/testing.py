@@ -8,6 +8,9 @@
     def test_my_kind_of_task():
         testing.check_task("my_task", "data_dir=tests/data")
 
+    def test_my_command():
+        testing.check_command("my_command")
+
 Each part is tried with the models and tasks that ptrun ships. Every combination that is not
 refused trains two steps, and must keep the promises in `Trial`. A part is named as it is typed;
 its own code is imported without `ptrun trust`. Overrides hold for all runs.
@@ -15,6 +18,8 @@ its own code is imported without `ptrun trust`. Overrides hold for all runs.
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +49,8 @@ METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
 KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "extraction")
 """The kinds of task with which a backbone is tried."""
 _STEPS, _FEW, _SOME = 2, 4, 100
+HEAVY = ("torch", "transformers", "datasets", "numpy", "matplotlib", "jinja2")
+"""What no command imports before it is run."""
 _CLOSE = 1e-4  # of a predicted number, between batches of other shapes
 
 
@@ -130,6 +137,45 @@ def check_tracker(option: str, *overrides: str) -> None:
         trackers.finish(RunResult("run-1", "g", "finished", {}, 1, "accuracy", scores))
         off = [guard.name for guard in trackers.guards if guard.off]
     assert trackers.guards and not off, f"tracking={option} was turned off; its warning says why"
+
+
+def check_command(name: str, *arguments: str, run: bool = True) -> str:
+    """Try a command, or a kind of import, as `"my_command"` or `"import my_kind"`.
+
+    It is listed with its first line; `--help` shows examples and imports nothing of `HEAVY`; an
+    unknown option is refused by name, with exit code 1. Then the command is run, unless `run` is
+    false: it must end with exit code 0, and what it prints is returned.
+
+    Args:
+        name: the words after `ptrun`.
+        arguments: those with which it can be run.
+        run: whether it is run.
+
+    Raises:
+        AssertionError: one of these does not hold.
+    """
+    *above, command = name.split()
+    listed = _typed(*above, "--help").splitlines()
+    line = next((line for line in listed if line.split()[:1] == [command]), "")
+    assert len(line.split()) > 1, f"ptrun {' '.join([*above, '--help'])} has no line of {command}"
+    assert "examples:" in _typed(*above, command, "--help"), f"{name} --help shows no examples"
+    refused = _typed(*above, command, *arguments, "--no-such-option", code=1)
+    assert "--no-such-option" in refused, f"{name} --no-such-option: the error does not name it"
+    return _typed(*above, command, *arguments) if run else ""
+
+
+def _typed(*arguments: str, code: int = 0) -> str:
+    """Return what a command prints, after checking its exit code; help imports nothing heavy."""
+    script = "import sys\nfrom ptrun.cli import main\ntry:\n    main()\nfinally:\n"
+    script += f"    print('imports:', *{{*{HEAVY!r}}} & {{*sys.modules}})"
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    output, _, imports = done.stdout.rpartition("imports:")
+    line = f"ptrun {' '.join(arguments)}"
+    assert done.returncode == code, f"{line}: exit code {done.returncode}\n{done.stderr}"
+    assert "Traceback" not in done.stderr, f"{line}: a traceback\n{done.stderr}"
+    assert arguments[-1] != "--help" or not imports.split(), f"{line} imports {imports}"
+    return output + done.stderr
 
 
 def _check(

@@ -6,9 +6,9 @@ from importlib import import_module
 
 from text import cell, table
 
-from ptrun.cli import commands as names
-from ptrun.cli import load
-from ptrun.config.arguments import Parser
+from ptrun.command.import_ import kinds
+from ptrun.config.arguments import Parser, load
+from ptrun.config.arguments import commands as names
 
 
 def commands() -> str:
@@ -20,7 +20,7 @@ def _parsers() -> Iterator[Parser]:
     for name in names():
         yield load(name).PARSER
         if name == "import":
-            yield load(name).DATA_PARSER
+            yield from (kind.PARSER for kind in kinds().values())
 
 
 def _section(parser: Parser) -> str:

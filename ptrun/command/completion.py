@@ -53,10 +53,8 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.config.arguments import commands, load
 
     words = args.line.split(" ")[1:] or [""]
-    options = []
-    if words[0] in commands():
-        options = load(words[0]).PARSER.flags
-    for word in completed(words, commands(), options):
+    module = load(words[0])
+    for word in completed(words, [*commands()], module.PARSER.flags if module else []):
         print(word)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptrun.command.report import show
-from ptrun.config.arguments import Parser
+from ptrun.config.arguments import Parser, load
 from ptrun.errors import MemoryRanOut, UserError, folded
 from ptrun.hardware.environment import is_main_rank
 
@@ -43,11 +43,9 @@ def main(arguments: Sequence[str]) -> None:
     if args.multirun and args.cfg:
         raise UserError("run: -m has no --cfg; leave out -m to see one run.")
     if any(override.startswith("experiment=") for override in args.overrides):
-        from ptrun.papers.running import main as run_table
-
-        if flags := [a for a in arguments if a.startswith("-")]:
-            raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
-        run_table(args.overrides)
+        if (tables := load("experiment")) is None:
+            raise UserError("experiment=...: no installed package has the command experiment.")
+        tables.main(arguments)
     elif args.cfg:
         import yaml
 

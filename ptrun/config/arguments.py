@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
-from ptrun.config.paths import PACKAGE
+from ptrun.config.paths import PACKAGE, entry_points
 from ptrun.errors import UserError
 
 
@@ -57,15 +58,60 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{self.command}: {message}.\nSee {self.prog} --help.")
 
 
-# The commands: the files of `ptrun/command`.
+# The commands: the files of `ptrun/command`, and what installed packages add.
+
+COMMANDS = "ptrun.commands"
+"""The entry points of commands; each names a module, or object, with `PARSER` and `main`."""
 
 
-def commands() -> list[str]:
-    """Return the names of all commands."""
-    return sorted(file.stem.rstrip("_") for file in (PACKAGE / "command").glob("[a-z]*.py"))
+def commands() -> dict[str, str]:
+    """Return the names of all commands, and what each does in one line."""
+    own = [file.stem.rstrip("_") for file in (PACKAGE / "command").glob("[a-z]*.py")]
+    modules = additions(COMMANDS) | {name: load(name) for name in own}
+    return {name: summary(module) for name, module in sorted(modules.items())}
 
 
 def load(command: str) -> Any:
-    """Return the module of a command. One that is a Python keyword ends in `_`."""
-    there = (PACKAGE / "command" / f"{command}.py").is_file()
-    return import_module(f"ptrun.command.{command if there else f'{command}_'}")
+    """Return the module of a command, or None. One that is a Python keyword ends in `_`."""
+    if "=" in command or not command[:1].isalpha():
+        return None
+    for stem in (command, f"{command}_"):
+        if command.isalpha() and (PACKAGE / "command" / f"{stem}.py").is_file():
+            return import_module(f"ptrun.command.{stem}")
+    return addition(COMMANDS, command)
+
+
+def summary(command: Any) -> str:
+    """Return what a command does, in one line."""
+    return str(command.PARSER.description).partition("\n")[0]
+
+
+def addition(group: str, name: str) -> Any:
+    """Return what an installed package adds to a group by this name, or None.
+
+    Raises:
+        UserError: a package declares it, and it cannot be imported.
+    """
+    for entry in entry_points(group):
+        if entry.name == name:
+            try:
+                command = entry.load()
+                command.PARSER, command.main  # noqa: B018
+            except Exception as error:
+                package = entry.dist.name if entry.dist else entry.module
+                raise UserError(
+                    f"{name}: the package {package} declares {group} = {name}:{entry.value}, which "
+                    f"cannot be imported ({type(error).__name__}: {error}). Type "
+                    f"pip install --force-reinstall {package}, or uninstall it."
+                ) from error
+            return command
+    return None
+
+
+def additions(group: str) -> dict[str, Any]:
+    """Return what installed packages add to a group, by name; what is broken is left out."""
+    commands = {}
+    for entry in entry_points(group):
+        with suppress(UserError):
+            commands[entry.name] = addition(group, entry.name)
+    return commands

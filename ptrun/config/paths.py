@@ -1,7 +1,8 @@
 """The folders of configuration files: those of the user, of ptrun, and of installed packages.
 
 A package adds options with an entry point of the group `ptrun.conf`, whose value is the dotted name
-of a folder in it: `my_package.conf`. The folder is found without importing the package.
+of a folder in it: `my_package.conf`. The folder is found without importing the package. It adds
+commands and kinds of imports with the groups `ptrun.commands` and `ptrun.imports`.
 """
 
 import logging
@@ -44,22 +45,36 @@ def user_dirs() -> list[Path]:
 def package_dirs() -> list[Path]:
     """Return the folders that installed packages declare, in the order of their entry points.
 
-    They come after ptrun's own, so a package adds options and replaces none. What lies in the
-    current folder is not installed, although `python -m ptrun` looks for modules there.
+    They come after ptrun's own, so a package adds options and replaces none.
     """
-    return list(_declared(tuple(path for path in sys.path if path not in ("", os.getcwd()))))
+    return list(_declared_folders(_installed()))
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """Return the entry points of installed packages, in the order of their names."""
+    return [entry for entry in _declared(_installed()) if entry.group == group]
+
+
+def _installed() -> tuple[str, ...]:
+    """Return the Python path without the current folder.
+
+    What lies there is not installed, although `python -m ptrun` looks for modules there.
+    """
+    return tuple(path for path in sys.path if path not in ("", os.getcwd()))
 
 
 @cache
-def _declared(path: tuple[str, ...]) -> tuple[Path, ...]:
-    """Return the folders of the packages on a Python path."""
-    entries = {
-        entry
-        for package in distributions(path=[*path])
-        for entry in package.entry_points.select(group=ENTRY_POINTS)
-    }
-    ordered = sorted(entries, key=lambda entry: (entry.name, entry.value))
-    return tuple(folder for entry in ordered if (folder := _folder(entry)) is not None)
+def _declared(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    packages = distributions(path=[*path])
+    every = {entry for package in packages for entry in package.entry_points}
+    entries = [entry for entry in every if entry.group.startswith("ptrun.")]
+    return tuple(sorted(entries, key=lambda entry: (entry.name, entry.value)))
+
+
+@cache
+def _declared_folders(path: tuple[str, ...]) -> tuple[Path, ...]:
+    entries = [entry for entry in _declared(path) if entry.group == ENTRY_POINTS]
+    return tuple(folder for entry in entries if (folder := _folder(entry)) is not None)
 
 
 def _folder(entry: EntryPoint) -> Path | None:

@@ -7,10 +7,12 @@ files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for e
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import Record, TaggingFields
+from ptrun.importing.data import MadeFile, Record, TaggingFields, tagging_files
 from ptrun.task.lines import text_lines
 
 # Files of columns, as the CoNLL tasks have them: a word a line, blank lines between sentences.
@@ -138,6 +140,21 @@ class Columns:
     words: int = 1
     tags: int = -1
     roles: tuple[int, int] | None = None
+
+
+def import_conll(
+    source: Path,
+    *,
+    words: int = 1,
+    tags: int = -1,
+    roles: tuple[int, int] | None = None,
+    **chosen: Any,
+) -> tuple[list[MadeFile], dict[Path, str]]:
+    """Return the files of a task of entities or of roles, and its options if it is new.
+
+    Args beyond those of `Columns`: `task`, `train`, `dev` and `test` of `tagging_files`.
+    """
+    return tagging_files(source, partial(rows, Columns(words, tags, roles)), **chosen)
 
 
 def rows(columns: Columns, file: Path, fields: TaggingFields) -> Iterator[Record]:

@@ -204,15 +204,15 @@ entities: {entities}
 
 
 def tagging_files(
-    source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
+    source: Path, read: Read, *, task: str, **chosen: Path | None
 ) -> tuple[list[MadeFile], dict[Path, str]]:
     """Return the files of a task, and the text of its options if it is new; rows are numbered.
 
     Args:
         source: a file, which is divided into train, dev and test by a hash of its words, or a
             folder with one file, or folder of files *conll, for each.
-        task: an option of `task`, or the name of a new one, which may lack dev and test.
         read: reads a file.
+        task: an option of `task`, or the name of a new one, which may lack dev and test.
         chosen: the file or folder of train, dev or test, by part, if its name does not tell.
     """
     new = task not in options("task")

@@ -4,7 +4,8 @@
 `question`, `answer` (a list of references) and, of LongHealth, `options`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ Document = tuple[str, Sequence[Record]]
 """The text of a document, and its questions."""
 
 
-def documents(kind: str, source: Path) -> list[MadeFile]:
-    """Return the files of a kind: `longhealth`, `qasper` or `squad_articles`."""
-    texts = list(_READERS[kind](Row(str(source), json_file(source))))
+def documents(kind: str, read: Callable[[Row], Iterator[Document]], source: Path) -> list[MadeFile]:
+    """Return the files of the documents that `read` yields."""
+    texts = list(read(Row(str(source), json_file(source))))
     if not texts:
         raise UserError(f"{source}: no documents in it.")
     files = []
@@ -112,5 +113,6 @@ def _squad_articles(file: Row) -> Iterator[Document]:
             yield "\n\n".join(paragraph.text("context") for paragraph in paragraphs), questions
 
 
-_READERS = {"longhealth": _longhealth, "qasper": _qasper, "squad_articles": _squad_articles}
-KINDS = tuple(_READERS)
+longhealth = partial(documents, "longhealth", _longhealth)
+qasper = partial(documents, "qasper", _qasper)
+squad_articles = partial(documents, "squad_articles", _squad_articles)

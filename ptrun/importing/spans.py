@@ -4,12 +4,22 @@ import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import Record, TaggingFields, each, inner, rows, whole_number
+from ptrun.importing.data import (
+    MadeFile,
+    Record,
+    TaggingFields,
+    each,
+    inner,
+    rows,
+    tagging_files,
+    whole_number,
+)
 from ptrun.metrics import UNSPACED
 from ptrun.task.dataset import Account
 from ptrun.task.source import Row
@@ -277,16 +287,34 @@ def _span(row: Row) -> Span:
     return Span(whole_number(row, "start"), whole_number(row, "end"), label, text)
 
 
-def tagged_rows(
-    read: Callable[[Path], Iterator[Marked]], file: Path, fields: TaggingFields
-) -> Iterator[Record]:
-    """Yield texts with marked spans as rows of words and tags."""
-    for marked in read(file):
-        for span in marked.spans:
-            if fields.entities and span.label not in fields.entities:
-                raise UserError(
-                    f"{marked.where}: {shown(span.label)} is no type of the task: "
-                    f"{names(fields.entities)}."
-                )
-        tokens, tags = tagged(marked.where, marked.text, marked.spans)
-        yield {fields.tokens: tokens, fields.tags: tags}
+def import_spans(
+    source: Path,
+    *,
+    text: str = "text",
+    mark: Callable[[Path, str], Iterator[Marked]],
+    **chosen: Any,
+) -> tuple[list[MadeFile], dict[Path, str]]:
+    """Return the files of a task of marked spans, and its options if it is new.
+
+    Args beyond `task`, `train`, `dev` and `test` of `tagging_files`:
+        source: a file or folder.
+        text: the field of the text.
+        mark: yields the marked texts of a file.
+    """
+
+    def tagged_rows(file: Path, fields: TaggingFields) -> Iterator[Record]:
+        for marked in mark(file, text):
+            for span in marked.spans:
+                if fields.entities and span.label not in fields.entities:
+                    raise UserError(
+                        f"{marked.where}: {shown(span.label)} is no type of the task: "
+                        f"{names(fields.entities)}."
+                    )
+            tokens, tags = tagged(marked.where, marked.text, marked.spans)
+            yield {fields.tokens: tokens, fields.tags: tags}
+
+    return tagging_files(source, tagged_rows, **chosen)
+
+
+json_files = partial(import_spans, mark=json_spans)
+label_studio_files = partial(import_spans, mark=label_studio)

@@ -38,7 +38,7 @@ def superglue(source: Path) -> list[MadeFile]:
     for folder in _tasks(source):
         if few := next((folder / n for n in _FEWGLUE_ONLY if (folder / n).is_file()), None):
             raise UserError(
-                f"{few}: a file of FewGLUE; type ptrun import data fewglue {source} --out DIR."
+                f"{few}: a file of FewGLUE; type ptrun import fewglue {source} --out DIR."
             )
     return _made(source, "superglue", _SUPERGLUE, needed=("train", "val"))
 
@@ -51,7 +51,7 @@ def fewglue(source: Path) -> list[MadeFile]:
         if row := next(more, None):
             raise UserError(
                 f"{row.where}: FewGLUE has {_FEW} examples, this file has more. For SuperGLUE type "
-                f"ptrun import data superglue {source} --out DIR."
+                f"ptrun import superglue {source} --out DIR."
             )
     return _made(source, "fewglue", _FEWGLUE, needed=("train",))
 

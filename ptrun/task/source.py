@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
 _KEYS |= {"reasoning", "options", "seed"}
-_FEWGLUE = "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"
+_FEWGLUE = "type ptrun import fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"
 
 
 class Row(NamedTuple):

@@ -4,7 +4,7 @@ import re
 import shlex
 import tomllib
 
-from ptrun.cli import commands, load
+from ptrun.config.arguments import load
 from ptrun.config.build import check
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded
@@ -48,11 +48,10 @@ def _install(packages):
 
 def _ptrun(words):
     first = words[0] if words else ""
-    command = first if first in commands() else "run"
-    rest = words[1:] if first in commands() else words
+    command, rest = (first, words[1:]) if load(first) else ("run", words)
     module = load(command)
-    if command == "import" and rest[:1] == ["data"]:
-        module.DATA_PARSER.parse(rest[1:])
+    if command == "import" and not rest[0].startswith("-"):
+        module.kinds()[rest[0]].PARSER.parse(rest[1:])
     elif command == "new":  # later lines use the files that it writes
         module.main(rest)
     else:

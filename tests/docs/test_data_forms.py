@@ -79,7 +79,7 @@ def test_columns_are_read(tmp_path, monkeypatch, scheme):
 
 def test_the_tables_name_what_is_tested():
     assert first_cells("a file") == list(FORMS) and first_cells("a label") == list(LABELS)
-    assert first_cells("`ptrun import data`") == [f"`{kind}`" for kind in EXPORTS]
+    assert first_cells("`ptrun import`") == [f"`{kind}`" for kind in EXPORTS]
     assert {name for names in EXPORTS.values() for name in names} <= exports.EXPORTS.keys()
     assert {name for names in FORMS.values() for name in names} <= READ.keys()
     assert {name for names in LABELS.values() for name in names} <= OWN_LABELS.keys()

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from ptrun.cli import commands
+from ptrun.command.import_ import kinds
+from ptrun.config.arguments import commands
 from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS, LISTED
 from ptrun.papers.experiment import load, names
@@ -17,8 +18,9 @@ NAMES = [
 
 def test_the_reference_has_every_command():
     shown = text("reference/commands.md")
-    assert [f"## ptrun {name}" in shown for name in commands()] == [True] * len(commands())
-    assert len(blocks(shown)) == len(commands()) + 1  # and `import data`
+    names = [*commands(), *(f"import {kind}" for kind in kinds())]
+    assert [name for name in names if f"## ptrun {name}\n" not in shown] == []
+    assert len(blocks(shown)) == len(names)
 
 
 def test_the_reference_has_every_option_of_every_group():

@@ -1,0 +1,270 @@
+"""The kinds of files that `ptrun import` reads. Each is a command: `ptrun import KIND`.
+
+A package adds one with an entry point of the group `ptrun.imports`, whose value is an object with
+`PARSER` and `main`: a `Checkpoint`, a `Data`, or a module.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
+
+
+class _Kind:
+    """A kind of import.
+
+    Args:
+        name: as it is typed.
+        function: MODULE:FUNCTION that reads the files; it is imported when they are read.
+        description: what the files are; its first line is the summary.
+        examples: command lines.
+        options: more options, with the keywords of argparse.
+    """
+
+    def __init__(
+        self, name: str, function: str, description: str, examples: str, **options: dict[str, Any]
+    ):
+        self.name, self.function = name, function
+        self.PARSER = Parser(f"import {name}", description, examples)
+        self.PARSER.add_argument("source", type=Path, help="the files, a folder or a file")
+        self.PARSER.add_argument(
+            "--out", type=Path, required=True, metavar="DIR", help="folder to write"
+        )
+        for option, keywords in options.items():
+            self.PARSER.add_argument(f"--{option}", **keywords)
+
+    def read(self, options: dict[str, Any]) -> Any:
+        """Return what the function returns for the options that were typed."""
+        module, _, function = self.function.partition(":")
+        return getattr(import_module(module), function)(**options)
+
+
+class Checkpoint(_Kind):
+    """A kind of checkpoint: `function(source, out, dtype=..., ...)` returns an `Imported`."""
+
+    def __init__(self, *texts: Any, **options: Any):
+        dtype = {"choices": ["fp16", "bf16", "fp32"], "help": "default: as saved"}
+        super().__init__(*texts, dtype=dtype, **options)
+
+    def main(self, arguments: Sequence[str]) -> None:
+        """Write the folder of a checkpoint."""
+        print(self.read(vars(self.PARSER.parse(arguments))).line())
+
+
+class Data(_Kind):
+    """A kind of data: `function(source, ...)` returns its files.
+
+    If the task may be new, it returns a pair: the files, and the text of the options by their file.
+
+    Args:
+        accepts: what the source is: "file", "folder" or "file or folder".
+    """
+
+    def __init__(self, *texts: Any, accepts: str = "folder", **options: Any):
+        super().__init__(*texts, **options)
+        self.accepts = accepts
+
+    def main(self, arguments: Sequence[str]) -> None:
+        """Write the files of a data set."""
+        options = vars(self.PARSER.parse(arguments))
+        out, source = options.pop("out"), options["source"]
+        if not (source.is_file() and "file" in self.accepts) and not (
+            source.is_dir() and "folder" in self.accepts
+        ):
+            raise UserError(f"{source}: no such {self.accepts}; unpack an archive first.")
+        from ptrun.config.trust import is_without_options, tell_trust
+        from ptrun.importing.data import write
+
+        new = is_without_options()
+        files = self.read(options)
+        files, tasks = files if isinstance(files, tuple) else (files, {})
+        for line in write(out, files, tasks):
+            print(line)
+        for file in tasks:
+            print(f"{file}: options of task={file.stem}")
+            tell_trust(new=new)
+
+
+def _column(text: str) -> int:
+    if not re.fullmatch(r"-?[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no column; they count from 1 or from -1")
+    return int(text)
+
+
+def _columns(text: str) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:LAST, such as 12:-2")
+    return _column(first), _column(last)
+
+
+_TOKENIZER = {
+    "type": Path,
+    "metavar": "FROM",
+    "help": "folder with GPT-2's tokenizer.json, or vocab.json and merges.txt",
+}
+_TAGGING: dict[str, dict[str, Any]] = {
+    "task": {"required": True, "metavar": "NAME", "help": "the tagging task to write"},
+    **{
+        part: {"type": Path, "metavar": "FILE", "help": f"the file, or folder of *conll, of {part}"}
+        for part in ("train", "dev", "test")
+    },
+}
+_DIVIDED = """
+
+A folder has files of names with train, dev (valid, testa), test (testb). One file is divided into
+8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
+_TEXT = {"default": "text", "metavar": "KEY", "help": "field of the text; default text"}
+_PUBLISHED = "ptrun.papers.published"
+_DOCUMENTS = """
+
+Each document gets a folder, document.txt and questions.jsonl, for method=cartridge."""
+
+_KINDS = (
+    Checkpoint(
+        "cpm2",
+        "ptrun.papers.cpm2:import_cpm2",
+        "Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt.",
+        "  ptrun import cpm2 SHARDS --out DIR --tokenizer vocab.txt",
+        unscale={"action": "store_true", "help": "for PPT's T5 shards: undo the /100"},
+        tokenizer={"type": Path, "metavar": "FILE", "help": "CPM-2's vocab.txt"},
+    ),
+    Checkpoint(
+        "glm",
+        "ptrun.papers.glm:import_glm",
+        """GLM-2B or GLM-10B.
+
+The source has the authors' mp_rank files, or is a snapshot of the hub: pytorch_model*.bin or
+*.safetensors.""",
+        "  ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2",
+        tokenizer=_TOKENIZER,
+    ),
+    Checkpoint(
+        "hf",
+        "ptrun.importing.hf:import_hf",
+        """A model of transformers: a folder or a hub id.
+
+It has config.json and pytorch_model*.bin or *.safetensors. A folder of this name wins over an
+id.""",
+        "  ptrun import hf google/mt5-xxl --out DIR --dtype bf16     a model with .bin files alone",
+        revision={
+            "default": "main",
+            "metavar": "NAME",
+            "help": "branch, tag or commit of a hub id; default main",
+        },
+    ),
+    Checkpoint(
+        "megatron",
+        "ptrun.papers.megatron:import_megatron",
+        "Megatron-11B of fairseq: dict.txt and model-model_part-*.pt.",
+        "  ptrun import megatron MEGATRON --out DIR --tokenizer GPT2",
+        tokenizer=_TOKENIZER,
+    ),
+    Data(
+        "lama",
+        f"{_PUBLISHED}:lama",
+        """LAMA, as P-tuning's authors publish it: task=lama.
+
+The source has relations.jsonl, 29k-vocab.json, 34k-vocab.json and
+fact-retrieval/original/P*/{train,dev,test}.jsonl. OptiPrompt's LPAQA_relations.jsonl and
+AutoPrompt_relations.jsonl are read too if you put them there.""",
+        "  ptrun import lama P-tune_LAMA --out DIR",
+    ),
+    Data(
+        "glue",
+        f"{_PUBLISHED}:glue",
+        """GLUE: task=glue_rte, glue_qqp, ...
+
+The source has <Task>/{train,dev,test}.tsv: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE. Hidden
+test labels are left out.""",
+        "  ptrun import glue GLUE --out DIR",
+    ),
+    Data(
+        "superglue",
+        f"{_PUBLISHED}:superglue",
+        """SuperGLUE, <Task>/{train,val}.jsonl: task=boolq, cb, copa, ...
+
+Hidden test labels are left out.""",
+        "  ptrun import superglue SuperGLUE --out DIR",
+    ),
+    Data(
+        "fewglue",
+        f"{_PUBLISHED}:fewglue",
+        "FewGLUE, <Task>/{train,dev32,val}.jsonl of P-tuning's FewGLUE_32dev: setting=fewglue.",
+        "  ptrun import fewglue FewGLUE_32dev --out DIR",
+    ),
+    Data(
+        "squad",
+        f"{_PUBLISHED}:squad",
+        "SQuAD's JSON, train-v1.1.json and dev-v1.1.json, or -v2.0: task=squad, squad_v2.",
+        "  ptrun import squad SQuAD --out DIR",
+        accepts="file or folder",
+    ),
+    Data(
+        "longhealth",
+        "ptrun.importing.documents:longhealth",
+        f"LongHealth's benchmark_v5.json: letters about patients.{_DOCUMENTS}",
+        "  ptrun import longhealth benchmark_v5.json --out DIR",
+        accepts="file",
+    ),
+    Data(
+        "qasper",
+        "ptrun.importing.documents:qasper",
+        f"QASPER's qasper-dev-v0.3.json: papers.{_DOCUMENTS}",
+        "  ptrun import qasper qasper-dev-v0.3.json --out DIR",
+        accepts="file",
+    ),
+    Data(
+        "squad_articles",
+        "ptrun.importing.documents:squad_articles",
+        f"SQuAD's JSON: its articles as documents.{_DOCUMENTS}",
+        "  ptrun import squad_articles dev-v1.1.json --out DIR",
+        accepts="file",
+    ),
+    Data(
+        "conll",
+        "ptrun.importing.conll:import_conll",
+        f"""Files of columns: CoNLL-2003 or any other IOB file.
+
+Or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles. Columns count from 1, or from -1 at the
+end.{_DIVIDED}""",
+        """\
+  ptrun import conll CoNLL03 --task conll03 --out DIR           words first, tags last
+  ptrun import conll CoNLL05 --task conll05_wsj --test CoNLL05/conll05.test.wsj.txt --out DIR
+  ptrun import conll conll-2012/v4/data --task conll12 --words 4 --roles 12:-2 --out DIR""",
+        accepts="file or folder",
+        words={"type": _column, "default": 1, "metavar": "N", "help": "of words; default 1"},
+        tags={"type": _column, "default": -1, "metavar": "N", "help": "of tags; default -1"},
+        roles={"type": _columns, "metavar": "N:N", "help": "first and last of roles in brackets"},
+        **_TAGGING,
+    ),
+    Data(
+        "spans",
+        "ptrun.importing.spans:json_files",
+        f"""JSON lines with marked spans, as Prodigy and doccano write them.
+
+A line is {{"text": ..., "spans": [{{"start": 0, "end": 3, "label": "PER"}}]}}. The key may be
+"entities", a span [0, 3, "PER"]; end is the character after the last (Prodigy), "label" or
+"labels", with start_offset and end_offset (doccano).{_DIVIDED}""",
+        "  ptrun import spans marked.jsonl --task my_names --out DIR     a new task",
+        accepts="file or folder",
+        text=_TEXT,
+        **_TAGGING,
+    ),
+    Data(
+        "label_studio",
+        "ptrun.importing.spans:label_studio_files",
+        f"A JSON export of Label Studio with labels of texts.{_DIVIDED}",
+        "  ptrun import label_studio export.json --task my_names --out DIR",
+        accepts="file or folder",
+        text=_TEXT,
+        **_TAGGING,
+    ),
+)
+KINDS = {kind.name: kind for kind in _KINDS}
+"""The kinds of ptrun itself, by name."""
