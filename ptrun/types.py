@@ -1,7 +1,8 @@
 """Frozen records that packages share. The command line imports this file, so it has no torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol
 
 __version__ = "0.1.0"
@@ -111,3 +112,34 @@ class Tracker(Protocol):
 
     def finish(self, result: RunResult | None) -> None:
         """Take the result, or None if the run was interrupted; called once."""
+
+
+class Classes(MutableMapping[str, Any]):
+    """Classes by name; one given as a dotted path is imported when it is read."""
+
+    def __init__(self, **classes: Any):
+        self._classes = classes
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a class."""
+        given = self._classes[name]
+        if isinstance(given, str):
+            module, _, attribute = given.rpartition(".")
+            given = self._classes[name] = getattr(import_module(module), attribute)
+        return given
+
+    def __setitem__(self, name: str, given: Any) -> None:
+        """Add a class, or replace one."""
+        self._classes[name] = given
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a class."""
+        del self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        """Return the number of classes."""
+        return len(self._classes)

@@ -22,13 +22,12 @@ from ptrun.backbone.family import Family, reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
-from ptrun.backbone.quantization import Quantization, replace
 from ptrun.backbone.registry import family_of
 from ptrun.backbone.tensor_parallel import Cut
 from ptrun.backbone.weights import Tuned
+from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
-from ptrun.hub import download, repository
-from ptrun.hub.convert import convert_folder
+from ptrun.hub import repository
 
 _T5 = ("t5", "mt5")
 _SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
@@ -101,6 +100,8 @@ class PretrainedBackbone:
         elif config is not None:
             self.config = dict(config)
         elif self.repository:
+            from ptrun.hub import download
+
             self.config = files.read_config(download.config_folder(self.repository))
         else:
             raise UserError(f"backbone={self.name}: {source}")
@@ -383,12 +384,17 @@ class PretrainedBackbone:
         if self.folder is None:
             if self.repository is None:
                 raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
+            from ptrun.hub import download
+            from ptrun.hub.convert import convert_folder
+
             check = partial(tokenizers.check_packages, model_type=self.config["model_type"])
             self.folder = download.fetch(self.repository, convert_folder, check)
         return self.folder
 
     def _replace_maps(self, model: Any) -> None:
         if self.quantization != "none":
+            from ptrun.backbone.quantization import replace
+
             replace(model, self.architecture.linear_maps(model), self.quantization)
 
     def _prepare(self, model: Any) -> Any:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
 
 # Two formats that hold a frozen matrix in fewer bits: int8 by row, and nf4 by block.
@@ -19,7 +20,6 @@ from ptrun.errors import UserError
 # quantized: bitsandbytes' own int8 also quantizes activations, with outliers by batch, so that the
 # answer to a row would depend on the rows beside it.
 
-Quantization = Literal["none", "int8", "nf4"]
 BLOCK = 64
 """Numbers that share a scale in nf4."""
 BYTES = {"int8": 1.0, "nf4": 0.5 + 4 / BLOCK}

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from ptrun.backbone import files
 from ptrun.backbone.family import Family
 from ptrun.backbone.files import tensor_names
-from ptrun.backbone.quantization import QuantizedLinear
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -157,8 +156,8 @@ def fill(
         parameter = nn.Parameter(tensor, requires_grad=False)
         for place in places:
             module, _, last = place.rpartition(".")
-            owner = model.get_submodule(module)
-            if last == "weight" and isinstance(owner, QuantizedLinear):
+            owner: Any = model.get_submodule(module)
+            if last == "weight" and hasattr(owner, "hold"):  # a quantized map
                 owner.hold(tensor)
                 break
             setattr(owner, last, parameter)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ptrun.command.report import show
 from ptrun.config.arguments import Parser, load
 from ptrun.errors import MemoryRanOut, UserError, folded
 from ptrun.hardware.environment import is_main_rank
@@ -97,6 +96,7 @@ def _show_table(jobs: Sequence["Job"]) -> None:
     folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
     ended = {folder: done for folder in folders if folder and (done := read(folder))}
     if ended:
+        from ptrun.command.report import show
         from ptrun.reporting.table import of_runs
 
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))

@@ -16,6 +16,7 @@ LISTED = (*GROUPS, "cluster")
 
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Quantization = Literal["none", "int8", "nf4"]
 
 
 class Schedule(StrEnum):

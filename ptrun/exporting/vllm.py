@@ -26,7 +26,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.pattern.slots import Field, Hole, LiteralText
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.label_words import LabelWords
-from ptrun.task.generation import MESSAGES
+from ptrun.task.dataset import MESSAGES
 from ptrun.types import Example
 
 CLIENT, PROMPT = "client.py", "prompt.safetensors"

@@ -4,6 +4,7 @@ ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,15 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ptrun.backbone.quantization import Quantization, check_installed
-from ptrun.backbone.seq2seq import scale_down
+from ptrun.config.schema import Quantization
 from ptrun.errors import MemoryRanOut, UserError
 from ptrun.hardware.device import check_bf16, forget, free, no_tf32, resolved, together, why_no_gpu
 from ptrun.hardware.environment import imported
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
-from ptrun.method.peft import detach
-from ptrun.training.graphs import Graphs
 from ptrun.training.loop import HALVES, Loop
 from ptrun.training.member import Member
 from ptrun.training.optim import ScaledStepper
@@ -74,6 +72,8 @@ class TorchEngine(Loop):
             self._check_quantization()
             self.backbone.quantize(self.quantization)
         if self.device == "cuda" and self.replays:
+            from ptrun.training.graphs import Graphs
+
             packed = self.backbone.architecture.packed is not None
             kind = self.backbone.config["model_type"]
             self.graphs = Graphs(reason=None if packed else f"{kind} models read padded rows")
@@ -97,6 +97,8 @@ class TorchEngine(Loop):
 
     def _check_quantization(self) -> None:
         """Check that the package is installed, and that no other option needs dense weights."""
+        from ptrun.backbone.quantization import check_installed
+
         check_installed(self.quantization)
         if self.backbone.tuned:
             raise UserError(
@@ -159,7 +161,10 @@ class TorchEngine(Loop):
                 "members; run them one by one."
             )
         tuned = any(method.tunes_backbone for method in methods)
-        detach(self.backbone.model)
+        if "peft" in sys.modules:
+            from ptrun.method.peft import detach
+
+            detach(self.backbone.model)
         if self.fp16_scaling:
             if added := next((m for m in methods if m.changes_maps), None):
                 raise UserError(
@@ -167,6 +172,8 @@ class TorchEngine(Loop):
                     "maps, which would be scaled; leave it out and type hardware.precision=bf16 "
                     "or fp32."
                 )
+            from ptrun.backbone.seq2seq import scale_down
+
             scale_down(self.backbone)
         with self._holding(self.weight_type(tuned=tuned)):
             self.backbone.model.to(self.device, self.weight_type(tuned=tuned))

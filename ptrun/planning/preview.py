@@ -15,7 +15,7 @@ from ptrun.method.base import Method
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
 from ptrun.readout.base import TokenRow, unlimited
-from ptrun.readout.reading import worded
+from ptrun.readout.patterns import worded
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
 from ptrun.task.columns import in_parts, targets_of

@@ -8,7 +8,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from ptrun.backbone.quantization import Quantization
+from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
 from ptrun.planning.costs import Costs
 from ptrun.planning.memory import GIB, Device, HardwareLayout, Memory

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -21,12 +21,17 @@ from ptrun.backbone.base import (
     tensors_of,
 )
 from ptrun.backbone.packing import Room, rounded
-from ptrun.pattern.pattern import Pattern
 from ptrun.task.columns import targets_of
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
+if TYPE_CHECKING:
+    from ptrun.pattern.pattern import Pattern
+    from ptrun.pattern.verbalizer import Verbalizer
+
 ClassWeights = Literal["none", "balanced"]
+Thresholds = Literal["one", "each", "half"]
+"""How the thresholds of several labels a row are chosen: `ptrun.readout.multilabel`."""
 _NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
 
 
@@ -287,7 +292,7 @@ class Readout(ABC):
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None
     """What the vector of a text is; None if none is read."""
-    pattern: Pattern | None = None
+    pattern: "Pattern | None" = None
     """The pattern of a text, if there is one."""
     studies: bool = False
     """Whether `study` writes the training examples."""
@@ -332,6 +337,22 @@ class Readout(ABC):
     def recall(self, tensors: dict[str, Tensor]) -> None:
         """Take what `settled` returned from saved tensors."""
         return
+
+    def begin(self) -> bool:
+        """Take first values from the backbone's files; return whether they have any."""
+        return False
+
+    def words(self) -> list[int] | None:
+        """Return the token ids of the label words; None if it reads none."""
+        return None
+
+    def first_words(self) -> "Verbalizer | None":
+        """Return the label words of which the first piece alone is read; None if there are none."""
+        return None
+
+    def doubt(self, examples: Sequence[Features]) -> str | None:
+        """Return a warning about the encoded training examples, with a remedy."""
+        return None
 
     def study(self) -> list[Example]:
         """Return the training examples that the loaded backbone writes."""

@@ -1,51 +1,44 @@
 """The group `readout`: `auto` is a method's first read-out that can give the answers of a task."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.components import TARGET
 from ptrun.errors import UserError
-from ptrun.readout.distillation import DistillationReading
-from ptrun.readout.heads import EntailmentReading, HeadReading
-from ptrun.readout.original import ClassWordsReading
 from ptrun.readout.reading import Reading, known
-from ptrun.readout.verbalizer import VerbalizerReading
-from ptrun.readout.writing import WritingReading
 from ptrun.task.dataset import Task
+from ptrun.types import Classes
 
 AUTO = "auto"
-READINGS: dict[str, type[Reading]] = {
-    reading.name: reading
-    for reading in (
-        HeadReading,
-        VerbalizerReading,
-        EntailmentReading,
-        ClassWordsReading,
-        WritingReading,
-        DistillationReading,
-    )
-}
-"""The read-outs of ptrun, by option."""
+READINGS = Classes(
+    head="ptrun.readout.heads.HeadReading",
+    verbalizer="ptrun.readout.verbalizer.VerbalizerReading",
+    entailment="ptrun.readout.heads.EntailmentReading",
+    class_words="ptrun.readout.original.ClassWordsReading",
+    writing="ptrun.readout.writing.WritingReading",
+    distillation="ptrun.readout.distillation.DistillationReading",
+)
+"""The read-outs of ptrun, by option; each is imported when it is used."""
 
 
 def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
     """Return the first of a method's read-outs that reads the kind of task."""
-    if fit := _fitting(task, offered):
-        return fit[0]
+    for reading in _fitting(task, offered):
+        return reading
     raise _cannot(AUTO, task, offered)
 
 
-def _fitting(task: Task, offered: Iterable[str]) -> list[type[Reading]]:
-    """Return the read-outs of a method that read the kind of task, in order of preference."""
-    return [READINGS[n] for n in offered if n in READINGS and READINGS[n].reads(task)]
+def _fitting(task: Task, offered: Iterable[str]) -> Iterator[type[Reading]]:
+    """Yield the read-outs of a method that read the kind of task, in order of preference."""
+    return (READINGS[n] for n in offered if n in READINGS and READINGS[n].reads(task))
 
 
 def _cannot(option: str, task: Task, offered: Sequence[str]) -> UserError:
-    fit = _fitting(task, offered)
+    fit = [*_fitting(task, offered)]
     typed = "" if fit else "method=fine_tuning "
-    typed += f"readout={(fit or _fitting(task, READINGS))[0].name}"
+    typed += f"readout={next(iter(fit or _fitting(task, READINGS))).name}"
     return UserError(
         f"readout={option} cannot answer task={task.name}, which is {task.kind}; type {typed}."
     )

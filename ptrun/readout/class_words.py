@@ -53,6 +53,10 @@ class ClassWords(nn.Module, Cloze):
         """The classes, in order."""
         return tuple(self.pvp.words or ())
 
+    def first_words(self) -> Verbalizer | None:
+        """Return the class words."""
+        return self.pvp.verbalizer() if self.pvp.words else None
+
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row of one segment for each example, read where each class word starts."""
         assert self.tokens

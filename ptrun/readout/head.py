@@ -263,6 +263,9 @@ class LabelHead(PooledHead):
         weight = on_device(self.weights, scores.device, torch.float)
         return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
 
+    weighed = loss
+    """The loss that weighs labels; a subclass may have another one."""
+
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         labels, (best, top, shares) = self.task.labels, likeliest(self.scores(output, batch))

@@ -1,22 +1,23 @@
 """`readout=head` and `readout=entailment`: linear maps of hidden states, learned by the method."""
 
+import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from string import Formatter
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from ptrun.backbone.base import BackboneOutput, Positions, on_device
+from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.weights import classifier_of
 from ptrun.errors import UserError
 from ptrun.pattern.spelling import SEPARATOR
-from ptrun.readout.base import Batch, ClassWeights, Features, Readout, TokenRow
+from ptrun.readout.base import Batch, ClassWeights, Features, Readout, Thresholds, TokenRow
 from ptrun.readout.head import (
     Head,
     LabelHead,
@@ -28,13 +29,11 @@ from ptrun.readout.head import (
     row_limit,
     tokens,
 )
-from ptrun.readout.multilabel import LabelsHead, Thresholds
 from ptrun.readout.reading import Reading
-from ptrun.readout.spans import SpanHead, TagHead
-from ptrun.task.choice import GAP
-from ptrun.task.dataset import Task
-from ptrun.task.multi import Multi, member_of
-from ptrun.types import Example, Prediction
+from ptrun.task.dataset import GAP, SEVERAL, Task
+from ptrun.types import Classes, Example, Prediction
+
+_LOG = logging.getLogger(__name__)
 
 # A head that compares the options of a question, each read in its own row.
 
@@ -188,16 +187,16 @@ class TokenHead(Head):
         return Features(example.id, [row], targets, facts)
 
 
-HEADS: dict[str, type[Any]] = {
-    "label": LabelHead,
-    "labels": LabelsHead,
-    "number": NumberHead,
-    "option": ChoiceHead,
-    "entity": EntityHead,
-    "tags": TokenHead,
-    "span": SpanHead,
-    "spans": TagHead,
-}
+HEADS = Classes(
+    label=LabelHead,
+    labels="ptrun.readout.multilabel.LabelsHead",
+    number=NumberHead,
+    option=ChoiceHead,
+    entity=EntityHead,
+    tags=TokenHead,
+    span="ptrun.readout.spans.SpanHead",
+    spans="ptrun.readout.spans.TagHead",
+)
 """The head for each answer of a task. A new kind of task may add its own."""
 
 
@@ -237,31 +236,35 @@ class HeadReading(Reading):
     @classmethod
     def reads(cls, task: Task) -> bool:
         """Return whether there is a head for the answer, or for each of several data sets."""
-        return isinstance(task, Multi) or task.answer in HEADS
+        return task.answer == SEVERAL or task.answer in HEADS
 
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a dropout that is no probability, and data sets without a common pooler."""
         _check_dropout(self.dropout)
         if self.longest_answer < 1:
             raise UserError(f"readout.longest_answer is {self.longest_answer}; use 1 or more.")
-        if isinstance(task, Multi):
+        if task.answer == SEVERAL:
             self._check_shared(backbone, task)
 
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
         """Return the keys that the kind of answer has, besides `dropout`."""
-        if isinstance(task, Multi):
-            every = [self.used(backbone, member, soft=soft) for member in task.tasks.values()]
+        if task.answer == SEVERAL:
+            members: Any = task
+            every = [self.used(backbone, member, soft=soft) for member in members.tasks.values()]
             return set().union(*every) - {"class_weights", "thresholds"}
         head = HEADS[task.answer]
-        weighs = head.loss in (LabelHead.loss, LabelsHead.loss)  # a head may have a loss of its own
+        weighs = head.loss is getattr(head, "weighed", None)  # a head may have a loss of its own
         keys = {*head.keys, *(["class_weights"] if weighs else [])}
         return keys if getattr(task, "has_predicate", False) else keys - {"literal_sep"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
-        if isinstance(task, Multi):
-            heads = {n: self.made(backbone, member, soft=soft) for n, member in task.tasks.items()}
-            return MultiHead(heads)
+        if task.answer == SEVERAL:
+            from ptrun.readout.multi_head import MultiHead
+
+            members: Any = task
+            tasks = members.tasks.items()
+            return MultiHead({n: self.made(backbone, member, soft=soft) for n, member in tasks})
         used = self.used(backbone, task, soft=soft)
         head: Any = HEADS[task.answer](backbone, task, *([self.pooler] if "pooler" in used else []))
         for key in used - {"pooler", "dropout"}:
@@ -270,7 +273,7 @@ class HeadReading(Reading):
         readout: Readout = head
         return readout
 
-    def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:
+    def _check_shared(self, backbone: PretrainedBackbone, task: Any) -> None:
         """Refuse heads that need different states for different data sets."""
         for member in task.tasks.values():
             if not self.reads(member):
@@ -363,6 +366,29 @@ class EntailmentHead(PooledHead):
         self.entailed = classifier.entailed if classifier and classifier.entailed is not None else 1
         self.forms = described(task)
 
+    def begin(self) -> bool:
+        """Copy the backbone's classifier; return False if it has none."""
+        if self.classifier is None:
+            return False
+        backbone = self.backbone
+        folder = backbone.tuned.file.parent if backbone.tuned else backbone.folder
+        assert folder is not None  # it is loaded
+        tensors = self.classifier.tensors(folder)
+        parameters = dict(self.named_parameters())
+        if lost := sorted(parameters.keys() - tensors.keys()):
+            raise UserError(
+                f"backbone={backbone.name}: its configuration names a classification head, but its "
+                f"files lack {lost[0]}; type readout.pooler=none for a new head."
+            )
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                parameters[name].copy_(tensor)
+        labels = list(self.classifier.labels)
+        entailed = labels.pop(self.entailed)
+        origin = self.classifier.origin
+        _LOG.info("the head starts from %s: %s against %s", origin, entailed, ", ".join(labels))
+        return True
+
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[R, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
         scores = super().scores(output, batch)
@@ -431,73 +457,3 @@ def described(task: Task) -> dict[str, str]:
 
 def _quoted(form: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(form) if name is not None}
-
-
-# One head for each of several data sets that share a prompt (MPT-2).
-
-
-class MultiHead(nn.Module, Readout):
-    """Dispatches examples to the head of their data set, which `facts["set"]` names.
-
-    Args:
-        heads: read-outs by name of data set, all of hidden states.
-
-    >>> from ptrun.testing import read
-    >>> options = "method=ptuning_v2", "readout.pooler=none", "task=pocket_multi"
-    >>> method, batch, output = read(*options)
-    >>> list(method.readout.heads)
-    ['pocket_ner', 'pocket_srl', 'pocket_qa', 'pocket_topics']
-    """
-
-    def __init__(self, heads: Mapping[str, Readout]):
-        super().__init__()
-        self.heads = nn.ModuleDict(heads)  # type: ignore[arg-type]
-        self.reads_decoder = any(head.reads_decoder for head in heads.values())
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return the features of each example, from the head of its data set."""
-        owners = [member_of(example) for example in examples]
-        parts = {
-            name: iter(head.encode([e for e in examples if member_of(e) == name], room))
-            for name, head in self._heads(owners).items()
-        }
-        encoded = [(owner, next(parts[owner])) for owner in owners]
-        return [replace(f, facts={**f.facts, "set": owner}) for owner, f in encoded]
-
-    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return the sum of the heads' losses, `[]`."""
-        heads = self._heads(_sets(batch)).items()
-        return torch.stack([head.loss(*_of(name, output, batch)) for name, head in heads]).sum()
-
-    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the predictions, each from the head of its data set."""
-        heads = self._heads(_sets(batch)).items()
-        parts = {name: iter(head.decode(*_of(name, output, batch))) for name, head in heads}
-        return [next(parts[name]) for name in _sets(batch)]
-
-    def _heads(self, names: Sequence[str]) -> dict[str, Readout]:
-        """Return the heads of these data sets, in the order of `heads`."""
-        return {name: head for name, head in self.heads.items() if name in names}  # type: ignore[misc]
-
-
-def _sets(batch: Batch) -> list[str]:
-    return [f.facts["set"] for f in batch.features]
-
-
-def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
-    """Return the features of one data set with their reads, targets and states; rows stay."""
-    features = [f for f in batch.features if f.facts["set"] == name]
-    flags = [(f, f.facts["set"] == name) for f in batch.features]
-    reads = _places([belongs for f, belongs in flags for row in f.rows for _ in row.reads], batch)
-    targets = batch.targets[_places([belongs for f, belongs in flags for _ in f.targets], batch)]
-    if not any(isinstance(target, float) for f in features for target in f.targets):
-        targets = targets.long()  # another data set of the batch may have numbers
-    assert output.hidden is not None
-    positions = Positions(batch.reads.rows[reads], batch.reads.columns[reads])
-    part = replace(batch, features=features, reads=positions, targets=targets)
-    return BackboneOutput(hidden=output.hidden[reads]), part
-
-
-def _places(flags: list[bool], batch: Batch) -> Tensor:
-    """Return where flags are true; an index by a mask would make the host wait for its size."""
-    return on_device([place for place, flag in enumerate(flags) if flag], batch.ids.device)

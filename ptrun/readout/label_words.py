@@ -16,7 +16,7 @@ from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.spelling import mask_ids
-from ptrun.pattern.verbalizer import LabelTokens
+from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Shares, likeliest, row_limit
@@ -48,6 +48,15 @@ class LabelWords(Cloze):
     def labels(self) -> Sequence[str]:
         """The labels, in the order of `weights`."""
         return self.tokens.labels
+
+    def words(self) -> list[int]:
+        """Return the token ids of the label words."""
+        return [i for words in self.tokens.ids for word in words for i in word]
+
+    def first_words(self) -> Verbalizer | None:
+        """Return the label words, where the first piece alone is read."""
+        verbalizer = self.pvp.verbalizer() if self.pvp.words else None
+        return verbalizer if verbalizer and verbalizer.rule == "first" else None
 
     @cached_property
     def tokens(self) -> LabelTokens:

@@ -7,7 +7,7 @@ probability is above a threshold: 0.5, until thresholds are chosen on dev.
 from abc import abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,14 +16,13 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.pattern.pattern import PVP
-from ptrun.readout.base import Batch, Features, Readout
+from ptrun.readout.base import Batch, Features, Readout, Thresholds
 from ptrun.readout.head import PooledHead, Shares
 from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
 from ptrun.types import Example, Prediction
 
-Thresholds = Literal["one", "each", "half"]
 _NAME = "readout.thresholds"
 
 
@@ -51,6 +50,8 @@ class Several(Readout):
         return functional.binary_cross_entropy_with_logits(
             logits, targets, reduction="sum", pos_weight=weight
         )
+
+    weighed = loss
 
     @abstractmethod
     def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:

@@ -8,7 +8,8 @@ from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import ClassWeights, Readout
 from ptrun.readout.class_words import ClassWords, Direction
-from ptrun.readout.reading import Reading, choose
+from ptrun.readout.patterns import choose
+from ptrun.readout.reading import Reading
 from ptrun.readout.spans import PassageWords
 from ptrun.task.dataset import Task
 

@@ -119,6 +119,15 @@ class SpanHead(Head):
         pairs = zip(examples, windows, strict=True)
         return [self._features(example, rows, indices) for example, indices in pairs]
 
+    def doubt(self, examples: Sequence[Features]) -> str | None:
+        """Return a warning if some right answers are longer than any that is predicted."""
+        if not (count := sum(map(self.too_long, examples))):
+            return None
+        return (
+            f"{count} of {len(examples)} answers have more than {self.longest_answer} tokens, the "
+            "most of a predicted one; type readout.longest_answer=N"
+        )
+
     def too_long(self, features: Features) -> bool:
         """Return whether the right answer has more tokens than can be predicted."""
         starts, ends = features.targets[::2], features.targets[1::2]

@@ -16,12 +16,21 @@ from ptrun.backbone.generation import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
-from ptrun.readout.base import Batch, ClassWeights, Features, Readout, TokenRow, word_logits
+from ptrun.readout.base import (
+    Batch,
+    ClassWeights,
+    Features,
+    Readout,
+    Thresholds,
+    TokenRow,
+    word_logits,
+)
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
 from ptrun.readout.label_words import FactWords, LabelWords
-from ptrun.readout.multilabel import LabelsWords, Thresholds
-from ptrun.readout.reading import Reading, can_fill, choose, worded
+from ptrun.readout.multilabel import LabelsWords
+from ptrun.readout.patterns import can_fill, choose, worded
+from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 

@@ -24,9 +24,9 @@ from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.chat import DATE, Chat
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import decoder_start, row_limit
-from ptrun.readout.reading import Reading, choose
-from ptrun.task.dataset import Task
-from ptrun.task.generation import MESSAGES
+from ptrun.readout.patterns import choose
+from ptrun.readout.reading import Reading
+from ptrun.task.dataset import MESSAGES, Task
 from ptrun.types import Example, Prediction
 
 LossOn = Literal["answer", "all"]

@@ -13,7 +13,6 @@ from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, result
 from ptrun.hardware.environment import environment, imported
-from ptrun.hardware.start_ranks import check_world, local_ranks, start
 from ptrun.runs.plan import Plan, ordered, plan
 from ptrun.runs.recipe import checked, found, raised, together
 from ptrun.runs.record import Ended
@@ -34,6 +33,8 @@ def launch(composed: Composed) -> RunResult:
     imported()
     launched = environment(os.environ)
     if launched is not None:
+        from ptrun.hardware.start_ranks import check_world
+
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
     planned = plan(composed)
@@ -102,6 +103,8 @@ def _do(plans: Sequence[Plan]) -> list[Ended]:
 def _start_ranks(planned: Plan) -> RunResult:
     """Do a run by ranks on this machine, unless it is finished."""
     import torch
+
+    from ptrun.hardware.start_ranks import local_ranks, start
 
     ranks = local_ranks(planned.hardware, torch.cuda.device_count())
     if (ended := found(planned)) is not None:

@@ -25,19 +25,15 @@ from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
-from ptrun.pattern.pattern import check_pvps
-from ptrun.readout.chat import template_digest
 from ptrun.start.pretraining import composed_for, finished_folder, is_made, typed_keys
 from ptrun.start.saved_prompt import check_fits, prompt_of
 from ptrun.start.spec import Start
 from ptrun.start.start import plan_start
 from ptrun.task.columns import part_of
-from ptrun.task.dataset import Task
-from ptrun.task.generation import MESSAGES
+from ptrun.task.dataset import MESSAGES, Task
 from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
 from ptrun.task.setting import Setting
 from ptrun.task.source import Source
-from ptrun.task.text_metrics import check_references
 from ptrun.training.optim import check_train, unused_keys
 from ptrun.types import Split
 
@@ -175,6 +171,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     variables["readout"] = reading.fingerprint_config(config["readout"])
     variables |= {"own_code": code} if code else {}
     if MESSAGES in task.fields and not backbone.repository:  # a hub model's is in its result
+        from ptrun.readout.chat import template_digest
+
         variables["template"] = template_digest(backbone, config["readout"])
     content = identity.affecting({**config, **variables}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
@@ -305,8 +303,12 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
         split = replace(split, origin={**split.origin, "train": files, "dev": files})
     split = _bounded(planned.setting.choose(split, data_seed), planned.train.eval_rows, data_seed)
     if task.pvps_from:
+        from ptrun.pattern.pattern import check_pvps
+
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
     if task.answer == "text":
+        from ptrun.task.text_metrics import check_references
+
         metrics = dict.fromkeys([task.metric, *getattr(task, "metrics", ())])
         check_references([*metrics], (example.target for example in (*split.dev, *split.test)))
     shared = overlaps(split)

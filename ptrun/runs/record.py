@@ -24,12 +24,11 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import loaded
 from ptrun.method.base import Method
 from ptrun.metrics import selection_bias
-from ptrun.readout.chat import template_digest
 from ptrun.runs.parts import Part
 from ptrun.runs.plan import Plan
 from ptrun.start.saved_prompt import fingerprint_of
 from ptrun.task.columns import ids_of
-from ptrun.task.generation import MESSAGES
+from ptrun.task.dataset import MESSAGES
 from ptrun.task.protocol import Overlaps
 from ptrun.types import Example, RunResult, Split, Tracker, __version__
 
@@ -178,11 +177,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "backbone": weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
-        **(
-            {"template": template_digest(planned.backbone, planned.readout.node)}
-            if MESSAGES in planned.task.fields
-            else {}
-        ),
+        **_template(planned),
         "data": {
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
@@ -207,6 +202,15 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **({"signatures": dict(signatures)} if signatures else {}),
         **_document(parts[0].method),
     }
+
+
+def _template(planned: Plan) -> dict[str, Any]:
+    """Return what identifies the chat template of a run on conversations."""
+    if MESSAGES not in planned.task.fields:
+        return {}
+    from ptrun.readout.chat import template_digest
+
+    return {"template": template_digest(planned.backbone, planned.readout.node)}
 
 
 def _document(method: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,19 +16,14 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.pattern.spelling import Spelling, mask_ids
 from ptrun.prompt import InputVectors
 from ptrun.readout.base import Features
-from ptrun.readout.document import digest_of, read_document
-from ptrun.readout.heads import EntailmentHead
-from ptrun.readout.label_words import LabelWords
-from ptrun.start import peft, saved_prompt
+from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, prompts, tuned_by
 from ptrun.start.spec import CONTEXTS, OTHERS, WORDS, Start, parse
-from ptrun.task.dataset import Task
-from ptrun.task.generation import MESSAGES
+from ptrun.task.dataset import MESSAGES, Task
 from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
@@ -54,6 +49,8 @@ def plan_start(
         digest = tuned.digest if tuned else saved_prompt.fingerprint(folder, bound)
         return Start("run", start.value, folder=folder, digest=digest, tuned=tuned)
     if start.kind == "peft":
+        from ptrun.start import peft
+
         adapter = peft.read(Path(start.value).expanduser())
         peft.check(adapter, method, config["method"], backbone)
         return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
@@ -84,6 +81,8 @@ def _prefixed(
     where, config = f"start={start.kind}", composed.config
     if reason := method.unfit_for_context(config["method"], backbone):
         raise UserError(f"{where}: {method.__name__} {reason}")
+    from ptrun.readout.document import digest_of, read_document
+
     if start.kind == "joined":
         names, bound = start.value.split("+"), bound_to(backbone)
         folders = [saved_prompt.find(run, composed.outputs, composed.name) for run in names]
@@ -134,8 +133,8 @@ def _ids(source: WordSource, length: int) -> list[int]:
     spelling = Spelling(tokenizer)
     if kind == "text":
         return spelling.ids(source.start.value, spaced=False, opens=True)
-    if kind == "labels" and isinstance(method.readout, LabelWords):
-        return [i for words in method.readout.tokens.ids for word in words for i in word]
+    if kind == "labels" and (words := method.readout.words()) is not None:
+        return words
     if kind == "labels":  # a head has no words: the labels' names
         names = (str(label).replace("_", " ") for label in method.task.labels)
         return [i for name in names for i in spelling.answer(name)]
@@ -164,11 +163,13 @@ def begin(
     train: Mapping[str, Sequence[Example]],
 ) -> None:
     """Initialize the prompts of placed methods, by part, and heads copied from the backbone."""
-    heads = [begin_head(method) for method in methods.values()]
+    heads = [method.readout.begin() for method in methods.values()]
     if start.tuned is not None:
         new = "the rest is new" if any(heads) else "prompt and head are new"
         _LOG.info("start=run:%s: its backbone is used; %s", start.value, new)
     elif start.kind == "peft":
+        from ptrun.start import peft
+
         assert start.folder is not None
         adapter = peft.read(start.folder)
         for method in methods.values():
@@ -178,8 +179,8 @@ def begin(
         follow(start.folder, methods, bound)
     elif start.kind == "joined":
         for part, method in methods.items():
-            assert isinstance(method, PTuningV2)
-            method.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
+            prefixed: Any = method
+            prefixed.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
     elif start.kind in CONTEXTS:
         for part, method in methods.items():
             generator = torch.Generator().manual_seed(seed)
@@ -195,8 +196,8 @@ def begin(
 
 def begin_context(source: WordSource) -> None:
     """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens."""
-    method, start = source.method, source.start
-    assert isinstance(method, PTuningV2)
+    method: Any = source.method
+    start = source.start
     text = start.value if start.kind != "demonstrations" else _demonstrations(source)
     ids, length = method.backbone.tokenizer()(text).input_ids, method.length
     if len(ids) < length:
@@ -243,34 +244,3 @@ def vectors(source: WordSource, length: int, width: int) -> Tensor:
         return (2 * torch.rand(length, width, generator=draw) - 1) * start.size
     rows = 1 if start.kind == "identical" else length
     return (torch.randn(rows, width, generator=draw) * start.size).expand(length, width)
-
-
-# Starts EFL's entailment head from the trained head of an NLI model.
-
-
-def begin_head(method: Method) -> bool:
-    """Copy the backbone's classifier into an entailment head; return False if one is missing."""
-    head = method.readout
-    if not isinstance(head, EntailmentHead) or head.classifier is None:
-        return False
-    backbone = method.backbone
-    folder = backbone.tuned.file.parent if backbone.tuned else backbone.folder
-    assert folder is not None  # it is loaded
-    tensors = head.classifier.tensors(folder)
-    parameters = dict(head.named_parameters())
-    if lost := sorted(parameters.keys() - tensors.keys()):
-        raise UserError(
-            f"backbone={backbone.name}: its configuration names a classification head, but its "
-            f"files lack {lost[0]}; type readout.pooler=none for a new head."
-        )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            parameters[name].copy_(tensor)
-    others = [label for i, label in enumerate(head.classifier.labels) if i != head.entailed]
-    _LOG.info(
-        "the head starts from %s: %s against %s",
-        head.classifier.origin,
-        head.classifier.labels[head.entailed],
-        ", ".join(others),
-    )
-    return True

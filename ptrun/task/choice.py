@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics import accuracy, squad_scores
-from ptrun.task.dataset import Common, Dataset, Scores, is_texts
+from ptrun.task.dataset import GAP, Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -86,8 +86,6 @@ class Choice(Dataset):
 
 
 # Entity choice: the entity of a passage that fills the gap of a query (ReCoRD).
-
-GAP = "@placeholder"
 
 
 class EntityChoice(Dataset):

@@ -27,6 +27,12 @@ _LOG = logging.getLogger(__name__)
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
 Scores = dict[str, float]
+SEVERAL = "several"
+"""The answer of several tasks in one: `ptrun.task.multi`."""
+MESSAGES = "messages"
+"""The field of a conversation."""
+GAP = "@placeholder"
+"""Where an entity is left out of a query."""
 
 
 @dataclass

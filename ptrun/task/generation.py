@@ -6,14 +6,12 @@ from statistics import fmean
 from typing import Any, Unpack
 
 from ptrun.errors import UserError, names, shown
-from ptrun.task.dataset import Common, Dataset, Scores, is_texts
+from ptrun.task.dataset import MESSAGES, Common, Dataset, Scores, is_texts
 from ptrun.task.reasoning import checked
 from ptrun.task.source import Row
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
 
-MESSAGES = "messages"
-"""The field of an example that holds a conversation."""
 _ROLES = ("system", "user", "assistant", "tool")
 _READ = ("role", "content")
 SAYS_LEARNED = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
-from ptrun.task.dataset import PARTS, Part, Scores, Task
+from ptrun.task.dataset import PARTS, SEVERAL, Part, Scores, Task
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
 
@@ -27,7 +27,7 @@ class Multi(Task):
         tasks: built tasks by name, two or more.
     """
 
-    kind, answer, metric = "multi", "several", "mean"
+    kind, answer, metric = "multi", SEVERAL, "mean"
     reads: Sequence[str] = (_TASK_FIELD,)
     """A row also needs the fields that its task reads."""
 

@@ -22,9 +22,8 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
-from ptrun.task.dataset import PARTS, Account, Part, Scores, Task
+from ptrun.task.dataset import MESSAGES, PARTS, Account, Part, Scores, Task
 from ptrun.task.generation import (
-    MESSAGES,
     SAYS_LEARNED,
     answered,
     conversation,

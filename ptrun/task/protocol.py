@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ptrun.errors import UserError, names
 from ptrun.task.columns import ExampleColumns, part_of, targets_of
-from ptrun.task.dataset import Task
-from ptrun.task.multi import Multi
+from ptrun.task.dataset import SEVERAL, Task
 from ptrun.types import Example, Labels, Split
 
 _LOG = logging.getLogger(__name__)
@@ -32,6 +31,12 @@ class ClaimProtocol(Protocol):
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the task's examples as train, dev and test."""
+
+
+def _joined(protocol: ClaimProtocol, task: Any, data_seed: int) -> Split:
+    """Return the splits of several tasks in one."""
+    joined: Split = task.joined({n: protocol.split(t, data_seed) for n, t in task.tasks.items()})
+    return joined
 
 
 _FEWEST = 10  # smallest carved part, unless it exceeds a quarter of train
@@ -180,8 +185,8 @@ class Honest:
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return train, dev and test; `data_seed` decides the carved sets."""
-        if isinstance(task, Multi):
-            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
+        if task.answer == SEVERAL:
+            return _joined(self, task, data_seed)
         train = task.load("train")
         if task.has("dev") and task.has("test"):
             origin = {"dev": "published dev", "test": "published test"}
@@ -222,8 +227,8 @@ class Paper:
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the published splits."""
-        if isinstance(task, Multi):
-            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
+        if task.answer == SEVERAL:
+            return _joined(self, task, data_seed)
         train = task.load("train", paper=True)
         dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
         test = task.load("test", paper=True) if task.has("test", paper=True) else dev

@@ -27,8 +27,6 @@ from ptrun.hub.repository import (
     answered_status,
     failure,
 )
-from ptrun.task import reasoning
-from ptrun.task.lines import json_lines
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -191,11 +189,15 @@ class Source:
             return self.made.digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}
         if "reasoning" in origin:
+            from ptrun.task import reasoning
+
             origin["package"] = reasoning.installed()
         return canonical(origin)
 
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
+            from ptrun.task.lines import json_lines
+
             return (Row(where, data) for where, data in json_lines(self._file(split)))
         if self.variant:
             raise UserError(
@@ -210,6 +212,8 @@ class Source:
             numbered = enumerate(rows(name, split))
             return (Row(f"{name}/{split} row {index}", data) for index, data in numbered)
         if "reasoning" in self.origin:
+            from ptrun.task import reasoning
+
             questions = reasoning.rows(self.origin, split)
             return (Row(f"{self.name}/{split} {name}", data) for name, data in questions)
         if "hub" in self.origin:

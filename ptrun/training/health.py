@@ -11,12 +11,8 @@ from ptrun.backbone.files import SHIPPED
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.files import read_json
 from ptrun.method.base import Method
-from ptrun.pattern.spelling import Spelling
-from ptrun.readout.base import Features, Readout
-from ptrun.readout.class_words import ClassWords
+from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
-from ptrun.readout.label_words import LabelWords
-from ptrun.readout.spans import SpanHead
 from ptrun.task.dataset import Task
 from ptrun.types import Prediction
 
@@ -38,8 +34,7 @@ def doubts(
     warnings = [toy(method.backbone, method.task), unread_mean(method)]
     if not readout.windows:
         warnings.append(cut_texts(examples, method.task, method.room()))
-    if isinstance(readout, SpanHead):
-        warnings.append(long_answers(readout, examples))
+    warnings.append(readout.doubt(examples))
     cut = sum(example.facts.get("cut", False) for example in examples) if readout.writes else 0
     if cut:
         warnings.append(
@@ -49,16 +44,6 @@ def doubts(
     if method.learned():
         warnings.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in warnings if text]
-
-
-def long_answers(readout: SpanHead, examples: Sequence[Features]) -> str | None:
-    """Return a warning if some right answers are longer than any that is predicted."""
-    if not (count := sum(map(readout.too_long, examples))):
-        return None
-    return (
-        f"{count} of {len(examples)} answers have more than {readout.longest_answer} tokens, the "
-        "most of a predicted one; type readout.longest_answer=N"
-    )
 
 
 def toy(backbone: PretrainedBackbone, task: Task) -> str | None:
@@ -130,17 +115,16 @@ def cut_texts(examples: Sequence[Features], task: Task, room: int) -> str | None
 _SHOWN = 6
 
 
-def words_in_pieces(readout: Readout, task: Task) -> str | None:
+def words_in_pieces(readout: Any, task: Task) -> str | None:
     """Return a warning that names the label words in pieces, or None if all are whole.
 
     The first word of a name such as `science and technology` counts. Words that are read whole
     (`rule: mean`), and words that are only written beside a letter, are left out.
     """
-    if not isinstance(readout, LabelWords | ClassWords):
+    if (verbalizer := readout.first_words()) is None:
         return None
-    verbalizer = readout.pvp.verbalizer() if readout.pvp.words else None
-    if verbalizer is None or (isinstance(readout, LabelWords) and verbalizer.rule != "first"):
-        return None
+    from ptrun.pattern.spelling import Spelling
+
     spelling = Spelling(readout.backbone.tokenizer())
     spelled = [
         (label, word, spelling.answer(word.split()[0], glued=verbalizer.glued))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -37,11 +37,13 @@ from ptrun.readout.base import (
     with_tensors,
 )
 from ptrun.training import stopping
-from ptrun.training.graphs import Graphs
 from ptrun.training.member import Member, RankGroup, save
 from ptrun.training.out_of_memory import MemoryGuard
 from ptrun.training.progress import meter, track
 from ptrun.types import Prediction
+
+if TYPE_CHECKING:
+    from ptrun.training.graphs import Graphs
 
 _LOG = logging.getLogger(__name__)
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -148,7 +150,7 @@ class Loop(ABC):
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""
     speed: Speed = field(default_factory=Speed, init=False)
-    graphs: Graphs | None = field(default=None, init=False)
+    graphs: "Graphs | None" = field(default=None, init=False)
     """The passes that are replayed, where the device can."""
 
     def __post_init__(self) -> None:

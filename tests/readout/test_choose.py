@@ -9,7 +9,7 @@ from ptrun.backbone.registry import family_of
 from ptrun.config.components import TARGET
 from ptrun.errors import UserError
 from ptrun.readout.choose import READINGS, automatic, resolved
-from ptrun.readout.reading import choose
+from ptrun.readout.patterns import choose
 from tests.readings import readout_for
 from tests.readout.reading import OF, fresh, read, task
 
