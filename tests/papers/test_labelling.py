@@ -151,7 +151,8 @@ def test_a_killed_labelling_goes_on_behind_the_last_whole_shard(composed, asked,
     whole = plan(composed("seed=5"))
     split_of(whole)
     wanted, lines = shards(whole), list(asked)
-    shutil.rmtree(whole.folder.parents[1] / ".labels")
+    for made in (".labels", ".tokens"):
+        shutil.rmtree(whole.folder.parents[1] / made)
     asked.clear()
     write = labelled.RowShards.write
 
@@ -200,7 +201,7 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
 
     def named(*overrides):
         planned = plan(composed(*overrides))
-        return planned.lines.shards, planned.run_id
+        return planned.task._source.made.shards, planned.run_id
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")

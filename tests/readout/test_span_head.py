@@ -9,7 +9,6 @@ import torch
 from ptrun.metrics import squad_scores
 from ptrun.readout.spans import SpanHead, Window
 from ptrun.task.extraction import Answer
-from ptrun.training.health import long_answers
 from ptrun.types import Example
 from tests.pattern import tokenizers
 from tests.readout.reading import loss_and_answers, task, words_only
@@ -206,5 +205,5 @@ def test_answers_longer_than_any_predicted_one_are_counted(tiny, data_dir):
     own = SpanHead(tiny(), examples)
     own.longest_answer = 3
     features = own.encode([long, short, short], 60)
-    assert "1 of 3 answers have more than 3 tokens" in long_answers(own, features)
-    assert long_answers(SpanHead(tiny(), examples), features) is None
+    assert "1 of 3 answers have more than 3 tokens" in own.doubt(features)
+    assert SpanHead(tiny(), examples).doubt(features) is None

@@ -25,7 +25,7 @@ def no_rank(monkeypatch):
     def refused(*_, **__):
         raise AssertionError("a rank was started")
 
-    return lambda: monkeypatch.setattr("ptrun.runs.launch.start", refused)
+    return lambda: monkeypatch.setattr("ptrun.hardware.start_ranks.start", refused)
 
 
 @pytest.fixture

@@ -132,9 +132,8 @@ def test_the_task_reads_what_is_made(corpus, make, name):
 def test_examples_in_files_are_those_in_lists_and_each_setting_has_its_file(corpus, tmp_path):
     def loaded(*typed, store=tmp_path / "store"):
         config = compose_run(["task=ppt_nsp", f"task.source.corpus={corpus}", *typed]).config
-        task = build("task", config["task"], None)
-        task.store = store
-        return task.load("train")
+        config["task"]["source"]["store"] = store and str(store)
+        return build("task", config["task"], None).load("train")
 
     filed = loaded()
     assert isinstance(filed, Stored) and list(filed) == loaded(store=None)
