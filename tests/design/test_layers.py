@@ -27,6 +27,7 @@ LAYERS = [
     ("api", "command", "testing"),
     ("cli",),
     ("__main__",),
+    ("serve",),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

@@ -10,8 +10,8 @@ import ptrun
 from ptrun.backbone.files import read_config
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.predicting.requests import ChatRequest, InvalidRequest, parsed
 from ptrun.runs.plan import plan
+from ptrun.serve.requests import ChatRequest, InvalidRequest, parsed
 from ptrun.task.text_metrics import check_references
 from tests.docs.pages import text
 

@@ -1,7 +1,6 @@
 """Several runs over one backbone answer mixed rows as each answers its own."""
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -10,9 +9,8 @@ import pytest
 import ptrun
 from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
-from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.together import Together, together
-from tests.predicting.conftest import renamed
+from tests.predicting.conftest import ROWS
 
 LABELS = {
     "prompt_tuning": ["method=prompt_tuning", "method.length=3", "task=pocket_sentiment"],
@@ -38,7 +36,6 @@ FAMILIES = {
     "pocket_gpt2": CAUSAL,
     "pocket_t5": {k: v for k, v in LABELS.items() if k != "ptuning"},
 }
-ROWS = "+task.source.rows={train: 16, validation: 8, test: 8}"
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -84,20 +81,6 @@ def close(own, wanted):
     return abs(own - wanted) <= 1e-5 if isinstance(own, float) else own == wanted
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """Return two short runs on GPT-2, one tuned one, and one on BERT."""
-    out = tmp_path_factory.mktemp("two")
-    common = ["task=pocket_sentiment", ROWS, "train.max_steps=1", f"outputs={out}"]
-    lines = [
-        ["method=prompt_tuning", "method.length=2", "backbone=pocket_gpt2"],
-        ["method=ptuning_v2", "method.length=2", "backbone=pocket_gpt2"],
-        ["method=fine_tuning", "backbone=pocket_gpt2", "keep=weights"],
-        ["method=prompt_tuning", "method.length=2", "backbone=pocket_bert"],
-    ]
-    return [ptrun.run(*line, *common) for line in lines]
-
-
 def test_what_cannot_share_is_refused_by_name(two):
     first, second, tuned, other = two
     rows = [{"run": first.id, "sentence": "a bright film"}]
@@ -116,40 +99,6 @@ def test_what_cannot_share_is_refused_by_name(two):
     ):
         with pytest.raises(UserError, match=said):
             ptrun.predict([first, second], [row])
-
-
-def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog):
-    """The tuned run is the first by name; a run without its tensors is left out, too."""
-    first, second, tuned, other = two
-    names = [f"{place}-{run.id}" for place, run in enumerate((tuned, first, second, other))]
-    for name, run in zip(names, (tuned, first, second, other), strict=True):
-        renamed(run.folder, tmp_path / name)
-    (tmp_path / "a-copy").mkdir()
-    shutil.copy(tuned.folder / "result.json", tmp_path / "a-copy")
-    prompts = Prompts([tmp_path], ["hardware=cpu"], most_bytes=10**9, watch=True)
-    assert prompts.ids() == names[1:3]
-    assert [prompts.get(name).id for name in names[1:3]] == names[1:3]
-    told = "\n".join(caplog.messages)
-    assert all(told.count(name) == 1 for name in (names[0], names[3], "a-copy"))
-    assert "their backbone was tuned" in told and "keep=weights" in told
-    alone = Prompts([tmp_path / names[0]], ["hardware=cpu"], most_bytes=10**9, watch=False)
-    assert alone.ids() == names[:1]
-
-
-@pytest.mark.slow
-def test_a_server_does_not_begin_with_a_run_that_changes_the_backbone(two, tmp_path, caplog):
-    common = ["task=pocket_sentiment", ROWS, "train.max_steps=1", "backbone=pocket_gpt2"]
-    changing = ptrun.run("method=ia3", *common, f"outputs={tmp_path / 'out'}")
-    renamed(changing.folder, tmp_path / "in" / "0")
-    renamed(two[0].folder, tmp_path / "in" / "1")
-    prompts = Prompts([tmp_path / "in"], ["hardware=cpu"], most_bytes=10**9, watch=True)
-    assert prompts.ids() == ["1"] and "it changes the backbone (serve it alone): 0" in caplog.text
-    alone = Prompts([tmp_path / "in" / "0"], [], most_bytes=10**9, watch=False)
-    assert alone.ids() == ["0"]
-    assert alone.facts("0")["created"] > 0
-    (tmp_path / "in" / "0").rename(tmp_path / "gone")
-    assert alone.facts("0")["created"] == 0
-    (tmp_path / "gone").rename(tmp_path / "in" / "0")
 
 
 @pytest.mark.slow

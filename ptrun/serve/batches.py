@@ -17,10 +17,10 @@ from ptrun.backbone.generation import Decoding, Dice, dice_of, generate
 from ptrun.backbone.joining import join
 from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
-from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
 from ptrun.readout.base import Features, collate, unlimited
+from ptrun.serve.prompts import Prompts
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)

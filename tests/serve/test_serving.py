@@ -22,13 +22,13 @@ import httpx
 import openai
 import pytest
 
-from ptrun.command.serve import _listening, main
 from ptrun.errors import UserError
-from ptrun.predicting import batches as serving_batches
-from ptrun.predicting.prompts import Prompts
-from ptrun.predicting.serving import Limits
-from tests.predicting.conftest import renamed, serving
+from ptrun.serve import batches as serving_batches
+from ptrun.serve.command import _listening, main
+from ptrun.serve.prompts import Prompts
+from ptrun.serve.serving import Limits
 from tests.predicting.test_together import rows_of
+from tests.serve.conftest import renamed, serving
 from tests.tiers import tiered
 
 KEY = "a-secret-of-many-letters"
@@ -290,7 +290,7 @@ def test_least_used_prompts_are_unloaded(folder, runs):
 
 
 def test_new_and_removed_runs_are_noticed(copied, runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("ptrun.predicting.prompts._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("ptrun.serve.prompts._LOOK_EVERY", 0.0)
     name = runs["topics"].id
     shutil.move(copied / name, tmp_path / "aside")
     with serving(copied) as (address, *_):
@@ -500,7 +500,7 @@ def test_turns_that_have_no_effect_are_refused(server, runs):
 
 
 def test_what_is_strange_in_a_watched_folder_costs_a_warning(copied, runs, monkeypatch, caplog):
-    monkeypatch.setattr("ptrun.predicting.prompts._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("ptrun.serve.prompts._LOOK_EVERY", 0.0)
     name = runs["labels"].id
     with serving(copied) as (address, *_):
         for strange in ("a\nb", "\x1b[31mred", "é" * 40, "x" * 250, os.fsdecode(b"\xff\xfe")):
@@ -567,7 +567,7 @@ def connected(address):
 
 @pytest.mark.parametrize("content", [b"", b"GET", b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1"])
 def test_a_half_sent_request_ends_its_connection(folder, monkeypatch, content):
-    monkeypatch.setattr("ptrun.predicting.connections.SECONDS", 0.3)
+    monkeypatch.setattr("ptrun.serve.connections.SECONDS", 0.3)
     with serving(folder) as (address, *_):
         with connected(address) as own:
             own.sendall(content)
@@ -595,7 +595,7 @@ def closed(connection):
 
 
 def test_connections_beyond_the_descriptors_are_closed(folder, runs, monkeypatch):
-    monkeypatch.setattr("ptrun.predicting.connections.resource.getrlimit", lambda _: (50, 50))
+    monkeypatch.setattr("ptrun.serve.connections.resource.getrlimit", lambda _: (50, 50))
     with serving(folder) as (address, *_):
         held = [connected(address) for _ in range(8)]
         assert asked(address, "classify", model=runs["labels"].id, input="a").is_success

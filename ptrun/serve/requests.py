@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ptrun.errors import shown
-from ptrun.predicting.batches import Wish
+from ptrun.serve.batches import Wish
 
 HARMLESS = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",

@@ -26,9 +26,9 @@ from ptrun import __version__
 from ptrun.errors import UserError, visible
 from ptrun.files import from_json
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.predicting.batches import Batches, QueueFull, RowAnswer, TooLong, WaitingRow
-from ptrun.predicting.prompts import Prompts, UnknownRun
-from ptrun.predicting.requests import (
+from ptrun.serve.batches import Batches, QueueFull, RowAnswer, TooLong, WaitingRow
+from ptrun.serve.prompts import Prompts, UnknownRun
+from ptrun.serve.requests import (
     ChatRequest,
     CompletionRequest,
     InvalidRequest,

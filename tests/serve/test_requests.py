@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from ptrun.backbone.generation import Decoding
-from ptrun.predicting.batches import Batches, WaitingRow, Wish
-from ptrun.predicting.requests import (
+from ptrun.serve.batches import Batches, WaitingRow, Wish
+from ptrun.serve.requests import (
     HARMLESS,
     NEUTRAL,
     ChatRequest,

@@ -77,12 +77,12 @@ def main(arguments: Sequence[str]) -> None:
     try:
         import uvicorn
 
-        from ptrun.predicting import serving
-        from ptrun.predicting.connections import TimedProtocol
+        from ptrun.serve import serving
+        from ptrun.serve.connections import TimedProtocol
     except ImportError as error:
         raise UserError("serve needs FastAPI: pip install 'ptrun[serve]'.") from error
-    from ptrun.predicting.batches import Batches
-    from ptrun.predicting.prompts import Prompts
+    from ptrun.serve.batches import Batches
+    from ptrun.serve.prompts import Prompts
 
     typed = [word for word in args.runs if "=" in word]
     places = [Path(word).expanduser() for word in args.runs if "=" not in word]
