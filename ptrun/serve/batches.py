@@ -260,23 +260,19 @@ class Batches:
                     _fail(job, error)
 
     def _step(self, decoding: Decoding | None, jobs: Sequence[WaitingRow]) -> None:
-        """Answer rows without texts, or write a slice of each text."""
-        if decoding is not None:
-            self._write(decoding, jobs)
+        """Answer rows without texts, or write a slice of each text; unfinished ones wait again."""
+        shared = self.prompts.shared
+        if decoding is None:
+            answers = shared.answers([(job.method, job.features) for job in jobs])
+            for job, answer in zip(jobs, answers, strict=True):
+                _give(job, answer)
             return
-        answers = self.prompts.shared.answers([(job.method, job.features) for job in jobs])
-        for job, answer in zip(jobs, answers, strict=True):
-            _give(job, answer)
-
-    def _write(self, decoding: Decoding, jobs: Sequence[WaitingRow]) -> None:
-        """Write a slice of each text; those that have no end wait again."""
         at_once = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
         count = max(job.left for job in jobs)
         groups: dict[int, list[WaitingRow]] = {}
         for job in jobs:
             groups.setdefault(id(job.method), []).append(job)
         ordered = [job for of_method in groups.values() for job in of_method]
-        shared = self.prompts.shared
         joined = join([_inputs(jobs) for jobs in groups.values()], shared.backbone.embed)
         told = None if decoding.beams > 1 else _Told(ordered)
         slice_ = replace(decoding, max_new_tokens=count if at_once else min(SLICE, count))
@@ -288,18 +284,15 @@ class Batches:
             job.tokens = job.tokens if told else row[: job.left]
             self.written += len(row)
             try:
-                self._wait_or_end(job)
+                text, ended = _text(job)
+                if ended or job.left <= 0:
+                    figures = {"unfinished": float(not ended)}
+                    _give(job, Prediction(job.question.example.id, text, figures=figures))
+                    continue
+                with self._changed:
+                    self.waiting.append(job)
             except Exception as error:
                 _fail(job, error)
-
-    def _wait_or_end(self, job: WaitingRow) -> None:
-        text, ended = _text(job)
-        if ended or job.left <= 0:
-            figures = {"unfinished": float(not ended)}
-            _give(job, Prediction(job.question.example.id, text, figures=figures))
-            return
-        with self._changed:
-            self.waiting.append(job)
 
 
 class _Told:

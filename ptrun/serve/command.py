@@ -35,35 +35,21 @@ PARSER.add_argument(
     help="run folders, or a folder with runs below it; and KEY=VALUE, as of ptrun predict",
 )  # fmt: skip
 PARSER.add_argument("--watch", action="store_true", help="offer new runs, and drop removed ones")
-PARSER.add_argument(
-    "--host", default="127.0.0.1", help="address to listen at; default: this machine"
-)
+PARSER.add_argument("--host", default="127.0.0.1", help="address; default: this machine")
 PARSER.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
 PARSER.add_argument(
-    "--name", action="append", default=[], metavar="HOST",
-    help="another name by which clients call the server",
-)  # fmt: skip
-PARSER.add_argument(
-    "--key-file", type=Path, metavar="FILE", help="one bearer key a line; asked for everywhere"
+    "--name", action="append", default=[], metavar="HOST", help="another name of the server"
 )
-PARSER.add_argument(
-    "--memory", type=int, default=1000, metavar="MB", help="of loaded prompts; default 1000"
-)
-PARSER.add_argument(
-    "--batch-tokens", type=int, default=4096, metavar="N", help="of a batch; default 4096"
-)
-PARSER.add_argument(
-    "--wait", type=float, default=5, metavar="MS", help="a row waits for others; default 5 ms"
-)
-PARSER.add_argument(
-    "--queue", type=int, default=1000, metavar="N", help="rows that may wait; default 1000"
-)
-PARSER.add_argument(
-    "--max-tokens", type=int, default=1024, metavar="N", help="of a text; default 1024"
-)
-PARSER.add_argument(
-    "--timeout", type=float, default=120, metavar="S", help="of a request; default 120 s"
-)
+PARSER.add_argument("--key-file", type=Path, metavar="FILE", help="bearer keys, one a line")
+for option, default, unit, text in (
+    ("memory", 1000, "MB", "of loaded prompts; default 1000"),
+    ("batch-tokens", 4096, "N", "of a batch; default 4096"),
+    ("wait", 5.0, "MS", "a row waits for others; default 5 ms"),
+    ("queue", 1000, "N", "rows that may wait; default 1000"),
+    ("max-tokens", 1024, "N", "of a text; default 1024"),
+    ("timeout", 120.0, "S", "of a request; default 120 s"),
+):
+    PARSER.add_argument(f"--{option}", type=type(default), default=default, metavar=unit, help=text)
 
 
 def main(arguments: Sequence[str]) -> None:

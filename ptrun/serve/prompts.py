@@ -78,8 +78,16 @@ class Prompts:
         for gone in self.loaded.keys() - self.folders.keys():  # by the one thread that loads
             del self.loaded[gone]
         if name not in self.loaded:
-            self.loaded[name] = self._load(name)
-            self._unload()
+            try:
+                self.loaded[name] = self.shared.load(ready(str(self.folders[name]), self.typed))
+            except UserError as error:  # its message has places, which clients do not get
+                _LOG.warning("%s is not served: %s", visible(name), error)
+                said = f"{name} cannot be loaded; the log of the server says why."
+                raise UserError(said) from error
+            while len(self.loaded) > 1 and self.size > self.most_bytes:
+                unloaded, _ = self.loaded.popitem(last=False)
+                self.unloads += 1
+                _LOG.info("unloaded %s", unloaded)
         self.loaded.move_to_end(name)
         return self.loaded[name]
 
@@ -108,21 +116,6 @@ class Prompts:
     def size(self) -> int:
         """The bytes of all loaded prompts."""
         return sum(loaded.size for loaded in self.loaded.values())
-
-    def _load(self, name: str) -> Loaded:
-        """Return a run; the message of an error has its id, not its place."""
-        folder = self.folders[name]
-        try:
-            return self.shared.load(ready(str(folder), self.typed))
-        except UserError as error:
-            _LOG.warning("%s is not served: %s", visible(name), error)  # with places
-            raise UserError(f"{name} cannot be loaded; the log of the server says why.") from error
-
-    def _unload(self) -> None:
-        while len(self.loaded) > 1 and self.size > self.most_bytes:
-            name, _ = self.loaded.popitem(last=False)
-            self.unloads += 1
-            _LOG.info("unloaded %s", name)
 
     def _found(self) -> dict[str, Path]:
         """Return the folders of finished runs over the backbone of the first, by id.
