@@ -36,7 +36,6 @@ class Repository:
         recorded: the commit of the run that is resumed or repeated; it is loaded.
         commit: the commit that was loaded.
         current: the commit that the revision names now, if the hub responds.
-        is_converted: whether the commit is one of the hub's conversions, on a branch of its own.
         group: the part of the configuration that names the repository.
     """
 
@@ -46,7 +45,6 @@ class Repository:
     recorded: str | None = None
     commit: str | None = None
     current: str | None = None
-    is_converted: bool = False
     group: str = ""
     _trouble: Exception | None = None
     _sizes: dict[str, int | None] | None = None  # of the current commit
@@ -193,9 +191,7 @@ def warn_of_moved(repositories: Sequence[Repository]) -> None:
     """Warn about each revision that names another commit than the recorded one."""
     for repository in repositories:
         recorded, current = repository.recorded, repository.current
-        # a conversion is on another branch than the revision
-        comparable = not repository.is_converted or repository.revision == CONVERTED
-        if comparable and recorded and current and current != recorded:
+        if recorded and current and current != recorded:
             _LOG.warning(
                 "%s: %s is now at commit %s; this run keeps its recorded commit %s. "
                 "Type %s.revision=%s to run with the new one.",

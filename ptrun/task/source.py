@@ -21,7 +21,6 @@ from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
 from ptrun.files import read_json
 from ptrun.hub.repository import (
-    COMMIT,
     CONVERTED,
     Repository,
     answered_status,
@@ -348,8 +347,8 @@ def class_name(value: Any, names: list[str] | None) -> Any:
 
 # Read a split of a data set.
 #
-# The hub converts data sets to parquet on a branch of its own, with a folder for each subset. It is
-# read where a repository has only a script, which is never run.
+# The hub converts data sets to parquet on a branch of its own, with a folder for each subset. A
+# script in a repository is never run.
 
 _FILE = re.compile(r"([^/]+)/([^/]+)/\d{4}\.parquet")  # of that branch: subset, split
 
@@ -374,20 +373,27 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HTTPError
 
-    converted = _with_rows(repository)
-    options, folder = _options(converted, subset, split), converted.snapshot
+    listing, folder = repository.listing(), repository.snapshot
+    script = f"{repository.name.rpartition('/')[2]}.py"
+    if not isinstance(listing, Exception) and script in listing:
+        raise UserError(
+            f"{repository.name}: {script} makes its rows, and ptrun runs no script.\nType "
+            f"{repository.group}.revision={CONVERTED}, if the hub has converted it."
+        )
+    if isinstance(listing, Exception):
+        listing = {file.relative_to(folder).as_posix(): None for file in folder.rglob("*")}
+    options = _options(repository, {*listing}, subset, split)
     try:
-        splits = _downloaded(converted, options) if trouble is None else _noted(converted, subset)
+        splits = _downloaded(repository, options) if trouble is None else _noted(repository, subset)
         if not splits:
-            nothing = FileNotFoundError(f"commit {converted.wanted} has no files of rows")
-            raise UserError(failure(converted, trouble or nothing))
+            nothing = FileNotFoundError(f"commit {repository.wanted} has no files of rows")
+            raise UserError(failure(repository, trouble or nothing))
         paths = {name: [str(folder / path) for path in paths] for name, paths in splits.items()}
-        builder = _builder(converted, str(folder), name=options.get("name"), data_files=paths)
+        builder = _builder(repository, str(folder), name=options.get("name"), data_files=paths)
         builder.download_and_prepare()
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(failure(converted, trouble or error)) from error
-    for pinned in (converted, repository):
-        pinned.found(folder.name)
+        raise UserError(failure(repository, trouble or error)) from error
+    repository.found(folder.name)
     return _split(repository, builder, split)
 
 
@@ -407,38 +413,13 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
         raise UserError(f"{name}: cannot be read ({str(error)[:200]!r}).") from error
 
 
-def _with_rows(repository: Repository) -> Repository:
-    """Return a repository, or the hub's conversion of it if it has a script for its rows."""
-    script = f"{repository.name.rpartition('/')[2]}.py"
-    names = repository.listing()
-    if isinstance(names, Exception):
-        was = repository.recorded
-        other = Repository("dataset", repository.name, CONVERTED, was, group=repository.group)
-        is_other = repository.wanted_commit is None and other.cached()
-        return other if is_other else repository
-    if script not in names:
-        return repository
-    other = Repository("dataset", repository.name, CONVERTED, group=repository.group)
-    if COMMIT.fullmatch(repository.revision or "") or other.ask():
-        raise UserError(
-            f"{repository.name}: {script} makes its rows, and ptrun runs no script.\nType "
-            f"{repository.group}.revision={CONVERTED}, if the hub has converted it."
-        )
-    _LOG.info("%s has a script; its rows are those of %s.", repository.name, CONVERTED)
-    return other
-
-
-def _options(repository: Repository, subset: str | None, split: str) -> dict[str, str | None]:
+def _options(
+    repository: Repository, paths: set[str], subset: str | None, split: str
+) -> dict[str, str | None]:
     """Return how the library is told the subset: by name, or as a folder of the conversion."""
-    listing, folder = repository.listing(), repository.snapshot
-    if isinstance(listing, Exception):
-        paths = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
-    else:
-        paths = {*listing}
     subsets = {match[1] for match in map(_FILE.fullmatch, sorted(paths)) if match}
     if not subsets or "README.md" in paths:
         return {"name": subset}
-    repository.is_converted = True
     if subset not in subsets and (subset is not None or len(subsets) > 1):
         raise UserError(
             f"{repository.name}: no subset {subset} at {CONVERTED}; there are "

@@ -7,7 +7,6 @@ import pytest
 from huggingface_hub import constants
 
 from ptrun.errors import UserError
-from ptrun.hub.repository import warn_of_moved
 from ptrun.task.source import Source
 from tests.hub.conftest import DATA, SPLITS, data_files, parquet
 from tests.hub.faults import break_, check
@@ -176,64 +175,34 @@ def push_script(hub, *subsets, **changed):
     return hub.push("datasets", DATA, converted(*subsets, **changed), "refs/convert/parquet")
 
 
-@pytest.mark.parametrize("subset", [None, "default"])
-def test_a_script_is_not_run_and_the_hub_s_conversion_is_read(hub, caplog, subset):
-    caplog.set_level("INFO", "ptrun")
-    commit = push_script(hub, "default")
-    read = source(subset=subset)
-    for split in SPLITS:
-        assert texts(read, split)[0] == f"default {split} film 0 is bad"
-    assert read.repository.commit == commit
-    assert "has a script; its rows are those of refs/convert/parquet" in caplog.text
-    assert not hub.files_sent(".py")
-
-
-def test_a_resumed_run_keeps_the_commit_of_the_conversion_without_a_warning(hub, caplog):
-    old = push_script(hub, "default")
-    texts(source())
-    push_script(hub, "other")
-    recorded = source(recorded=old)
-    assert texts(recorded)[0].startswith("default")
-    recorded.repository.recorded = old
-    warn_of_moved([recorded.repository])
-    assert "is now at commit" not in caplog.text
-
-
-@pytest.mark.parametrize("revision", ["main", "refs/convert/parquet"])
-def test_subsets_of_a_conversion_are_never_mixed(hub, revision):
+def test_subsets_of_a_conversion_are_never_mixed(hub, offline):
     push_script(hub, "one", "two")
-    assert len(texts(source(revision, subset="two"))) == 12
-    assert texts(source(revision, subset="two"))[0].startswith("two")
+    revision = "refs/convert/parquet"
+    before = texts(source(revision, subset="two"))
+    assert len(before) == 12 and before[0].startswith("two") and not hub.files_sent(".py")
     message = refused(source(revision))
     check(message, "no subset None at refs/convert/parquet; there are one, two")
     check(refused(source(revision, subset="three")), "no subset three", "one, two")
+    offline()
+    assert texts(source(revision, subset="two")) == before and not hub.requests
 
 
 def test_a_part_of_a_split_is_refused(hub):
     partial = {"one/partial-train/0000.parquet": parquet("part")}
     files = {path: own for path, own in converted("one").items() if "/train/" not in path}
-    hub.push("datasets", DATA, SCRIPT)
     hub.push("datasets", DATA, files | partial, "refs/convert/parquet")
-    message = refused(source(subset="one"))
+    message = refused(source("refs/convert/parquet", subset="one"))
     check(message, "only a part of the rows, one/partial-train", "task.source.hub")
-    assert len(texts(source(subset="one"), "test")) == 12
+    assert len(texts(source("refs/convert/parquet", subset="one"), "test")) == 12
 
 
-def test_a_script_without_a_conversion_or_at_a_pinned_commit_is_refused(hub):
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_script_is_not_run_and_the_message_names_the_conversion(hub, is_pinned):
     commit = hub.push("datasets", DATA, SCRIPT)
-    check(refused(source()), "reviews.py makes its rows", "refs/convert/parquet")
     push_script(hub, "default")
-    check(refused(source(commit)), "reviews.py makes its rows", "task.source.revision=")
-
-
-def test_offline_the_copy_of_a_conversion_is_read(hub, offline):
-    push_script(hub, "one", "two")
-    before = texts(source(subset="two"))
-    offline()
-    again = source(subset="two")
-    assert texts(again) == before and not hub.requests
-    named = source("refs/convert/parquet", subset="two")
-    assert texts(named) == before and named.repository.commit == again.repository.commit
+    read = source(commit) if is_pinned else source()
+    check(refused(read), "reviews.py makes its rows", "task.source.revision=refs/convert/parquet")
+    assert not hub.files_sent(".py")
 
 
 def test_a_folder_that_has_the_name_of_a_data_set_is_not_read_in_its_place(tmp_path, monkeypatch):
