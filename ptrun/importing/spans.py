@@ -1,11 +1,12 @@
 """Texts with marked spans as rows of words and tags: JSON lines, Prodigy, doccano, Label Studio."""
 
 import logging
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,14 @@ def words(text: str) -> list[tuple[int, int]]:
     for at, char in enumerate(text):
         if unicodedata.category(char) == "Cf":  # invisible, such as a joiner inside a word
             continue
-        joins = _joins(char)
+        joins = char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")
+        joins = joins and not UNSPACED.match(char)
         if joins and goes_on:
             places[-1] = (places[-1][0], at + 1)
         elif not char.isspace() and not unicodedata.category(char).startswith("C"):
             places.append((at, at + 1))
         goes_on = joins
     return places
-
-
-def _joins(char: str) -> bool:
-    marks = char == "_" or unicodedata.category(char).startswith("M")
-    return (char.isalnum() or marks) and not UNSPACED.match(char)
 
 
 def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:
@@ -123,6 +120,7 @@ _KEYS = ("spans", "entities", "label", "labels")
 _PARTS = ("start", "end", "label")
 _DOCCANO = {"start_offset": "start", "end_offset": "end"}
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's
+_MARKUP = re.compile(r"<!--.*?-->|</?[a-zA-Z!][^>]*>", re.DOTALL)
 _WHOLE_TEXT = ("choices", "taxonomy", "rating", "number", "textarea", "pairwise")
 
 
@@ -155,9 +153,7 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
                 f"{row.where}: no field 'spans' or 'entities'; this row has "
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
-        yield Marked(
-            row.where, _text(row, text), [_span(span) for span in each(_lists(row, key), key)]
-        )
+        yield Marked(row.where, _text(row, text), _marked(row, key))
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
 
@@ -171,23 +167,22 @@ def _text(row: Row, key: str) -> str:
     return row.text(key)
 
 
-def _lists(row: Row, key: str) -> Row:
-    """Return the row with spans written as lists turned into objects."""
-    spans = row.value(key)
-    if isinstance(spans, list) and spans and all(isinstance(span, str) for span in spans):
+def _marked(row: Row, key: str) -> list[Span]:
+    """Return the spans of a row, which are objects or lists of three."""
+    spans = row.typed(key, list, "objects")
+    if spans and all(isinstance(span, str) for span in spans):
         raise row.wrong(key, f"spans. Labels of whole texts are task=csv task.label={key}")
-    if not isinstance(spans, list):
-        return row
-    return row.with_fields({key: [_named(span) for span in spans]})
-
-
-def _named(span: Any) -> Any:
-    """Return a list of three as an object, anything else as it is."""
-    if isinstance(span, list) and len(span) == len(_PARTS):
-        return dict(zip(_PARTS, span, strict=True))
-    if isinstance(span, dict):
-        return {_DOCCANO.get(key, key): value for key, value in span.items()}
-    return span
+    objects = []
+    for span in spans:
+        if isinstance(span, list) and len(span) == len(_PARTS):
+            objects.append(dict(zip(_PARTS, span, strict=True)))
+        elif isinstance(span, dict):
+            objects.append(
+                {_DOCCANO.get(str(name), str(name)): value for name, value in span.items()}
+            )
+        else:
+            raise row.wrong(key, "objects")
+    return [_span(Row(row.where, span)) for span in objects]
 
 
 def label_studio(file: Path, text: str) -> Iterator[Marked]:
@@ -211,7 +206,7 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
         regions = [region for region in results if _is_region(region, alone=len(results) == 1)]
         shown_text = _text(inner(task, "data"), text)
         if any(region.data["type"] == "hypertextlabels" for region in regions):
-            shown_text = _visible(shown_text)
+            shown_text = unescape(_MARKUP.sub("", shown_text))  # as a browser shows it
         yield Marked(task.where, shown_text, [_region(region) for region in regions])
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
@@ -226,26 +221,6 @@ def _annotation(task: Row) -> Row | None:
         count = f"{len(every)} annotations, {len(true)} marked as ground truth"
         raise UserError(f"{task.where}: {count}; mark one in Label Studio and export again.")
     return chosen[0] if chosen else None
-
-
-class _ShownText(HTMLParser):
-    """Collects the text between the tags of HTML, with its characters in place of entities."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-
-    def handle_data(self, data: str) -> None:
-        """Keep a text."""
-        self.parts.append(data)
-
-
-def _visible(text: str) -> str:
-    """Return what a browser shows of a hypertext; Label Studio's globalOffsets count it."""
-    parser = _ShownText()
-    parser.feed(text)
-    parser.close()
-    return "".join(parser.parts)
 
 
 def _is_region(region: Row, *, alone: bool) -> bool:
