@@ -27,7 +27,6 @@ from ptrun.metrics import selection_bias
 from ptrun.runs.parts import Part
 from ptrun.runs.plan import Plan
 from ptrun.start.saved_prompt import fingerprint_of
-from ptrun.task.columns import ids_of
 from ptrun.task.dataset import MESSAGES
 from ptrun.task.protocol import Overlaps
 from ptrun.types import Example, RunResult, Split, Tracker, __version__
@@ -333,11 +332,11 @@ def samples(split: Split) -> dict[str, Any]:
 
 
 def _ids(examples: Sequence[Example]) -> dict[str, Any]:
-    hashed, names = hashlib.sha256(), ids_of(examples)
+    hashed, names = hashlib.sha256(), (example.id for example in examples)
     for start in range(0, len(examples), _MAX_LISTED):
         hashed.update(("\n" * bool(start) + "\n".join(islice(names, _MAX_LISTED))).encode())
     short = len(examples) <= _MAX_LISTED
-    listed = {"ids": list(ids_of(examples))} if short else {}
+    listed = {"ids": [example.id for example in examples]} if short else {}
     return {"count": len(examples), "ids_hash": hashed.hexdigest()[:16], **listed}
 
 

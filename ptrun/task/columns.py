@@ -7,12 +7,13 @@ import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from tempfile import TemporaryFile, gettempdir
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptrun.errors import UserError
+from ptrun.task.stored import Rows
 from ptrun.types import Example
 
 FEW = 10_000
@@ -22,67 +23,53 @@ _TOGETHER, _LETTERS = 512, 2**20  # examples and letters that are tokenized toge
 T = TypeVar("T")
 
 
-class ExampleColumns(Sequence[Example]):
-    """Examples as columns, or the rows at some `places`, in order; equal targets are one object."""
+class ExampleColumns(Rows[Example]):
+    """The rows of a table at some places, with their targets; equal targets are one object.
 
-    def __init__(
-        self,
-        ids: Any,
-        fields: dict[str, Any],
-        targets: Sequence[Any],
-        places: NDArray[np.int64] | None = None,
-    ):
-        self._columns, self._places = (ids, fields, targets), places
+    Args:
+        table: the columns `id` and `field NAME`.
+        targets: of all rows of the table.
+        places: of the examples in the table, in order.
+    """
+
+    def __init__(self, table: Any, targets: Sequence[Any], places: NDArray[np.int64]):
+        self._table, self._targets, self._places = table, targets, places
+        self._names = [name.removeprefix("field ") for name in table.column_names[1:]]
 
     def __len__(self) -> int:
         """Return the number of examples."""
-        return len(self._columns[2]) if self._places is None else len(self._places)
+        return len(self._places)
 
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one example, or a list of them."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        place = index % len(self) if self._places is None else int(self._places[index])
-        ids, fields, targets = self._columns
-        texts = {name: column[place].as_py() for name, column in fields.items()}
-        return Example(ids[place].as_py(), texts, targets[place])
+    def row(self, place: int) -> Example:
+        """Return an example, from 0."""
+        at = int(self._places[place])
+        name, *texts = (column[at].as_py() for column in self._table.columns)
+        return Example(name, dict(zip(self._names, texts, strict=True)), self._targets[at])
 
     def __iter__(self) -> Iterator[Example]:
         """Yield all."""
-        names, columns = list(self._columns[1]), map(self._read, self._columns[1].values())
-        for name, target, *texts in zip(self.ids(), self.targets(), *columns, strict=True):
-            yield Example(name, dict(zip(names, texts, strict=True)), target)
-
-    def ids(self) -> Iterator[str]:
-        """Yield the ids."""
-        return self._read(self._columns[0])
+        columns = map(self._read, range(self._table.num_columns))
+        for target, name, *texts in zip(self.targets(), *columns, strict=True):
+            yield Example(name, dict(zip(self._names, texts, strict=True)), target)
 
     def targets(self) -> Iterator[Any]:
         """Yield the targets."""
-        targets = self._columns[2]
-        return iter(targets) if self._places is None else (targets[i] for i in self._places)
+        return (self._targets[at] for at in self._places)
 
     def texts(self) -> list[Iterator[str]]:
         """Return the texts of each field, in the order of their names."""
-        return [self._read(column) for _, column in sorted(self._columns[1].items())]
+        order = sorted(range(len(self._names)), key=self._names.__getitem__)
+        return [self._read(1 + place) for place in order]
 
     def pick(self, places: Sequence[int]) -> "ExampleColumns":
         """Return the examples at some places."""
-        rows = np.asarray(places, dtype=np.int64)
-        return ExampleColumns(*self._columns, rows if self._places is None else self._places[rows])
+        rows = self._places[np.asarray(places, dtype=np.int64)]
+        return ExampleColumns(self._table, self._targets, rows)
 
-    def _read(self, column: Any) -> Iterator[str]:
+    def _read(self, column: int) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
-            if self._places is None:
-                yield from column.slice(start, _BLOCK).to_pylist()
-            else:
-                yield from column.take(self._places[start : start + _BLOCK]).to_pylist()
+            places = self._places[start : start + _BLOCK]
+            yield from self._table.column(column).take(places).to_pylist()
 
 
 def gathered(examples: Iterable[Example]) -> Sequence[Example]:
@@ -122,8 +109,8 @@ def _written(names: Sequence[str], examples: Iterator[Example]) -> Sequence[Exam
                     targets.append(same.setdefault(repr(target), target) if few else target)
         file.flush()
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    ids, *fields = pyarrow.ipc.open_stream(pyarrow.py_buffer(mapped)).read_all().columns
-    written = ExampleColumns(ids, dict(zip(names, fields, strict=True)), targets)
+    table = pyarrow.ipc.open_stream(pyarrow.py_buffer(mapped)).read_all()
+    written = ExampleColumns(table, targets, np.arange(len(targets)))
     return [*written, *block, *examples] if block else written
 
 
@@ -156,11 +143,6 @@ def part_of(examples: Sequence[T], places: Sequence[int]) -> Sequence[T]:
     if isinstance(examples, ExampleColumns):
         return examples.pick(places)  # type: ignore[return-value]
     return [examples[place] for place in places]
-
-
-def ids_of(examples: Sequence[Example]) -> Iterator[str]:
-    """Yield the ids of examples."""
-    return examples.ids() if isinstance(examples, ExampleColumns) else (e.id for e in examples)
 
 
 def targets_of(examples: Sequence[Example]) -> Iterator[Any]:

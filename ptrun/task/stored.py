@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
@@ -24,7 +25,6 @@ from ptrun.files import drafted, opened
 _LOG = logging.getLogger(__name__)
 _COLUMN, _CODE = "row", (".py", ".toml")
 _WRITTEN = 1024  # rows that a writer holds
-_CHUNK = 2**20  # bytes that are hashed at once
 _READ = 256  # reads: then the pages that were read are released, as they count as resident memory
 _LOG_EVERY = 10.0  # seconds
 _DIGEST = 64  # bytes of the hash behind a stream
@@ -32,7 +32,25 @@ _DIGEST = 64  # bytes of the hash behind a stream
 T = TypeVar("T")
 
 
-class Stored(Sequence[T]):
+class Rows(Sequence[T]):
+    """Rows that are made when they are read: a slice is a list of them."""
+
+    @abstractmethod
+    def row(self, place: int) -> T:
+        """Return a row, from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        """Return one row, or a list of rows."""
+        if isinstance(index, slice):
+            return [self.row(place) for place in range(len(self))[index]]
+        return self.row(range(len(self))[index])
+
+
+class Stored(Rows[T]):
     """The rows of a file; each is decoded when it is read."""
 
     def __init__(self, file: Path, decode: Callable[[dict[str, Any]], T]):
@@ -51,19 +69,12 @@ class Stored(Sequence[T]):
         """Return the number of rows."""
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        """Return one row, or a list of rows."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+    def row(self, place: int) -> T:
+        """Return a row, from 0."""
         self._release()
-        return self._decode(json.loads(self._rows[index].as_py()))
+        return self._decode(json.loads(self._rows[place].as_py()))
 
     def _release(self) -> None:
-        """Release the pages of the file after some reads."""
         self._reads += 1
         if self._reads % _READ == 0:
             self._mapped.madvise(mmap.MADV_DONTNEED)
@@ -101,16 +112,14 @@ def is_intact(file: Path) -> bool:
 @cache
 def _fits(file: Path, size: int, _: int) -> bool:
     with opened(file) as source:
+        source.seek(max(0, size - _DIGEST))
         return size > _DIGEST and _digest(source, size - _DIGEST) == source.read()
 
 
 def _digest(source: BinaryIO, size: int) -> bytes:
-    """Return the hash of the next `size` bytes of a file."""
-    hashed = hashlib.sha256()
-    while size > 0 and (part := source.read(min(size, _CHUNK))):
-        hashed.update(part)
-        size -= len(part)
-    return hashed.hexdigest().encode()
+    """Return the hash of the first `size` bytes of a file."""
+    with mmap.mmap(source.fileno(), size, access=mmap.ACCESS_READ) as content:
+        return hashlib.sha256(content).hexdigest().encode()
 
 
 def _write(file: Path, rows: Iterable[Any]) -> None:
@@ -129,11 +138,7 @@ def _write(file: Path, rows: Iterable[Any]) -> None:
                     logged = time.monotonic()
                     _LOG.info("%s: %s examples", file, f"{count:,}")
         target.flush()
-        size = target.tell()
-        target.seek(0)
-        digest = _digest(target, size)
-        target.seek(size)
-        target.write(digest)
+        target.write(_digest(target, target.tell()))
 
 
 @cache
