@@ -1,12 +1,7 @@
 """The tables of howto/data.md: each form, label and export that they name is read."""
 
-from pathlib import Path
-
-import pytest
-
 from tests.docs.pages import text
 from tests.fuzz import test_exports as exports
-from tests.importing.data.original import imported
 from tests.task.tables import PACKED, READ
 from tests.task.test_own import LABELS as OWN_LABELS
 
@@ -45,18 +40,8 @@ LABELS = {
 """The cases of `tests/task/test_own.py` that each label of the page names."""
 
 
-COLUMNS = {
-    "IOB1": "I-PER I-PER O I-LOC",
-    "IOB2": "B-PER I-PER O B-LOC",
-    "BIOES": "B-PER E-PER O S-LOC",
-    "BILOU": "B-PER L-PER O U-LOC",
-    "BMES": "B-PER E-PER O S-LOC",
-    "IOE2": "I-PER E-PER O E-LOC",
-}
-
-
 EXPORTS = {
-    "conll": [],  # below
+    "conll": [],  # tests/importing/data/test_exports.py
     "spans": ["prodigy", "doccano", "entities"],
     "label_studio": ["label studio"],
     "squad": ["squad"],
@@ -64,17 +49,6 @@ EXPORTS = {
     "superglue": exports.SUPERGLUE,
 }
 """The cases of `tests/fuzz/test_exports.py` that each kind names."""
-
-
-@pytest.mark.parametrize("scheme", COLUMNS)
-def test_columns_are_read(tmp_path, monkeypatch, scheme):
-    monkeypatch.chdir(tmp_path)
-    pairs = zip(["Ann", "Lee", "in", "Oslo"], COLUMNS[scheme].split(), strict=True)
-    sentence = "".join(f"{word} {tag}\n" for word, tag in pairs)
-    made = [sentence.replace("Ann", f"Ann{i}") for i in range(30)]
-    Path("a.txt").write_text("-DOCSTART- O\n\n# a line\n" + "\n".join(made))
-    out = imported("conll", Path("a.txt"), Path("out"), "--task", "mine")
-    assert sum(len(f.read_text().splitlines()) for f in out.rglob("*.jsonl")) == 30
 
 
 def test_the_tables_name_what_is_tested():

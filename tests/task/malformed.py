@@ -1,9 +1,5 @@
 """Files with something wrong in them, generated: for each kind of task, and for own tables."""
 
-import copy
-import gzip
-import json
-import random
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -91,79 +87,3 @@ KINDS = {
     ),
     "facts": Kind("facts.Facts", {}, FACT, [{"template": "[X] is"}, {"template": "is [Y]"}]),
 }
-
-TYPES = [None, 7, 10**400, [], {}, "", "x" * 5000, [["x"]], {"x": {"y": [None]}}]
-"""What is put in place of a field, in turn."""
-
-
-def rows_of(kind, rng):
-    """Yield second lines that are JSON: fields gone, wrong types and the kind's own wrongs."""
-    for change in kind.wrong:
-        yield f"wrong {change}"[:60], {**kind.row, **change}
-    for field in kind.row:
-        gone = copy.deepcopy(kind.row)
-        del gone[field]
-        yield f"without {field}", gone
-        for value in rng.sample(TYPES, 2):
-            yield f"{field} {str(value)[:20]}", {**kind.row, field: value}
-    yield "id list", {**kind.row, "id": [1]}
-
-
-def lines_of(row, rng):
-    """Yield second lines that are not a plain JSON object, as bytes."""
-    good = json.dumps(row)
-    start = good[:-1]
-    yield "cut", good[: rng.randrange(2, len(good) - 1)].encode()
-    yield "array", b"[1, 2]"
-    yield "scalar", rng.choice([b"null", b'"x"', b"12", b"true"])
-    yield "two objects", (good + good).encode()
-    yield "CP1252", f'{start}, "note": "caf\u00e9"}}'.encode("cp1252")
-    yield "UTF-16", good.encode("utf-16")
-    yield "NUL byte", (start + "\0}").encode()
-    yield "10 MB of text", f'{start}, "note": "{"x " * 5_000_000}"}}'.encode()
-    yield "10 MB of brackets", b"[" * 10_000_000
-    yield "10 MB key", f'{{"{"k" * 10_000_000}": 1}}'.encode()
-    yield "deep", f'{start}, "note": {"[" * 200}{"]" * 200}}}'.encode()
-    yield "deeper", f'{start}, "note": {"[" * 9000}{"]" * 9000}}}'.encode()
-    yield "no number", f'{start}, "note": {rng.choice(["NaN", "Infinity", "-Infinity"])}}}'.encode()
-    yield "too large", f'{start}, "note": 1e999}}'.encode()
-    yield "huge integer", f'{start}, "note": {"9" * 5000}}}'.encode()
-    yield "surrogate", (start + ', "note": "\\ud83d"}').encode()
-    yield "key twice", f'{start}, "note": 1, "note": 2}}'.encode()
-    yield "single quotes", str(row).encode()
-    yield "CRLF", good.encode() + b"\r"
-    yield "blank", b" \t"
-
-
-def files_of(content, rng):
-    """Yield whole files that are wrong as such, with their suffix after `.jsonl`."""
-    packed = gzip.compress(content, mtime=0)
-    spoilt = bytearray(packed)
-    spoilt[len(spoilt) // 2] ^= 0xFF
-    yield "empty", b"", ""
-    yield "blank lines", b"\n\r\n\n", ""
-    yield "BOM", b"\xef\xbb\xbf" + content, ""
-    yield "gzip", packed, ".gz"
-    yield "truncated gzip", packed[: rng.randrange(4, len(packed) - 1)], ".gz"
-    yield "spoilt gzip", bytes(spoilt), ".gz"
-    yield "no gzip", content, ".gz"
-    yield "gzip unannounced", packed, ""
-
-
-def spoilt(content, rng):
-    """Return content with a few bytes changed, put in or taken out at random."""
-    data = bytearray(content)
-    for _ in range(rng.randrange(1, 4)):
-        place = rng.randrange(len(data))
-        way = rng.randrange(3)
-        if way == 0:
-            data[place] = rng.randrange(256)
-        elif way == 1:
-            data[place:place] = rng.choice([b'"', b"\\", b"{", b"\r", b"\0", b",", b"\xff", b"-"])
-        else:
-            del data[place : place + rng.randrange(1, 9)]
-    return bytes(data)
-
-
-def generator(seed):
-    return random.Random(f"malformed:{seed}")
