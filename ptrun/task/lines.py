@@ -6,16 +6,13 @@ CR. Python's JSON parser accepts more than JSON: NaN, repeated keys, unpaired su
 that round to infinity. All of these are errors here, before they cause failures elsewhere.
 """
 
-import bz2
 import codecs
-import gzip
 import io
 import json
 import lzma
 import math
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,28 +29,22 @@ _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
 _PACKED = {
     b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
+    b"BZh": "bz2",
     b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zstandard",
+    b"\x28\xb5\x2f\xfd": "zstd",
     b"PK\x03\x04": "zip",
 }
-_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstandard", ".zip": "zip"}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+_DAMAGED = (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
 _UNSEEN = re.compile(r"/$|(^|/)(\.|__MACOSX/)")  # in a zip: folders, and what a Mac adds
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
-"""A text of JSON, whose brackets do not count, or a bracket."""
-
-
-def name_inside(file: Path) -> str:
-    """Return the name of a file in small letters, without the suffix of its packing."""
-    lower = file.name.lower()
-    return next((lower.removesuffix(end) for end in _SUFFIXES if lower.endswith(end)), lower)
+_BETWEEN = re.compile(r"[\s,]*")
+_ABOUT = {"version", "name", "title", "description", "license"}  # texts beside a list of rows
 
 
 def unpacked_name(file: Path) -> Path:
     """Return the name of a file without the suffix of its packing."""
-    return Path(file.name[: len(name_inside(file))])
+    return Path(file.stem if file.suffix.lower() in _SUFFIXES else file.name)
 
 
 def packing(file: Path) -> str | None:
@@ -61,14 +52,14 @@ def packing(file: Path) -> str | None:
     with file.open("rb") as opened:
         start = opened.read(6)
     kind = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
-    said = _SUFFIXES.get(file.suffix.lower())
-    if start and said and said != kind:
-        raise UserError(f"{file}: not a {said} file, though its name says so.")
+    named = _SUFFIXES.get(file.suffix.lower())
+    if start and named and named != kind:
+        raise UserError(f"{file}: not a {named} file, though its name says so.")
     return kind
 
 
 @contextmanager
-def unpacked(file: Path) -> Iterator[IO[bytes]]:
+def _unpacked(file: Path) -> Iterator[IO[bytes]]:
     """Open the bytes of a file, packed or not."""
     kind = packing(file)
     if kind == "zip":
@@ -80,21 +71,20 @@ def unpacked(file: Path) -> Iterator[IO[bytes]]:
                 )
             with archive.open(inside[0]) as opened:
                 yield opened
-    elif kind == "zstandard":
-        import pyarrow
+    elif kind in ("gzip", "bz2", "zstd"):
+        import pyarrow  # faster than gzip, which needs seconds for a file of many empty members
 
-        with io.BufferedReader(pyarrow.input_stream(str(file), compression="zstd")) as opened:
+        with io.BufferedReader(pyarrow.input_stream(str(file), compression=kind)) as opened:
             yield opened
     else:
-        openers: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
-        with openers.get(kind, open)(file, "rb") as opened:
+        with lzma.open(file) if kind == "xz" else file.open("rb") as opened:
             yield opened
 
 
 def start_of(file: Path) -> bytes:
     """Return the first bytes of what a file holds, unpacked."""
     try:
-        with unpacked(file) as opened:
+        with _unpacked(file) as opened:
             return opened.read(_START)
     except _DAMAGED as error:
         raise _damaged(file, 1, error) from error
@@ -113,18 +103,26 @@ def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, s
     end = "\r" if "\n" not in top and "\r" in top.rstrip("\r") else "\n"  # as on a classic Mac
     number, letters, most = 0, 0, most_bytes(file)
     try:
-        with unpacked(file) as opened:
-            text = io.TextIOWrapper(cast(Any, opened), encoding, newline=end)
+        with _unpacked(file) as opened:
+            text = io.TextIOWrapper(cast(Any, opened), encoding, "surrogateescape", newline=end)
             lines = iter(partial(text.readline, LONGEST + 1), "")
             for number, line in enumerate(lines, start=1):
                 letters += len(line)
                 if len(line) > LONGEST:
-                    raise _too_long(f"{file}:{number}")
+                    raise UserError(
+                        f"{file}:{number}: a line of more than {LONGEST:,} bytes. Put each row on "
+                        'a line of its own (pandas: to_json(orient="records", lines=True)), or '
+                        "divide its text."
+                    )
                 if letters > most:
                     raise grown(file)
+                line.encode()  # fails at a byte that was no text
                 yield f"{file}:{number}", line.lstrip("\ufeff") if number == 1 else line
+    except UnicodeEncodeError as error:
+        raise _undecoded(f"{file}:{number}", encoding, error, start) from error
     except UnicodeError as error:
-        raise _undecoded(file, encoding, number + 1, error) from error
+        name = encoding.upper()
+        raise UserError(f"{file}:{number + 1}: not readable as {name} ({error}).") from error
     except _DAMAGED as error:
         raise _damaged(file, number + 1, error) from error
 
@@ -149,40 +147,18 @@ def most_bytes(file: Path) -> int:
     return max(_SMALL, _RATIO * file.stat().st_size)
 
 
-def _too_long(where: str) -> UserError:
-    """Return the refusal of a line that would fill the memory, as of zeros in a gzip."""
-    return UserError(
-        f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own "
-        '(pandas: to_json(orient="records", lines=True)), or divide its text.'
-    )
-
-
-def _undecoded(file: Path, encoding: str, number: int, error: UnicodeError) -> UserError:
-    """Return the refusal of a line that is no text: the first that does not decode on its own."""
-    name = encoding.upper()
-    if not name.startswith(("UTF-16", "UTF_16", "UTF-32", "UTF_32")):
-        with unpacked(file) as opened:
-            for place, line in enumerate(opened, start=1):
-                try:
-                    line.decode(encoding)
-                except UnicodeDecodeError as wrong:
-                    return UserError(
-                        f"{file}:{place}: byte 0x{line[wrong.start]:02x} at {wrong.start + 1} is "
-                        f"not readable as {name}.\n{_other_encodings(file, line)}"
-                    )
-    return UserError(f"{file}:{number}: not readable as {name} ({error}).")
-
-
-def _other_encodings(file: Path, line: bytes) -> str:
-    """Return advice: encodings that decode the start of a file, with what a line says in each."""
-    start = start_of(file)
+def _undecoded(where: str, encoding: str, error: UnicodeEncodeError, start: bytes) -> UserError:
+    """Return the refusal of a line that is no text, with what it says in other encodings."""
+    content = error.object.encode(encoding, "surrogateescape")
+    at = len(error.object[: error.start].encode(encoding))
     texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
-    for encoding in _COMMON:
+    for other in _COMMON:
         with suppress(UnicodeError):
-            start[: start.rfind(b"\n") + 1].decode(encoding)
-            texts[line.decode(encoding).strip()] = encoding
+            start[: start.rfind(b"\n") + 1].decode(other)
+            texts[content.decode(other).strip()] = other
     listed = " or ".join(f"{name} if it says {shown(text[:40])}" for text, name in texts.items())
-    return (
+    return UserError(
+        f"{where}: byte 0x{content[at]:02x} at {at + 1} is not readable as {encoding.upper()}.\n"
         "Save the file as UTF-8, or give its encoding (task=csv: task.encoding=..., ptrun predict: "
         f"--encoding ...): {listed or 'as Python names it'}."
     )
@@ -192,30 +168,40 @@ def json_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, d
     """Yield `file:line` and the object on it; blank lines are skipped."""
     for where, text in text_lines(file, encoding):
         if text.strip():
-            yield where, _parsed(where, text)
+            yield where, _object(where, _parsed(where, text)[0])
 
 
 def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file and the lines where they start.
+    """Yield the objects of a file and their places.
 
     It holds one object a line, or a list of objects, or objects one after another, each on any
-    number of lines.
+    number of lines; the last two are read at once.
     """
-    lines = text_lines(file, encoding)
-    top = next(((where, text) for where, text in lines if text.strip()), None)
-    if top is None:
+    top = next((text.strip() for _, text in text_lines(file, encoding) if text.strip()), "")
+    if not (top.startswith("[") or _is_cut(top)):
+        yield from json_lines(file, encoding)
         return
-    every = chain([top], lines)
-    if top[1].lstrip().startswith("[") or not _is_value(top[1]):
-        last = ""
-        for number, (where, text) in enumerate(_objects(file, every), start=1):
-            place, last = f"{where} row {number}" if where == last else where, where
-            yield place, _parsed(place, text)
-        return
-    yield from ((where, _parsed(where, text)) for where, text in every if text.strip())
+    text = "".join(line for _, line in text_lines(file, encoding))
+    at, begin, line, row = 0, 0, 1, 0
+    while (at := cast("re.Match[str]", _BETWEEN.match(text, at)).end()) < len(text):
+        line += text.count("\n", begin, at)
+        begin = at
+        content, at = _parsed(str(file), text, at)
+        for data in content if isinstance(content, list) else [content]:
+            row += 1
+            place = f"{file} row {row}" if isinstance(content, list) else f"{file}:{line}"
+            yield place, _object(place, data)
 
 
-_ABOUT = {"version", "name", "title", "description", "license"}  # texts beside such a list
+def _is_cut(line: str) -> bool:
+    """Return whether the JSON of a line goes on below it."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(line)
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -226,11 +212,11 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
     """
     records = json_records(file, encoding)
     top = list(islice(records, 2))
-    inside = _inside(file, top[0][1]) if len(top) == 1 else None
-    if inside is None:
+    rows = _inside(file, top[0][1]) if len(top) == 1 else None
+    if rows is None:
         yield from chain(top, records)
     else:
-        yield from ((f"{file} row {n}", row) for n, row in enumerate(inside, start=1))
+        yield from ((f"{file} row {n}", row) for n, row in enumerate(rows, start=1))
 
 
 def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -249,7 +235,7 @@ def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
     if len(lists) > 1:
         raise UserError(f"{file}: one object with lists {names(lists)}; save each as a file.")
     if lists:
-        return [*next(iter(lists.values()))]
+        return next(iter(lists.values()))
     # 2) pandas' orient=split
     columns, cells = data.get("columns"), data.get("data")
     if isinstance(columns, list) and isinstance(cells, list):
@@ -258,85 +244,51 @@ def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
     parts = list(data.values())
     if not parts or not all(isinstance(part, dict) and part for part in parts):
         return None
-    if len({tuple(part) for part in parts}) > 1 or not _are_columns(data, parts[0]):
+    numbers, within = (all(map(str.isdecimal, keys)) for keys in (data, parts[0]))
+    more_rows = len(data) < len(parts[0]) or (within and len(data) == len(parts[0]))
+    is_columns = within if numbers != within else more_rows
+    if not is_columns or len({tuple(part) for part in parts}) > 1:
         return parts
     return [{name: part[row] for name, part in data.items()} for row in parts[0]]
 
 
-def _are_columns(outer: dict[str, Any], inner: dict[str, Any]) -> bool:
-    """Return whether the outer names are columns: rows have numbers, or are more than columns."""
-    numbers, within = (all(map(str.isdecimal, names_of)) for names_of in (outer, inner))
-    if numbers != within:
-        return within
-    return len(outer) < len(inner) or (within and len(outer) == len(inner))
-
-
-def _is_value(text: str) -> bool:
-    """Return whether a line is JSON on its own."""
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return error.pos < len(text.rstrip())  # wrong within the line, not cut at its end
-    except (ValueError, RecursionError):
-        return True
-    return True
-
-
-def _objects(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of the objects in a list, or one after another, by matching brackets."""
-    depth, base, begun, held = 0, 0, "", ""
-    for number, (where, text) in enumerate(lines):
-        if number == 0 and text.lstrip().startswith("["):
-            base = depth = 1
-            text = text.replace("[", " ", 1)
-        last = 0
-        for match in _BRACKETS.finditer(text):
-            if match[0] in ("{", "["):
-                depth += 1
-                if depth == base + 1:
-                    begun, last, held = where, match.start(), ""
-            elif match[0] in ("}", "]"):
-                depth -= 1
-                if depth == base:
-                    yield begun, held + text[last : match.end()]
-                    begun, held, last = "", "", match.end()
-        if begun:
-            held += text[last:]
-            if len(held) > LONGEST:
-                raise _too_long(begun)
-        elif text[last:].strip(" \t\r\n,]"):
-            raise UserError(f"{where}: {shown(text[last:].strip())} is not an object {{...}}.")
-    if begun:
-        raise UserError(f"{begun}: not JSON (the object that starts here has no end).")
-
-
 def json_file(file: Path) -> dict[str, Any]:
     """Return the one object that a file holds, on any number of lines."""
-    return _parsed(str(file), "".join(text for _, text in text_lines(file)))
+    text = "".join(line for _, line in text_lines(file))
+    return _object(str(file), _parsed(str(file), text)[0])
 
 
-def _parsed(where: str, text: str) -> dict[str, Any]:
+def _object(where: str, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise UserError(f"{where}: {shown(data)} is not an object {{...}}.")
+    return data
+
+
+def _parsed(where: str, text: str, at: int | None = None) -> tuple[Any, int]:
+    """Return the value of a JSON text, or one that begins at a place in it, and where it ends."""
     try:
-        data = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite
+        data, end = (
+            (_DECODER.decode(text), len(text)) if at is None else _DECODER.raw_decode(text, at)
         )
         if "\\u" in text and "\\ud" in text.lower():
-            _refuse_surrogates(data)
+            # a text that cannot be written as UTF-8; a tokenizer would fail on it later
+            json.dumps(data, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if "\n" in error.doc.rstrip() else ""
         raise UserError(
             f"{where}: not JSON ({error.msg} at {line}column {error.colno})."
         ) from error
+    except UnicodeEncodeError as error:
+        reason = "an unpaired surrogate, \\ud8.. without \\udc.."
+        raise UserError(f"{where}: not JSON ({reason}).") from error
     except RecursionError as error:
         raise UserError(f"{where}: not readable as JSON (nested too deeply).") from error
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
         raise UserError(f"{where}: not JSON ({str(error).split(';')[0][:120]}).") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
-    return data
+    return data, end
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keyed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         keys = [key for key, _ in pairs]
@@ -351,9 +303,4 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _refuse_surrogates(data: Any) -> None:
-    """Refuse text that cannot be written as UTF-8; a tokenizer would fail on it later."""
-    try:
-        json.dumps(data, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError("an unpaired surrogate, \\ud8.. without \\udc..") from error
+_DECODER = json.JSONDecoder(object_pairs_hook=_keyed, parse_constant=_finite, parse_float=_finite)

@@ -238,7 +238,13 @@ class Own(Task):
         """Return the example of a row without reading its label."""
         blank: Any = 0.0 if self.kind == "regression" else []
         blank = self.labels[0] if self.kind == "classification" else blank
-        return Example(name, self._texts(row), blank)
+        texts = self._texts(row)
+        for field, text in texts.items():
+            if not (self._chats or _is_filled(text)):
+                raise UserError(
+                    f"{row.where}: {shown(field)} is empty; fill it in or delete the row."
+                )
+        return Example(name, texts, blank)
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the user gave a file for this part."""
@@ -340,21 +346,20 @@ class Own(Task):
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
                 continue
-            texts, label = self._raw(row), self._target(row)
+            texts = {} if self._chats else self._texts(row)
+            blank, label = [f for f in texts if not _is_filled(texts[f])], self._target(row)
             if label is not None and (label in self._skip or label.lower() in self._no_label):
                 account.left_out[f"{self._label} is {label}"] += 1
-            elif label is None or not all(map(_is_filled, texts)):
-                blank = (f for f, t in zip(self.fields, texts, strict=False) if not _is_filled(t))
-                empty.append((row.where, self._label if label is None else next(blank)))
+            elif label is None or blank:
+                empty.append((row.where, self._label if label is None else blank[0]))
                 account.left_out["an empty cell"] += 1
             elif part != "train" and (unknown := self._unknown(row, label)):
                 strange.append((row.where, unknown[0]))
             else:
                 name = row.data.get(_ID) if _ID in more else None
                 is_named = isinstance(name, str | int) and name != ""
-                fields: dict[str, Any] = dict(zip(self.fields, texts, strict=not self._chats))
                 example_id = str(name) if is_named else f"{part}-{i}"
-                fields = self._texts(row) if self._chats else fields
+                fields = self._texts(row) if self._chats else texts
                 yield Example(example_id, fields, self._gold(row, label))
         if empty and self._empty == "refuse":
             raise self._empties(empty)
@@ -367,18 +372,16 @@ class Own(Task):
 
     def _unknown(self, row: Row, label: str) -> list[str]:
         """Return the labels of a row that the training file does not have."""
-        labels = self._several(row) if self.kind == "multilabel" else [label]
+        is_list = self.kind == "multilabel"
+        labels = labels_of(row, self._each or self._label) if is_list else [label]
         return [name for name in labels if self.stratified and name not in self.labels]
-
-    def _several(self, row: Row) -> list[str]:
-        return labels_of(row, self._each or self._label)
 
     def _gold(self, row: Row, label: str) -> Any:
         """Return the target of a row."""
         if self.kind == "classification":
             return label
         if self.kind == "multilabel":
-            return Labels(sorted(self._several(row)))
+            return Labels(sorted(labels_of(row, self._each or self._label)))
         if self.kind == "regression":
             return _number(row, self._label, label)
         return (answered if self._chats else references)(row, self._label)
@@ -395,27 +398,16 @@ class Own(Task):
         if self.kind == "generation":
             return str(row.value(self._label) or "") or None
         if self.kind == "multilabel":  # none is an answer
-            return ";".join(self._several(row))
+            return ";".join(labels_of(row, self._each or self._label))
         label = label_text(row, self._label)
         return label if _is_filled(label) else None
 
-    def _raw(self, row: Row) -> list[str]:
-        """Return the texts of a row; a null is an empty one."""
-        if self._chats:
-            return []
-        raws = ((field, row.data.get(field)) for field in self.fields)
-        return ["" if raw is None else _text(row, field) for field, raw in raws]
-
     def _texts(self, row: Row) -> dict[str, Any]:
+        """Return the texts of a row, or its conversation; a null is an empty text."""
         if self._chats:
             return {MESSAGES: conversation(row, self._label)[0]}
-        texts = {field: _text(row, field) for field in self.fields}
-        for field, text in texts.items():
-            if not _is_filled(text):
-                raise UserError(
-                    f"{row.where}: {shown(field)} is empty; fill it in or delete the row."
-                )
-        return texts
+        nulls = {field for field in self.fields if field in row.data and row.data[field] is None}
+        return {field: "" if field in nulls else _text(row, field) for field in self.fields}
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)

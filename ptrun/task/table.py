@@ -11,9 +11,9 @@
 | quotes    | double quotes enclose cells; spaces may stand before them     | `quoting`   |
 | header    | the first row that is not blank                               | `columns`   |
 
-A library does each step that one does well: pyarrow reads parquet and Arrow, openpyxl Excel, csv
-the cells. No sniffer chooses quotes or a header: those of csv, clevercsv and DuckDB guess, and drop
-or join rows where they are wrong.
+Libraries read: pyarrow parquet and Arrow, openpyxl Excel, csv the cells, in its strict mode. The
+CSV readers of pandas, pyarrow and DuckDB take `"fine" x` for the cell `fine x`, pandas fills short
+rows, and the sniffer of DuckDB drops or joins rows.
 """
 
 import csv
@@ -22,9 +22,10 @@ import logging
 import os
 import re
 import zipfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import chain, islice
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError, names, near, shown
-from ptrun.task import binary, lines
+from ptrun.task import arrow, lines
 from ptrun.task.source import Row, check_columns
 
 _LOG = logging.getLogger(__name__)
@@ -49,27 +50,17 @@ _NAMED |= {".xlsx": "excel", ".json": "json", ".jsonl": "json", ".ndjson": "json
 _NAMED |= {".csv": "cells", ".tsv": "cells", ".txt": "cells", ".tab": "cells"}
 _MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow", b"PK\x03\x04": "excel"}
 _MAGIC[b"\xff\xff\xff\xff"] = "arrow"  # a stream
-_TOP = 100  # objects of JSON that name the columns
-_QUOTES = 5000  # bytes in which spaces before quotes are looked for
 _OTHER = {
     b"<!doctype html": "a page of HTML",
     b"<html": "a page of HTML",
     b"version https://git-lfs": "a pointer of Git LFS; type git lfs pull",
-    b"%pdf": "a PDF",
     b"\xd0\xcf\x11\xe0": "an old Excel file; save it as .xlsx or CSV",
-    b"sqlite format 3": "a database of SQLite",
     b"__label__": "lines of fastText; write two columns, text and label",
 }
 """What a file is that is no table, by its first bytes in small letters."""
+_TOP = 100  # objects of JSON that name the columns
+_LAST_ROW = 2**20  # of a sheet of Excel
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
-_BACKSLASH = (
-    'A quote within quotes is written \\" here: type task.quoting=backslash (ptrun predict: '
-    "--quoting backslash)."
-)
-_CLOSE = (
-    'Close every quote, and write "" for a quote within quotes. If quotes are plain text, type '
-    "task.quoting=none (ptrun predict: --quoting none)."
-)
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
 """A cell in quotes, or the last one of a text that is cut."""
 _SPACED = re.compile(r'[,;\t|] +"')
@@ -137,7 +128,7 @@ class Table:
         if self.parts:
             return self.parts[0].columns
         if self.kind in ("parquet", "arrow"):
-            return binary.columns(self.file)
+            return arrow.columns(self.file)
         if self.kind == "json":  # a row may lack some
             rows = list(islice(lines.json_rows(self.file, self.form.encoding), _TOP))
             if not rows:
@@ -160,7 +151,7 @@ class Table:
         if self.parts:
             return chain.from_iterable(part.rows(columns) for part in self.parts)
         if self.kind in ("parquet", "arrow"):
-            rows = binary.rows(self.file, columns)
+            rows = arrow.rows(self.file, columns)
         elif self.kind == "json":
             rows = (Row(*pair) for pair in lines.json_rows(self.file, self.form.encoding))
         else:
@@ -173,10 +164,8 @@ class Table:
     def check(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have."""
         for table in self.parts or (self,):
-            more = ""
-            if table.kind == "excel":
-                more = f"\nIt is read as {table.found}"
-            elif table.kind == "cells" and len(table.columns) == 1:
+            more = "\nIts first sheet is read." if table.kind == "excel" else ""
+            if table.kind == "cells" and len(table.columns) == 1:
                 more = f"\nIt is read as {table.found}; task.separator=... sets another separator."
             elif table.kind == "cells" and not self.form.columns:
                 more = (
@@ -190,7 +179,7 @@ class Table:
         if self.parts:
             return " ".join(part.identity() for part in self.parts)
         hashed = hashlib.sha256()
-        for file in binary.streams(self.file) if self.file.is_dir() else [self.file]:
+        for file in sorted(self.file.glob("*.arrow")) if self.file.is_dir() else [self.file]:
             with file.open("rb") as opened:
                 hashlib.file_digest(opened, lambda: hashed)
         return f"{''.join(self.file.suffixes[-2:]).lower()} {hashed.hexdigest()}"
@@ -201,10 +190,8 @@ class Table:
         if self.parts:
             return f"{len(self.parts)} files of {self.parts[0].found}"
         packed = f", {kind}" if self.file.is_file() and (kind := lines.packing(self.file)) else ""
-        if self.kind == "excel":
-            return f"excel{binary.first_of(self.file)}"
         if self.kind != "cells":
-            return f"{self.kind}{packed}"
+            return "excel" if self.kind == "excel" else f"{self.kind}{packed}"
         separator = {"\t": "tab", ",": "comma"}.get(self.separator, self.separator)
         encoding = self.form.encoding or lines.encoding_of(lines.start_of(self.file))
         header = "no header" if self.form.columns else "header"
@@ -214,14 +201,20 @@ class Table:
     def _under_header(self) -> Iterator[Row]:
         """Yield the rows below the header."""
         columns = self.columns
-        records = islice(self._records(), 0 if self.form.columns else 1, None)
-        for where, cells in records:
+        for where, cells in islice(self._records(), 0 if self.form.columns else 1, None):
             if self.kind == "excel":  # a row ends at its last cell, or has notes beside the table
                 cells = [*cells, *[""] * len(columns)][: len(columns)]
             if len(cells) != len(columns):
+                advice = 'Put a text with the separator or a line break in double quotes: "a, b".'
+                if any('\\"' in cell or cell.endswith("\\") for cell in cells):
+                    advice = 'If quotes within quotes are written \\", type task.quoting=backslash.'
+                if self.form.quoting == "none":
+                    advice = "A line break cuts this row in two, or a cell has the separator."
+                if self.form.columns:
+                    advice = "task.columns (ptrun predict: --columns) names all columns."
                 raise UserError(
                     f"{where}: {len(cells)} cells, the header has {len(columns)}: "
-                    f"{names(columns)}\n{self._repair(cells)}"
+                    f"{names(columns)}\n{advice}"
                 )
             if str(cells[0]).strip() == columns[0] and [str(c).strip() for c in cells] == columns:
                 advice = "Leave out task.columns (ptrun predict: --columns)."
@@ -230,26 +223,14 @@ class Table:
             pairs = zip(columns, cells, strict=True)
             yield Row(where, {name: cell for name, cell in pairs if name})
 
-    def _repair(self, cells: Sequence[str]) -> str:
-        """Return what to do about a row that has more or fewer cells than the header."""
-        advice = 'Put a text with the separator or a line break in double quotes: "a, b".'
-        if any('\\"' in cell or cell.endswith("\\") for cell in cells):
-            advice = _BACKSLASH
-        if self.form.quoting == "none":
-            advice = "A line break cuts this row in two, or a cell has the separator."
-        if self.form.columns:
-            advice = "task.columns (ptrun predict: --columns) names all columns."
-        return advice
-
     def _records(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield `file:line` and cells of rows; a blank line is a row in a file of one column."""
         if self.kind == "excel":
-            yield from binary.sheet(self.file)
+            yield from _sheet(self.file)
             return
-        raw: deque[str] = deque()  # lines of the row that is being read
         escape = self.form.quoting == "backslash"
         reader = csv.reader(
-            self._lines(raw),
+            self._lines(),
             delimiter=self.separator,
             quoting=csv.QUOTE_NONE if self.form.quoting == "none" else csv.QUOTE_MINIMAL,
             escapechar="\\" if escape else None,
@@ -257,57 +238,84 @@ class Table:
             strict=True,
             skipinitialspace=self.spaced,
         )
-        width, blank = 0, list[str]()
-        while True:
-            where = f"{self.file}:{reader.line_num + 1 + self.says}"
-            raw.clear()
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                advice = _BACKSLASH if any('\\"' in line for line in raw) else _CLOSE
-                raise UserError(
-                    f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
-                ) from error
-            text = raw[0] if len(raw) == 1 else "".join(raw)
-            if not text.strip(" \r\n\x1a"):  # Ctrl-Z ends files of DOS
-                blank.append(where)
-                continue
-            if self.form.quoting is None and len(raw) > 1 and width:
-                self._check_joined(where, raw, width)
-            if width == 1:
-                yield from ((place, [""]) for place in blank)
-            blank.clear()
-            width = width or len(cells)
-            if "\r" in text:
-                cells = [cell.replace(_RETURN, "\r") for cell in cells]
-            yield where, cells
+        width, line, blank = 0, 1 + self.says, list[str]()
+        try:
+            for cells in reader:
+                where, count = f"{self.file}:{line}", reader.line_num + 1 + self.says - line
+                line += count
+                if not cells or (len(cells) == 1 and cells[0] and not cells[0].strip(" \x1a")):
+                    blank.append(where)  # Ctrl-Z ends files of DOS
+                    continue
+                if count > 1 and width and self.form.quoting is None:
+                    self._check_joined(where, count, cells, width)
+                if width == 1:
+                    yield from ((place, [""]) for place in blank)
+                blank.clear()
+                width = width or len(cells)
+                yield where, [cell.replace(_RETURN, "\r") for cell in cells]
+        except csv.Error as error:
+            raise UserError(
+                f"{self.file}:{line}: the row that starts here cannot be read ({error}).\nClose "
+                'every quote, and write "" for a quote within quotes; for \\" type '
+                "task.quoting=backslash. If quotes are plain text, type task.quoting=none (ptrun "
+                "predict: --quoting)."
+            ) from error
 
-    def _lines(self, raw: deque[str]) -> Iterator[str]:
-        """Yield the lines of a CSV as csv reads them, and keep them in `raw` as they are."""
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines of a CSV as csv reads them."""
         numbered = lines.text_lines(self.file, self.form.encoding)
         for where, line in islice(numbered, int(self.says), None):
             if "\0" in line:
                 raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
-            raw.append(line)
             if "\r" in line:
                 inside = line.rstrip("\r\n")
                 line = inside.replace("\r", _RETURN) + line[len(inside) :]
             yield line
 
-    def _check_joined(self, where: str, raw: Sequence[str], width: int) -> None:
+    def _check_joined(self, where: str, count: int, cells: Sequence[str], width: int) -> None:
         """Refuse a row of several lines of which each would be a row: two lone quotes join them."""
-        # a row with "" was written by a program that closes its quotes; tabs are rare in texts
-        written = '""' in "".join(raw) and self.separator != "\t"
-        rows = [line for line in raw if line.strip(" \r\n")]
-        if all(line.count(self.separator) == width - 1 for line in rows) and not written:
+        # a program that writes quotes within cells closes them; tabs are rare in texts
+        written = self.separator != "\t" and any('"' in cell for cell in cells)
+        rows = [row for row in self.separator.join(cells).split("\n") if row.strip(" \r")]
+        if all(row.count(self.separator) == width - 1 for row in rows) and not written:
             raise UserError(
-                f"{where}: a quote opens here and closes {len(raw) - 1} lines below, and each "
+                f"{where}: a quote opens here and closes {count - 1} lines below, and each "
                 f"of these lines has {width} cells.\nIf quotes are plain text, type "
                 "task.quoting=none (ptrun predict: --quoting none); if one cell has these lines, "
                 "task.quoting=cells (--quoting cells)."
             )
+
+
+def _sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the rows of the first sheet of an Excel file; blank ones at its ends are none."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise UserError(
+            f"{file}: an Excel file; type pip install 'ptrun[excel]', or save the sheet as CSV."
+        ) from error
+    last = 0
+    try:
+        with file.open("rb") as opened:  # whatever its name
+            sheet = load_workbook(opened, read_only=True, data_only=True).worksheets[0]
+            sheet.reset_dimensions()  # some programs write a wrong size
+            for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+                if number > _LAST_ROW:
+                    raise ValueError(f"a row below {_LAST_ROW:,}, Excel's last")
+                if all(cell is None for cell in cells):
+                    continue
+                if last:
+                    yield from ((f"{file} row {row}", []) for row in range(last + 1, number))
+                yield f"{file} row {number}", [*map(_cell, cells)]
+                last = number
+    except Exception as error:  # openpyxl raises what its XML and zip readers do
+        raise UserError(f"{file}: not readable as Excel ({str(error)[:120]}).") from error
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell of a sheet as text or a number; a date as ISO 8601."""
+    value = "" if value is None else value
+    return value.isoformat().removesuffix("T00:00:00") if isinstance(value, date) else value
 
 
 def table(file: Path, form: Given = FOUND) -> Table:
@@ -326,7 +334,7 @@ def _files(file: Path) -> list[Path]:
     if "*" in file.name and not os.path.exists(file):
         beside = file.parent.iterdir() if file.parent.is_dir() else ()
         return sorted(path for path in beside if fnmatch(path.name, file.name) and path.is_file())
-    if not os.path.isdir(file) or (file / binary.STATE).is_file():
+    if not os.path.isdir(file) or (file / arrow.STATE).is_file():
         return []
     inside = sorted(f for f in file.iterdir() if f.is_file() and f.name[0] not in "._")
     alike = {re.sub(r"\d+", "#", path.name) for path in inside}
@@ -335,20 +343,20 @@ def _files(file: Path) -> list[Path]:
 
 def _one(file: Path, form: Given) -> Table:
     """Return how one file is read."""
-    if (file / binary.STATE).is_file():
+    if (file / arrow.STATE).is_file():
         return Table(file, "arrow", form=form)
     check_file(file)
     kind = _kind(file)
     if kind != "cells":
         return Table(file, kind, form=form)
-    top = next((text for _, text in lines.text_lines(file, form.encoding) if text.strip()), "")
-    says = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
+    start = lines.start_of(file)
+    text = start.decode(form.encoding or lines.encoding_of(start), errors="ignore")
+    top = text.lstrip("\ufeff\r\n ").partition("\n")[0].partition("\r")[0]
+    says = re.fullmatch(r"sep=(.)\s*", top)
     separator = max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", top).count)
-    separator = "\t" if lines.name_inside(file).endswith(".tsv") else separator
+    separator = "\t" if lines.unpacked_name(file).suffix.lower() == ".tsv" else separator
     separator = says[1] if says else separator
     separator = {None: separator, "tab": "\t"}.get(form.separator, form.separator or "")
-    start = lines.start_of(file)
-    text = start[:_QUOTES].decode(form.encoding or lines.encoding_of(start), errors="ignore")
     spaced = _SPACED.search(_QUOTED.sub("", text)) is not None
     return Table(file, kind, separator, spaced, says is not None, form)
 
@@ -356,7 +364,7 @@ def _one(file: Path, form: Given) -> Table:
 def check_file(file: Path) -> None:
     """Refuse a folder or a missing file."""
     if os.path.isdir(file):
-        saved = sorted(f.parent.name for f in file.glob(f"*/{binary.STATE}"))  # a DatasetDict
+        saved = sorted(f.parent.name for f in file.glob(f"*/{arrow.STATE}"))  # a DatasetDict
         inside = names(saved or sorted(f.name for f in file.iterdir() if f.is_file()))
         part = "of its parts" if saved else "file"
         raise UserError(f"{file}: a folder; name one {part}, as {file}/{inside or 'train.csv'}")
@@ -367,9 +375,7 @@ def check_file(file: Path) -> None:
 
 def _kind(file: Path) -> Kind:
     """Return the form of a file's content."""
-    name, packed = lines.name_inside(file), lines.packing(file)
-    if name.endswith((".xls", ".ods")):
-        raise UserError(f"{file}: an old Excel file or another sheet; save it as .xlsx or CSV.")
+    packed = lines.packing(file)
     if packed == "zip" and _holds_sheets(file):
         return "excel"
     start = lines.start_of(file)
@@ -384,16 +390,14 @@ def _kind(file: Path) -> Kind:
     for magic, what in _OTHER.items():
         if top.lower().startswith(magic):
             raise UserError(f"{file}: {what}, no table.")
-    named = _NAMED.get(Path(name).suffix)
+    named = _NAMED.get(lines.unpacked_name(file).suffix.lower())
     if named in ("parquet", "arrow", "excel"):
         raise UserError(f"{file}: not {named}, though its name says so.")
     if re.match(rb'(\[\s*)?\{\s*"[^"\n]*"\s*:', top):
         return "json"
-    if named is None and packed == "zip":  # it is the file inside that has the name
-        return "cells"
-    if named is None:
+    if named is None and packed != "zip":  # in a zip the file inside has the name
         raise UserError(f"{file}: unknown kind of file; save the table as one of {_ALLOWED}.")
-    return named
+    return named or "cells"
 
 
 def _holds_sheets(file: Path) -> bool:

@@ -78,13 +78,12 @@ def sheet(*rows, more=()):
     return buffered(book.save)
 
 
-def short_sheet():
-    """Return a sheet of 60 rows that says that it has 30, as some programs write it."""
-    right = sheet(("text", "label", 2020), *((f"t{i}", "ab"[i % 2], i) for i in range(60)))
+def changed_sheet(rows, old, new):
+    """Return a sheet with other bytes in its XML: a size or a row that no program means."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(right)) as whole, zipfile.ZipFile(buffer, "w") as wrong:
-        for name in whole.namelist():
-            wrong.writestr(name, whole.read(name).replace(b'"A1:C61"', b'"A1:C31"'))
+    with zipfile.ZipFile(io.BytesIO(sheet(*rows))) as right, zipfile.ZipFile(buffer, "w") as wrong:
+        for name in right.namelist():
+            wrong.writestr(name, right.read(name).replace(old, new))
     return buffer.getvalue()
 
 
@@ -233,6 +232,7 @@ READ = {
         f"{form}, by name": case(PACKED[form], file=f"a.csv.{end}")
         for form, end in zip(PACKED, ("gz", "bz2", "xz", "zst", "zip"), strict=True)
     },
+    "gzip of many members": case(gzip.compress(b"", mtime=0) * 50_000 + PACKED["gzip"]),
     "a zip of a Mac": case(
         zipped({"f/": "", "f/a.csv": cells(), "__MACOSX/f/._a.csv": "0", ".DS_Store": "0"})
     ),
@@ -249,7 +249,7 @@ READ = {
     "Excel": case(buffered(lambda file: FRAME.to_excel(file, index=False)), file="a.xlsx"),
     "Excel by content": case(sheet(("text", "label"), *AB, more=["x"]), AB),
     "Excel of a wrong size": case(
-        short_sheet(), [(f"t{i}", "ab"[i % 2]) for i in range(60)], "a.xlsx"
+        changed_sheet([("text", "label"), *ROWS], b'"A1:B13"', b'"A1:B5"'), file="a.xlsx"
     ),
     "Excel of ragged rows": case(
         sheet(
@@ -347,6 +347,10 @@ REFUSED = {
     ),
     "a.parquet: cut parquet": (buffered(FRAME.to_parquet)[:-9], "not readable as parquet"),
     "a.parquet: no parquet": (cells(), "not parquet, though its name says so"),
+    "a.xlsx: a row far below": (
+        changed_sheet([("text", "label"), *AB], b'<row r="3"', b'<row r="99999999999999"'),
+        "a row below 1,048,576",
+    ),
     "a.xlsx: no Excel": (cells(), "not excel, though its name says so"),
     "a.dat: a name of no form": ("a b\n", "unknown kind of file; save the table as one"),
     "a.tar: an archive": ("a b\n", "unknown kind of file"),
@@ -354,7 +358,10 @@ REFUSED = {
     "a.json: a list of columns": ('{"text":["a","b"],"label":["x","y"]}', "is a list", "orient="),
     "a.json: two lists": (json.dumps({"train": objects(), "test": objects()}), "lists train, test"),
     "a.json: no object": ('[{"text": "a", "label": "b"}, 3]', "is not an object"),
-    "a.json: no end": ('{"text": "a",\n "label": "b"', "has no end"),
+    "a.json: no end": (
+        '{"text": "a",\n "label": "b"',
+        "Expecting ',' delimiter at line 2, column 14",
+    ),
     "a.jsonl: no JSON": (
         '{"text": "a", "label": "x"}\n{"text": }\n',
         "a.jsonl:2: not JSON (",

@@ -70,7 +70,7 @@ def test_a_table_is_refused(name):
         ({"train": "."}, ["a folder; name one file", "a.csv"]),
         ({"train": "hub"}, ["a folder; name one file, as hub/test-0.csv"]),
         ({"train": "aa.csv"}, ["no such file", "did you mean 'a.csv'?"]),
-        ({"train": "b.xlsx", "label": "more"}, ["the first of Sheet, more"]),
+        ({"train": "b.xlsx", "label": "more"}, ["Its first sheet is read"]),
     ],
 )
 def test_what_is_typed_is_refused(keys, told):
