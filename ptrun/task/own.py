@@ -241,6 +241,7 @@ class Own(Task):
         texts = self._texts(row)
         for field, text in texts.items():
             if not (self._chats or _is_filled(text)):
+                row.value(field)  # a row may lack it
                 raise UserError(
                     f"{row.where}: {shown(field)} is empty; fill it in or delete the row."
                 )
@@ -406,8 +407,8 @@ class Own(Task):
         """Return the texts of a row, or its conversation; a null is an empty text."""
         if self._chats:
             return {MESSAGES: conversation(row, self._label)[0]}
-        nulls = {field for field in self.fields if field in row.data and row.data[field] is None}
-        return {field: "" if field in nulls else _text(row, field) for field in self.fields}
+        raws = ((field, row.data.get(field)) for field in self.fields)
+        return {field: "" if raw is None else _text(row, field) for field, raw in raws}
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)
