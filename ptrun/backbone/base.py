@@ -67,6 +67,7 @@ class Update:
         scale: alpha / r.
         dropout: probability that a cell of x is dropped in training.
         site: number of this dropout in the backbone.
+        cut: whether each rank of a tensor-parallel group has a part of x, and of `down`.
     """
 
     down: Tensor
@@ -74,6 +75,7 @@ class Update:
     scale: float
     dropout: float
     site: int
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tensor_parallel, tokenizers, weights
-from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
+from ptrun.backbone.base import (
+    BackboneInput,
+    BackboneOutput,
+    DecoderInput,
+    Positions,
+    Shape,
+    Site,
+    Update,
+)
 from ptrun.backbone.family import Family, reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
@@ -205,8 +213,11 @@ class PretrainedBackbone:
             UserError: the files cannot be fetched, weights are missing, or the number of
                 parameters differs from the published one.
         """
-        folder, model_class = self._files(), self.architecture.model_class
         self.__dict__.pop("model", None)
+        if self.division:  # before a download
+            tensor_parallel.cuts_of(self.model, self.architecture, self.division.size)
+            del self.__dict__["model"]
+        folder = self._files()
         with reading(self.name, folder):
             stated = files.read_config(folder)
             for key, size in self.config.items():  # a download must be what its option describes
@@ -215,18 +226,19 @@ class PretrainedBackbone:
                         f"backbone={self.name}: {key} is {stated[key]!r:.20} in its files and "
                         f"{size} in its option. Type backbone.path=FOLDER for your own model."
                     )
-            chosen = model_class, self._library_config(stated), folder
-            own_output = self._has_own_output()
+            chosen = self._library_config(stated), folder
             if self.division:
                 model, self.cuts, missing = tensor_parallel.load(
-                    *chosen, own_output, self.division, dtype
+                    self.architecture, *chosen, self._has_own_output(), self.division, dtype
                 )
             elif self.quantization != "none":
-                model = weights.skeleton(*chosen, own_output=own_output)
+                model = weights.skeleton(
+                    self.architecture.model_class, *chosen, own_output=self._has_own_output()
+                )
                 self._replace_maps(model)
                 missing = weights.fill(model, folder, dtype, device)
             else:
-                model, missing = weights.read(*chosen, dtype, device)
+                model, missing = weights.read(self.architecture.model_class, *chosen, dtype, device)
         self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
@@ -283,6 +295,13 @@ class PretrainedBackbone:
         if self.division is None:
             return tensor[:]  # type: ignore[no-any-return]
         return self.cuts[id(parameter)].part(tensor, self.division.rank, self.division.size)
+
+    def own_update(self, path: str, update: Update) -> Update:
+        """Return this rank's part of a low-rank update of a linear map."""
+        if self.division is None:
+            return update
+        weight = self.model.get_submodule(path).weight
+        return self.cuts[id(weight)].update(update, self.division)
 
     def held(self, parameter: nn.Parameter) -> int:
         """Return over how many ranks a parameter is divided."""
@@ -417,8 +436,10 @@ def transposed(backbone: PretrainedBackbone) -> bool:
 
 def sizes(module: Any) -> tuple[int, int]:
     """Return the input and output width of a linear map."""
+    if isinstance(module, nn.Linear):  # one that is divided has a part of the weight
+        return module.in_features, module.out_features
     rows, columns = module.weight.shape
-    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
+    return rows, columns
 
 
 # The pooler of an encoder, from the checkpoint or untrained.

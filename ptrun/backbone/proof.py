@@ -76,9 +76,14 @@ def accept(backbone: Any) -> None:
     """
     code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
     versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
+    division = backbone.division
     facts = (*versions, backbone.weights, str(backbone.model.dtype), backbone.quantization)
-    proofs = cache_file("proofs", repr(facts))
-    if proofs.is_file():
+    proofs = cache_file("proofs", repr((*facts, division.size if division else 1)))
+    proven = proofs.is_file()
+    if division:  # the checks exchange messages, so all ranks make them or none
+        count = torch.tensor(int(proven), device=division.device)
+        proven = int(division.summed(count)) == division.size
+    if proven:
         return
     checks = prove(backbone)
     for check in checks:
@@ -216,7 +221,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
         if all(bound >= prompt + length - 1 for bound in bounds):
             break
     pairs = {
-        layer: (key[:, :, :prompt], value[:, :, :prompt])
+        layer: (_whole(key[:, :, :prompt], backbone), _whole(value[:, :, :prompt], backbone))
         for (_, (_, layer)), (key, value, _) in _recorded.items()
     }
     with torch.no_grad():
@@ -224,6 +229,11 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
     name = "keys and values of a joint pass stand for its text"
     both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
     return pairs, _compared(backbone, name, both)
+
+
+def _whole(heads: Tensor, backbone: Any) -> Tensor:
+    """Return keys or values `[1, heads, P, d]` of all ranks that hold a model together."""
+    return backbone.division.whole(heads, 1) if backbone.division else heads
 
 
 def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:

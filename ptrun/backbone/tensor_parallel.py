@@ -1,7 +1,7 @@
 """How a tensor-parallel group divides the tensors of a model, and loads them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,53 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptrun.backbone.base import Update
+from ptrun.backbone.family import Family
 from ptrun.backbone.injection import Division
 from ptrun.backbone.weights import fill, skeleton
 from ptrun.errors import UserError
-
-# How a tensor-parallel group divides the tensors of each kind of model.
-#
-# As in Megatron, a map into heads or into a feed-forward layer is cut by its outputs (`column`) and
-# the map out of it by its inputs (`row`). Embeddings, norms and T5's relative bias are replicated.
-
-
-@dataclass(frozen=True)
-class CutPattern:
-    """Regular expressions for full module paths: which maps are cut, and how.
-
-    Args:
-        column: cut by outputs, with the bias.
-        row: cut by inputs; the bias is replicated.
-        fused: cut by outputs in each of three equal pieces (query, key and value in one map).
-        output: whether an untied `lm_head` is cut by the vocabulary, if its size is a multiple.
-        shared: replicated but applied to the rank's heads, so each rank has a partial gradient.
-    """
-
-    column: str
-    row: str
-    fused: str | None = None
-    output: bool = False
-    shared: str | None = None
-
-
-_BERT = CutPattern(
-    r".*layer\.\d+\.(attention\.self\.(query|key|value)|intermediate\.dense)",
-    r".*layer\.\d+\.(attention\.)?output\.dense",
-)
-_T5 = CutPattern(r".*\.(q|k|v|wi|wi_0|wi_1)", r".*\.(o|wo)", output=True)
-_LLAMA = CutPattern(
-    r".*\.(q|k|v|gate|up)_proj", r".*\.(o|down)_proj", shared=r".*\.self_attn\.[qk]_norm"
-)
-_GPT2 = CutPattern(r".*\.mlp\.c_fc", r".*\.(attn|mlp)\.c_proj", fused=r".*\.attn\.c_attn")
-_MEGATRON = CutPattern(r".*\.(q_proj|k_proj|v_proj|fc1)", r".*\.(out_proj|fc2)")
-PATTERNS: Mapping[str, CutPattern] = {
-    **dict.fromkeys(("bert", "roberta", "electra"), _BERT),
-    **dict.fromkeys(("t5", "mt5"), _T5),
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), _LLAMA),
-    **dict.fromkeys(("gpt2", "blocklm"), _GPT2),
-    "megatron": _MEGATRON,
-}
-"""Patterns by `model_type`; other models cannot be divided."""
 
 
 @dataclass(frozen=True)
@@ -101,52 +59,114 @@ class Cut:
         pieces = [part[index] for index in range(self.pieces) for part in cut]
         return self._turn(torch.cat(pieces, self.axis))
 
+    def update(self, update: Update, division: Division) -> Update:
+        """Return a rank's part of the low-rank update of a map that is cut."""
+        down, up = update.down, update.up
+        if self.axis == 0:
+            thirds = up.view(self.pieces, -1, up.shape[1])
+            own_up = division.own(thirds, 1).flatten(0, 1)
+            return replace(update, down=division.read(down), up=own_up)
+        if self.axis == 1:
+            return replace(update, down=division.own(down, 1), cut=True)
+        return update
+
     def _turn(self, tensor: Tensor) -> Tensor:
         return tensor.t().contiguous() if self.turned else tensor
 
 
-def cut_of(pattern: CutPattern, name: str, *, turned: bool = False) -> Cut:
-    """Return how the parameter of this name is divided."""
-    module, _, last = name.rpartition(".")
-    bias, turned = last == "bias", turned and last == "weight"
-    if pattern.fused and re.fullmatch(pattern.fused, module):
-        return Cut(0, 3, turned)
-    if re.fullmatch(pattern.column, module) or (pattern.output and module == "lm_head"):
-        return Cut(0, 1, turned)
-    if re.fullmatch(pattern.row, module):
-        return Cut(None if bias else 1, 1, turned)
-    summed = pattern.shared is not None and re.fullmatch(pattern.shared, module) is not None
-    return Cut(None, 1, turned, summed)
+# A plan names how each map is cut, as transformers' `base_model_tp_plan` of Llama and others does.
+#
+# As in Megatron, a map into heads or into a feed-forward layer is cut by its outputs (`colwise`)
+# and the map out of it by its inputs (`rowwise`), with a replicated bias. A norm of single heads is
+# replicated, and each rank has a part of its gradient. All else is replicated, such as embeddings.
+
+_STYLES = {
+    "colwise": Cut(0),
+    "rowwise": Cut(1),
+    "replicated_with_grad_allreduce": Cut(summed=True),
+    "thirds": Cut(0, 3),  # of queries, keys and values in one map
+}
 
 
-def pattern_of(config: Any, parts: int) -> CutPattern:
-    """Return how models of a transformers configuration are divided over `parts` ranks.
+def _plan(colwise: str, rowwise: str, thirds: str = "") -> Mapping[str, str]:
+    maps = {"colwise": colwise, "rowwise": rowwise, "thirds": thirds}
+    return {path: style for style, paths in maps.items() for path in paths.split()}
+
+
+_BERT = _plan(
+    "attention.self.query attention.self.key attention.self.value intermediate.dense",
+    "attention.output.dense layer.*.output.dense",
+)
+_T5 = _plan("q k v wi wi_0 wi_1", "o wo")
+_GPT2 = _plan("mlp.c_fc", "attn.c_proj mlp.c_proj", "attn.c_attn")
+PLANS: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("bert", "roberta", "electra"), _BERT),
+    **dict.fromkeys(("t5", "mt5"), _T5),
+    **dict.fromkeys(("gpt2", "blocklm"), _GPT2),
+    "megatron": _plan("q_proj k_proj v_proj fc1", "out_proj fc2"),
+}
+"""The plans of model types for which transformers has none."""
+
+
+def cuts_of(model: nn.Module, family: Family, parts: int) -> dict[str, Cut]:
+    """Return how each parameter of a whole model is divided over `parts` ranks, by name.
 
     Raises:
-        UserError: the model type cannot be divided, or a width is not a multiple of `parts`.
+        UserError: the model has no plan that can be used, or a width is not a multiple of `parts`.
     """
-    kind = config.model_type
-    if kind not in PATTERNS:
+    from transformers.pytorch_utils import Conv1D
+
+    config: Any = model.config
+    library = config.model_type not in PLANS
+    plan = dict(config.base_model_tp_plan or {} if library else PLANS[config.model_type])
+    parameters = dict(model.named_parameters())
+    output = parameters.get("lm_head.weight")  # None if it is the word embeddings
+    if plan and output is not None and len(output) % parts == 0:
+        plan["lm_head"] = "colwise"
+    cuts, widths = {}, {"heads": config.num_attention_heads}
+    widths["key heads"] = getattr(config, "num_key_value_heads", None) or 0
+    for name, parameter in parameters.items():
+        path, _, kind = name.rpartition(".")
+        turned = kind == "weight" and isinstance(model.get_submodule(path), Conv1D)
+        style = next((plan[p] for p in plan if _is_at(path, p)), "")
+        cut = replace(_STYLES.get(style, Cut()), turned=turned)
+        cuts[name] = cut = Cut() if (style, kind) == ("rowwise", "bias") else cut
+        if cut.axis is not None:
+            end = f"{'inputs' if cut.axis else 'outputs'} of {path.rpartition('.')[2]}"
+            widths[end] = parameter.shape[abs(cut.axis - turned)] // cut.pieces
+    if library and (reason := _unfit(plan, cuts, family)):
         raise UserError(
-            f"hardware.model_parallel={parts}: models of type {kind} cannot be divided; allowed: "
-            f"{', '.join(PATTERNS)}.\nType hardware=zero1 (data parallel) or hardware=gpu."
+            f"hardware.model_parallel={parts}: models of type {config.model_type} cannot be "
+            f"divided: {reason}.\nType hardware=zero1 (data parallel) or hardware=gpu."
         )
-    names = ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
-    feed_forward = next((width for n in names if (width := getattr(config, n, None))), None)
-    sizes = {
-        "heads": config.num_attention_heads,
-        "key heads": getattr(config, "num_key_value_heads", None),
-        "feed-forward width": feed_forward or 4 * config.hidden_size,
-    }
-    widths = {what: int(width) for what, width in sizes.items() if width}
     if odd := [f"{width} {what}" for what, width in widths.items() if width % parts]:
         divisors = [n for n in range(1, parts) if not any(w % n for w in widths.values())]
         raise UserError(
             f"hardware.model_parallel={parts}: the backbone has {', '.join(odd)}, not a multiple; "
             f"use hardware.model_parallel={' or '.join(map(str, divisors))}."
         )
-    pattern = PATTERNS[kind]
-    return replace(pattern, output=pattern.output and config.vocab_size % parts == 0)
+    return cuts
+
+
+def _is_at(path: str, pattern: str) -> bool:
+    """Return whether a module's path ends as a pattern does; `*` is the number of a layer."""
+    return re.fullmatch(r"(.+\.)?" + re.escape(pattern).replace(r"\*", r"\d+"), path) is not None
+
+
+def _unfit(plan: Mapping[str, str], cuts: Mapping[str, Cut], family: Family) -> str | None:
+    """Return why a plan of transformers cannot be used, or None."""
+    if not plan:
+        return "transformers has no plan for them"
+    if styles := sorted({*plan.values()} - _STYLES.keys()):
+        return f"transformers divides them by {', '.join(styles)}"
+    # what stands beside a map that is cut by its outputs reads a rank's part
+    parents = {name.rsplit(".", 2)[0] for name, cut in cuts.items() if cut.axis == 0}
+    for name in cuts:
+        weight = cuts.get(f"{name.rpartition('.')[0]}.weight", cuts[name])
+        inside = any(name.startswith(f"{parent}.") for parent in parents)
+        if weight == Cut() and (inside or f".{family.paths.attention}." in name):
+            return f"the plan of transformers leaves out {name}"
+    return None if family.even else "keys and values differ in their widths, or by layer"
 
 
 # Loads one rank's part of a model that a tensor-parallel group divides.
@@ -158,7 +178,7 @@ def pattern_of(config: Any, parts: int) -> CutPattern:
 
 
 def load(
-    model_class: Any, config: Any, folder: Path, own_output: bool, division: Division,
+    family: Family, config: Any, folder: Path, own_output: bool, division: Division,
     dtype: torch.dtype,
 ) -> tuple[Any, dict[int, Cut], set[str]]:  # fmt: skip
     """Return a rank's part of a model, the cuts by parameter id, and the names the files lack.
@@ -166,33 +186,19 @@ def load(
     A parameter keeps its id when its device or dtype changes. `own_output` is True for a T5 with an
     untied output matrix.
     """
-    pattern = pattern_of(config, division.size)
-    model = skeleton(model_class, config, folder, own_output=own_output)
-    turned = _turn_conv1d(model)
-    cuts = {
-        name: cut_of(pattern, name, turned=name.rpartition(".")[0] in turned)
-        for name, _ in model.named_parameters()
-    }
-    _cut(model, pattern, division, cuts)
+    model = skeleton(family.model_class, config, folder, own_output=own_output)
+    cuts = cuts_of(model, family, division.size)
+    for parent, module in list(model.named_modules()):
+        _cut(parent, module, division, cuts)
+    if "lm_head.weight" in cuts and cuts["lm_head.weight"].axis == 0:
+        model.lm_head.register_forward_hook(lambda _module, _inputs, out: division.whole(out, -1))
 
-    def own(name: str, tensor: Any) -> Tensor:
+    def part(name: str, tensor: Any) -> Tensor:
         return cuts[name].part(tensor, division.rank, division.size)
 
-    missing = fill(model, folder, dtype, division.device, own)
+    missing = fill(model, folder, dtype, division.device, part)
     by_parameter = {id(p): cuts[name] for name, p in model.named_parameters()}
     return model.to(division.device), by_parameter, missing
-
-
-def _turn_conv1d(model: nn.Module) -> set[str]:
-    """Replace GPT-2's transposed maps by usual ones; return their names."""
-    from transformers.pytorch_utils import Conv1D
-
-    transposed = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}
-    for name, module in transposed.items():
-        parent, _, child = name.rpartition(".")
-        inputs, outputs = module.weight.shape
-        setattr(model.get_submodule(parent), child, nn.Linear(inputs, outputs, device="meta"))
-    return set(transposed)
 
 
 _READ = ("hidden_states", "key_value_states")  # what the maps of an attention or a layer read
@@ -203,31 +209,27 @@ _WIDTHS = (
 """Attributes of a module whose maps are cut: heads and widths that become a rank's own."""
 
 
-def _cut(model: Any, pattern: CutPattern, division: Division, cuts: Mapping[str, Cut]) -> None:
-    """Replace the maps that are cut by this rank's part of them, which send their messages."""
-    for parent, module in list(model.named_modules()):
-        columns: list[nn.Module] = []
-        for child, linear in list(module.named_children()):
-            axis = cuts.get(f"{parent}.{child}.weight".lstrip("."), Cut()).axis
-            if axis is not None:
-                setattr(module, child, part := _part_of(linear, axis, division))
-                columns += [part] if axis == 0 else []
-        if columns:
-            _connect(module, columns, division)
-        if parent.endswith("relative_attention_bias"):
-            module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
-    if pattern.output and "lm_head.weight" in cuts:
-        model.lm_head.register_forward_hook(lambda _module, _inputs, out: division.whole(out, -1))
+def _cut(parent: str, module: nn.Module, division: Division, cuts: Mapping[str, Cut]) -> None:
+    """Replace the maps in a module by this rank's part of them, and GPT-2's by usual ones.
 
-
-def _connect(module: nn.Module, columns: Sequence[nn.Module], division: Division) -> None:
-    """Let the ranks sum the gradient of what a module's `columns` read, and set its widths.
-
-    What several maps read sends one sum, as in Megatron.
+    The ranks sum the gradient of what several maps read once, as in Megatron.
     """
+    columns: list[nn.Module] = []
+    for child, linear in list(module.named_children()):
+        cut = cuts.get(f"{parent}.{child}.weight".lstrip("."), Cut())
+        if cut.turned or cut.axis is not None:
+            part = _Part(linear, cut, division)
+            setattr(module, child, part)
+            columns += [part] if cut.axis == 0 else []
+    if parent.endswith("relative_attention_bias"):
+        module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
+    if not columns:
+        return
 
     def read(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         changed = {k: division.read(v) for k, v in named.items() if k in _READ and v is not None}
+        if not arguments and not changed:
+            raise RuntimeError(f"{parent} reads none of {_READ}, so its gradients would be parts.")
         return (*map(division.read, arguments[:1]), *arguments[1:]), named | changed
 
     reader = module if len(columns) > 1 else columns[0]
@@ -237,22 +239,24 @@ def _connect(module: nn.Module, columns: Sequence[nn.Module], division: Division
             setattr(module, width, getattr(module, width) // division.size)
 
 
-def _part_of(linear: nn.Linear, axis: int, division: Division) -> nn.Linear:
-    """Return a map without weights that is cut by its outputs (axis 0) or its inputs (axis 1)."""
-    inputs, outputs, bias = linear.in_features, linear.out_features, linear.bias is not None
-    if axis == 1:
-        return _RowMap(inputs // division.size, outputs, bias, division)
-    return nn.Linear(inputs, outputs // division.size, bias, device="meta")
+class _Part(nn.Linear):
+    """A rank's part of a map; `in_features` and `out_features` are those of the whole map.
 
+    If it is cut by its inputs, the ranks sum its products, and then add the bias, which is whole.
+    """
 
-class _RowMap(nn.Linear):
-    """A map cut by its inputs: it sums over the ranks, and then adds the bias, which is whole."""
-
-    def __init__(self, inputs: int, outputs: int, bias: bool, division: Division):
-        super().__init__(inputs, outputs, bias, device="meta")
-        self.division = division
+    def __init__(self, linear: Any, cut: Cut, division: Division):
+        outputs, inputs = reversed(linear.weight.shape) if cut.turned else linear.weight.shape
+        widths = [
+            n // division.size if cut.axis == i else n for i, n in ((1, inputs), (0, outputs))
+        ]
+        super().__init__(widths[0], widths[1], linear.bias is not None, device="meta")
+        self.in_features, self.out_features = inputs, outputs
+        self.division = division if cut.axis == 1 else None
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return `[..., inputs / ranks] -> [..., outputs]`."""
+        """Return `[..., inputs] -> [..., outputs]`, where one of the two is this rank's part."""
+        if self.division is None:
+            return super().forward(input)
         total = self.division.sum(nn.functional.linear(input, self.weight))
         return total if self.bias is None else total + self.bias

@@ -66,8 +66,11 @@ def has_head(name: str, missing: set[str], family: Family) -> bool:
 
 # Builds a model without weights and reads its tensors from files one by one.
 
-_OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
-"""BERT's first checkpoints use other names for the tensors of LayerNorm."""
+_OLD_NAMES = (
+    *((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta")),
+    ("lm_head.weight", "embed_out.weight"),
+)
+"""Names in BERT's first checkpoints, and in those of GPT-NeoX."""
 
 
 def skeleton(model_class: Any, config: Any, folder: Path, *, own_output: bool) -> Any:

@@ -87,10 +87,10 @@ class DeepSpeedEngine(TorchEngine):
                 "readout.objective=batch_margin needs all rows of a batch, which are divided over "
                 f"{self.world.data_parallel} ranks; type readout.objective=margin or hardware=gpu."
             )
-        if self.world.model_parallel > 1 and any(m.changes_maps for m in methods):
+        if self.world.model_parallel > 1 and any(m.changes_modules for m in methods):
             raise UserError(
-                f"{type(methods[0]).__name__} changes maps of the backbone, which are divided over "
-                f"{self.world.model_parallel} ranks; type hardware=zero1 or hardware=gpu."
+                f"{type(methods[0]).__name__} replaces maps of the backbone, which are divided "
+                f"over {self.world.model_parallel} ranks; type hardware=zero1 or hardware=gpu."
             )
         super().place(methods)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Update, Updates
-from ptrun.backbone.injection import Injection, keyed
+from ptrun.backbone.injection import Division, Injection, keyed
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.pretrained import PretrainedBackbone, sizes, transposed
 from ptrun.errors import UserError
@@ -110,7 +110,8 @@ class LoRA(Method):
         maps = {}
         for site, (name, low_rank) in enumerate(owned, start=_SITE):
             down, up = low_rank.down.weight, low_rank.up.weight
-            maps[name] = Update(down, up, self.alpha / len(down), self.dropout, site)
+            update = Update(down, up, self.alpha / len(down), self.dropout, site)
+            maps[name] = self.backbone.own_update(name, update)
         return Updates(rows, maps)
 
     def merged(self) -> dict[str, Tensor]:
@@ -189,7 +190,8 @@ class _Updated:
         if not any(updates):
             return None
         scale = next(update.scale for update in updates if update)
-        joint = partial(_of_one, width=output.shape[-1], scale=scale)
+        division = self.injection.division
+        joint = partial(_of_one, width=output.shape[-1], scale=scale, division=division)
         added = self._added(updates, members, inputs[0], joint)
         return torch.add(output, added, alpha=scale).to(output.dtype)
 
@@ -226,11 +228,15 @@ def _of_one(
     *,
     width: int,
     scale: float,
+    division: Division | None,
 ) -> Tensor:
     """Return the update of one member's rows or tokens, `width` wide, divided by `scale`."""
     if update is None:
         return x.new_zeros(*x.shape[:-1], width)
-    wide, dropout = x.to(update.down.dtype), keyed(keys, tokens, update.site, update.dropout)
-    wide = wide if dropout is None else dropout(wide)
-    added = functional.linear(functional.linear(wide, update.down), update.up)
+    part = division if update.cut else None
+    origin = -part.first(x.shape[-1]) if part else 0
+    wide = x.to(update.down.dtype)
+    dropout = keyed(keys, tokens, update.site, update.dropout, origin)
+    inner = functional.linear(wide if dropout is None else dropout(wide), update.down)
+    added = functional.linear(part.sum(inner) if part else inner, update.up)
     return added if update.scale == scale else added * (update.scale / scale)

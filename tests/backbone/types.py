@@ -85,7 +85,7 @@ _AUTO = {
 
 def group_of(kind):
     """Return whether a model is causal, masked or seq2seq."""
-    return next(group for group, own in GROUPS.items() if kind in own)
+    return next((group for group, own in GROUPS.items() if kind in own), "causal")
 
 
 def config_of(kind, **more):
@@ -102,10 +102,11 @@ def half():
     return AutoConfig.for_model("t5gemma").encoder
 
 
-def make(kind, folder):
+def make(kind, folder, **more):
     """Write a tiny random model and its tokenizer; return the folder."""
     group = group_of(kind)
-    config = config_of(kind.split("-")[0] if kind in SCALED else kind, **GROUPS[group][kind])
+    more = {**GROUPS[group].get(kind, {}), **more}
+    config = config_of(kind.split("-")[0] if kind in SCALED else kind, **more)
     torch.manual_seed(0)
     model = _AUTO[group].from_config(config).float()
     for name, parameter in model.named_parameters():  # no zero biases, no equal norms

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -51,10 +52,17 @@ LEFT_OUT = {
 }
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 
+DIVIDED = ["qwen3", "gemma2", "gemma3_text", "granite", "smollm3", "starcoder2", "cohere"]
+DIVIDED += ["gpt_neox", "llama", "pocket_bert", "pocket_gpt2", "pocket_t5"]
+SOME_DIVIDED = ["qwen3", "starcoder2", "gpt_neox", "pocket_gpt2"]
+"""Models of which one step is compared, on two ranks and on four."""
+HEADS = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 4}
+
 INTERRUPTED = ("dp2-bert-all", "tp2-t5-prompt")
 """Layout and case of runs whose second rank is killed: a state in parts, and a whole one."""
 
 # A key's bias moves no loss, so its gradient is rounding, which AdamW would make a whole step.
+IA3 = "method.config={peft_type: IA3}"
 SHARED = ["hardware.precision=fp32", "train.max_steps=6", "train.batch_size=8", "train.lr=3e-4"]
 SHARED += [
     "train.eval_every=6",
@@ -102,6 +110,8 @@ def work(layout, out, table):
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     for case in cases(layout):
         launch(compose_run(overrides(layout, case, out, table)))
+    if layout in (PLAIN, "tp2", "tp4"):
+        gradients(layout, out)
     if layout == "tp2":
         file = Path(out, f"refused-{os.environ['RANK']}.json")
         file.write_text(json.dumps(refused(out, table)))
@@ -109,6 +119,46 @@ def work(layout, out, table):
         file = Path(out, f"idle-{os.environ['RANK']}.json")
         file.write_text(json.dumps([idle_heads(restarted=False), idle_heads(restarted=True)]))
         Path(out, f"half-{os.environ['RANK']}.json").write_text(json.dumps(half_step()))
+
+
+def gradients(layout, out):
+    """Write loss and gradients of one step for each model that is divided, by each method."""
+    import torch
+
+    from ptrun.backbone.pretrained import PretrainedBackbone
+    from ptrun.hardware.deepspeed_engine import DeepSpeedEngine
+    from ptrun.method.lora import LoRA
+    from ptrun.method.prompt_tuning import PromptTuning
+    from ptrun.method.ptuning_v2 import PTuningV2
+    from tests.readings import reading
+    from tests.small_runs import member, sst2
+
+    size = LAYOUTS.get(layout, (1, 1))[1]
+    options = {"device": "cpu", "precision": "fp32", "token_budget": 1000, "checkpointing": False}
+    task = sst2(Path(out, "data"), "{sentence} {mask}")
+    tensors = {}
+    for kind in DIVIDED if size < 4 else SOME_DIVIDED:
+        source = {"shipped": kind} if kind.startswith("pocket") else {"path": f"{out}/{kind}"}
+        backbone = PretrainedBackbone(name=kind, **source)
+        engine = DeepSpeedEngine(backbone, model_parallel=size, ranks=None, **options)
+        engine.connect()
+        engine.load(tuned=False)
+        maps = sorted({path.rpartition(".")[2] for path in backbone.linear_maps()})
+        for make in (
+            partial(PTuningV2, length=3, dropout=0.2),
+            partial(PromptTuning, length=3, reading=reading("verbalizer")),
+            partial(LoRA, rank=2, dropout=0.2, targets=maps),
+        ):
+            run = member(make, backbone, task, batch_size=6)
+            for parameter in run.learned.values():
+                torch.nn.init.normal_(parameter, std=0.05)  # B of LoRA starts at zero
+            engine.place([run.method])
+            engine._prepare([run.method], [run.reads()], training=True)
+            losses, _ = engine._accumulate([run])
+            step = {"loss": losses[0], **{n: p.grad for n, p in run.learned.items()}}
+            tensors[f"{kind} {type(run.method).__name__}"] = step
+    if engine.world.main:
+        torch.save(tensors, Path(out, f"gradients-{layout}.pt"))
 
 
 def idle_heads(*, restarted):
@@ -187,23 +237,6 @@ def half_step():
         return max(float((values - 1).abs().max()) for values in masters)
 
 
-def make_qwen3(folder):
-    """Make a model whose norms of queries and keys are whole, and used on a rank's heads."""
-    import shutil
-
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    from ptrun.backbone import files
-
-    torch.manual_seed(1)
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-    widths = {"vocab_size": 2800, "hidden_size": 32, "intermediate_size": 48}
-    Qwen3ForCausalLM(Qwen3Config(num_hidden_layers=1, **heads, **widths)).save_pretrained(folder)
-    for file in files.locate("pocket_gpt2", None).glob("tokenizer*.json"):
-        shutil.copy(file, folder)
-
-
 def refused(out, table):
     """Return what two ranks that hold one model are told, by what they try."""
     from ptrun.config.compose import compose_run
@@ -214,7 +247,7 @@ def refused(out, table):
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
     tried = {
-        "lora": lambda: launch(compose_run([*own, "method=lora"])),
+        "peft": lambda: launch(compose_run([*own, "method=peft", IA3])),
         "fp16": lambda: launch(compose_run([*own, "hardware.precision=fp16"])),
         "three": lambda: launch(compose_run([*own, "hardware.model_parallel=3"])),
         "rows": lambda: joined(2, "cpu").check_same(int(os.environ["RANK"]), 5),
@@ -270,9 +303,13 @@ def fork(size, work, *given):
 
 def main(out, table):
     """Do all, and exit with the names of what did not end as it should."""
-    from tests.conftest import write_tiny
+    from tests.backbone import types
+    from tests.conftest import write_data, write_tiny
 
-    make_qwen3(Path(out, "qwen3"))
+    for kind in DIVIDED:
+        if not kind.startswith("pocket"):
+            types.make(kind, Path(out, kind), **HEADS)
+    write_data(Path(out, "data"))
     for kind in ("blocklm", "megatron"):
         Path(out, kind).mkdir()
         write_tiny(Path(out, kind), kind)
