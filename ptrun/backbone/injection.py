@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, cast
 
@@ -46,63 +47,51 @@ class Division:
 
     def own(self, tensor: Tensor, axis: int) -> Tensor:
         """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""
-        part: Tensor = _exchange(_part, _gather, tensor, axis, self)
-        return part
+        return _exchange(partial(self._part, axis), partial(self._gathered, axis), tensor)
 
     def whole(self, part: Tensor, axis: int) -> Tensor:
         """Return the tensor gathered from all ranks; backward keeps this rank's gradient."""
-        tensor: Tensor = _exchange(_gather, _part, part, axis, self)
-        return tensor
+        return _exchange(partial(self._gathered, axis), partial(self._part, axis), part)
 
     def read(self, tensor: Tensor) -> Tensor:
         """Return a replicated tensor for divided maps to read; backward sums over the ranks."""
-        same: Tensor = _exchange(_same, _sum, tensor, 0, self)
-        return same
+        return _exchange(lambda same: same.view_as(same), self.summed, tensor)
 
     def sum(self, part: Tensor) -> Tensor:
         """Return the sum over the ranks; each keeps its whole gradient in the backward pass."""
-        total: Tensor = _exchange(_sum, _same, part, 0, self)
-        return total
+        return _exchange(self.summed, lambda same: same.view_as(same), part)
 
     def first(self, width: int) -> int:
         """Return where this rank's part begins if each part is `width` wide."""
         return self.rank * width
+
+    def _part(self, axis: int, tensor: Tensor) -> Tensor:
+        width = tensor.shape[axis] // self.size
+        return tensor.narrow(axis, self.first(width), width).contiguous()
+
+    def _gathered(self, axis: int, part: Tensor) -> Tensor:
+        part = part.contiguous()
+        parts = [torch.empty_like(part) for _ in range(self.size)]
+        torch.distributed.all_gather(parts, part, group=self.group)
+        return torch.cat(parts, dim=axis)
 
 
 class _Exchange(torch.autograd.Function):
     """Applies `there` to a tensor, and `back` to its gradient in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, there: Any, back: Any, x: Tensor, axis: int, division: Division) -> Any:
-        ctx.back, ctx.axis, ctx.division = back, axis, division
-        return there(x, axis, division)
+    def forward(ctx: Any, there: Any, back: Any, tensor: Tensor) -> Any:
+        ctx.back = back
+        return there(tensor)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return None, None, ctx.back(gradients[0], ctx.axis, ctx.division), None, None
+        return None, None, ctx.back(gradients[0])
 
 
-_exchange: Any = _Exchange.apply
-
-
-def _part(tensor: Tensor, axis: int, division: Division) -> Tensor:
-    width = tensor.shape[axis] // division.size
-    return tensor.narrow(axis, division.first(width), width).contiguous()
-
-
-def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
-    part = part.contiguous()
-    parts = [torch.empty_like(part) for _ in range(division.size)]
-    torch.distributed.all_gather(parts, part, group=division.group)
-    return torch.cat(parts, dim=axis)
-
-
-def _same(tensor: Tensor, _: int, __: Division) -> Tensor:
-    return tensor.view_as(tensor)
-
-
-def _sum(part: Tensor, _: int, division: Division) -> Tensor:
-    return division.summed(part)
+def _exchange(there: Any, back: Any, tensor: Tensor) -> Tensor:
+    exchanged: Tensor = _Exchange.apply(there, back, tensor)  # type: ignore[no-untyped-call]
+    return exchanged
 
 
 Reader = Literal["text", "decoder"]

@@ -17,15 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tensor_parallel, tokenizers, weights
-from ptrun.backbone.base import (
-    BackboneInput,
-    BackboneOutput,
-    DecoderInput,
-    Positions,
-    Shape,
-    Site,
-    Update,
-)
+from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
 from ptrun.backbone.family import Family, reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
@@ -294,18 +286,15 @@ class PretrainedBackbone:
         """Return this rank's part of a parameter, from a whole tensor or a safetensors slice."""
         if self.division is None:
             return tensor[:]  # type: ignore[no-any-return]
-        return self.cuts[id(parameter)].part(tensor, self.division.rank, self.division.size)
+        return self.cut_of(parameter).part(tensor, self.division.rank, self.division.size)
 
-    def own_update(self, path: str, update: Update) -> Update:
-        """Return this rank's part of a low-rank update of a linear map."""
-        if self.division is None:
-            return update
-        weight = self.model.get_submodule(path).weight
-        return self.cuts[id(weight)].update(update, self.division)
+    def cut_of(self, parameter: nn.Parameter | None) -> Cut:
+        """Return how a parameter is divided; only the backbone's are."""
+        return self.cuts.get(id(parameter), Cut())
 
     def held(self, parameter: nn.Parameter) -> int:
         """Return over how many ranks a parameter is divided."""
-        cut = self.cuts.get(id(parameter), Cut())
+        cut = self.cut_of(parameter)
         return self.division.size if self.division and cut.axis is not None else 1
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -81,8 +81,7 @@ def accept(backbone: Any) -> None:
     proofs = cache_file("proofs", repr((*facts, division.size if division else 1)))
     proven = proofs.is_file()
     if division:  # the checks exchange messages, so all ranks make them or none
-        count = torch.tensor(int(proven), device=division.device)
-        proven = int(division.summed(count)) == division.size
+        proven = not division.summed(torch.tensor(int(not proven), device=division.device))
     if proven:
         return
     checks = prove(backbone)
@@ -201,8 +200,10 @@ def _record(
 ) -> tuple[Tensor, None]:
     """Attend, and keep the keys and values of the text and how far a token sees."""
     link = link_of(module)
+    division = link.injection.division
+    pair = [division.whole(t, 1) if division else t for t in (key.detach(), value.detach())]
     bound = mask.reach.before if isinstance(mask, Sight) else None
-    _recorded[link.reader, link.site] = key.detach(), value.detach(), bound
+    _recorded[link.reader, link.site] = pair[0], pair[1], bound
     return attend(module, query, key, value, mask, *rest, **more)
 
 
@@ -221,7 +222,7 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
         if all(bound >= prompt + length - 1 for bound in bounds):
             break
     pairs = {
-        layer: (_whole(key[:, :, :prompt], backbone), _whole(value[:, :, :prompt], backbone))
+        layer: (key[:, :, :prompt], value[:, :, :prompt])
         for (_, (_, layer)), (key, value, _) in _recorded.items()
     }
     with torch.no_grad():
@@ -229,11 +230,6 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
     name = "keys and values of a joint pass stand for its text"
     both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
     return pairs, _compared(backbone, name, both)
-
-
-def _whole(heads: Tensor, backbone: Any) -> Tensor:
-    """Return keys or values `[1, heads, P, d]` of all ranks that hold a model together."""
-    return backbone.division.whole(heads, 1) if backbone.division else heads
 
 
 def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:

@@ -74,11 +74,11 @@ class Cut:
         return tensor.t().contiguous() if self.turned else tensor
 
 
-# A plan names how each map is cut, as transformers' `base_model_tp_plan` of Llama and others does.
+# A plan says how each map is cut, as transformers' `base_model_tp_plan` does for Llama and others.
 #
-# As in Megatron, a map into heads or into a feed-forward layer is cut by its outputs (`colwise`)
-# and the map out of it by its inputs (`rowwise`), with a replicated bias. A norm of single heads is
-# replicated, and each rank has a part of its gradient. All else is replicated, such as embeddings.
+# As in Megatron, a map into heads or a feed-forward layer is cut by its outputs (`colwise`), and
+# the map out of it by its inputs (`rowwise`), with a whole bias. Norms of single heads are whole,
+# and each rank has a part of their gradients. All else is whole too, such as embeddings.
 
 _STYLES = {
     "colwise": Cut(0),
@@ -94,7 +94,7 @@ def _plan(colwise: str, rowwise: str, thirds: str = "") -> Mapping[str, str]:
 
 
 _BERT = _plan(
-    "attention.self.query attention.self.key attention.self.value intermediate.dense",
+    "self.query self.key self.value intermediate.dense",
     "attention.output.dense layer.*.output.dense",
 )
 _T5 = _plan("q k v wi wi_0 wi_1", "o wo")
@@ -169,12 +169,11 @@ def _unfit(plan: Mapping[str, str], cuts: Mapping[str, Cut], family: Family) -> 
     return None if family.even else "keys and values differ in their widths, or by layer"
 
 
-# Loads one rank's part of a model that a tensor-parallel group divides.
+# Loads one rank's part of a model, which is built without weights and cut.
 #
-# The model is built without weights and cut. Each rank then reads only its slices of the
-# safetensors files, so no rank ever holds the whole model. DeepSpeed's AutoTP would load it whole
-# first (0.19), and send a sum for each map. T5's relative bias is replicated, and each rank uses
-# the columns of its heads, so that every rank has its whole gradient.
+# Each rank reads only its slices of the safetensors files. DeepSpeed's AutoTP would load the whole
+# model first (0.19), and send a sum for each map. Of T5's relative bias each rank uses the columns
+# of its heads, so that every rank has its whole gradient.
 
 
 def load(
@@ -190,7 +189,7 @@ def load(
     cuts = cuts_of(model, family, division.size)
     for parent, module in list(model.named_modules()):
         _cut(parent, module, division, cuts)
-    if "lm_head.weight" in cuts and cuts["lm_head.weight"].axis == 0:
+    if cuts.get("lm_head.weight", Cut()).axis == 0:
         model.lm_head.register_forward_hook(lambda _module, _inputs, out: division.whole(out, -1))
 
     def part(name: str, tensor: Any) -> Tensor:
@@ -247,10 +246,10 @@ class _Part(nn.Linear):
 
     def __init__(self, linear: Any, cut: Cut, division: Division):
         outputs, inputs = reversed(linear.weight.shape) if cut.turned else linear.weight.shape
-        widths = [
-            n // division.size if cut.axis == i else n for i, n in ((1, inputs), (0, outputs))
-        ]
-        super().__init__(widths[0], widths[1], linear.bias is not None, device="meta")
+        parts = [division.size if cut.axis == axis else 1 for axis in (0, 1)]
+        super().__init__(
+            inputs // parts[1], outputs // parts[0], linear.bias is not None, device="meta"
+        )
         self.in_features, self.out_features = inputs, outputs
         self.division = division if cut.axis == 1 else None
 

@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ptrun.backbone.tensor_parallel import Cut
 from ptrun.errors import UserError
 from ptrun.hardware.device import resolved
 from ptrun.hardware.ranks import Ranks, imported, joined
@@ -100,9 +99,11 @@ class DeepSpeedEngine(TorchEngine):
             return
         division = self.backbone.division
         for parameter in member.learned.values():
-            if division is not None and self._cut_of(parameter).summed:
+            if division is not None and self.backbone.cut_of(parameter).summed:
                 parameter.register_hook(division.summed)  # type: ignore[no-untyped-call]
-        replicated = {name: self._cut_of(p).axis is None for name, p in member.learned.items()}
+        replicated = {
+            name: self.backbone.cut_of(p).axis is None for name, p in member.learned.items()
+        }
         member.stepper = ZeroStepper(
             member.optimizer,
             member.learned,
@@ -117,7 +118,7 @@ class DeepSpeedEngine(TorchEngine):
         learned: dict[str, Parameter] = method.learned()
         tensors: dict[str, Tensor] = {}
         for name, part in sorted(method.exported().items()):
-            cut, parts = self._cut_of(learned.get(name)), [part]
+            cut, parts = self.backbone.cut_of(learned.get(name)), [part]
             if cut.axis is not None and not self.world.share:
                 parts = [torch.empty_like(part) for _ in range(self.model_parallel)]
                 gathered = parts if self.world.main else None
@@ -126,10 +127,6 @@ class DeepSpeedEngine(TorchEngine):
             if self.world.main:
                 tensors[name] = cut.joined(parts)
         return tensors
-
-    def _cut_of(self, parameter: Parameter | None) -> Cut:
-        """Return how a parameter is divided; only the backbone's are."""
-        return self.backbone.cuts.get(id(parameter), Cut())
 
 
 # ZeRO-1 by DeepSpeed: gradients are averaged over ranks, which divide the optimizer state.

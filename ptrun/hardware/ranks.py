@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from ptrun.backbone.injection import Division
@@ -28,7 +29,6 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _MEETING = timedelta(minutes=10)  # for all ranks to start and to find each other
 _TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at different speeds
-_MET_BY = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SILENT = 5.0  # seconds of waiting without a word
 _PAUSE = 0.1  # seconds between two looks at what rank 0 has done
 _blocks = count()  # of `main_first`; all ranks enter the same ones
@@ -123,10 +123,8 @@ class Ranks:
         """Return sums over the shares."""
         if self.data_parallel == 1:
             return values
-        message = torch.tensor(values, dtype=torch.float64, device=_device())
-        shares = [torch.empty_like(message) for _ in range(self.data_parallel)]
-        dist.all_gather(shares, message, group=self.data)
-        summed: list[float] = torch.stack(shares).sum(dim=0).tolist()
+        shares = _gathered(torch.tensor(values, dtype=torch.float64), self.data)
+        summed: list[float] = shares.sum(dim=0).tolist()
         return summed
 
     def merged(self, predictions: Mapping[Any, T]) -> dict[Any, T]:
@@ -145,10 +143,7 @@ class Ranks:
         """
         if self.model_parallel == 1:
             return
-        message = torch.tensor([digest], dtype=torch.int64, device=_device())
-        shares = [torch.empty_like(message) for _ in range(self.model_parallel)]
-        dist.all_gather(shares, message, group=self.tensor)
-        digests = torch.cat(shares).tolist()
+        digests = _gathered(torch.tensor([digest]), self.tensor).flatten().tolist()
         odd = [place for place, other in enumerate(digests) if other != digests[0]]
         if odd:
             rank = self.rank - self.rank % self.model_parallel
@@ -156,6 +151,14 @@ class Ranks:
                 f"rank {rank + odd[0]} read other rows than rank {rank} at step {step}, but they "
                 "hold one model together; make code and data the same on all machines."
             )
+
+
+def _gathered(message: Tensor, group: Any) -> Tensor:
+    """Return the messages of all ranks of a group, `[ranks, ...]`."""
+    message = message.to(_device())
+    messages = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(messages, message, group=group)
+    return torch.stack(messages)
 
 
 def _device() -> str:
@@ -248,14 +251,15 @@ def _meet(backend: str) -> None:
         except BaseException as error:
             raised.append(error)
 
-    rank, size, host, port = map(os.environ.__getitem__, _MET_BY)
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    rank, size, host, port = map(os.environ.__getitem__, names)
     minutes = _MEETING.total_seconds() // 60
     joining = Thread(target=join, daemon=True)  # C++ code would not hear signals
     joining.start()
     joining.join(_SILENT)
     if joining.is_alive():
-        told = "rank %s waits for all %s ranks to meet at %s:%s, at most %d minutes"
-        _LOG.warning(told, rank, size, host, port, minutes)
+        message = "rank %s waits for all %s ranks to meet at %s:%s, at most %d minutes"
+        _LOG.warning(message, rank, size, host, port, minutes)
     while joining.is_alive():
         joining.join(1.0)
     if not raised:
@@ -283,16 +287,14 @@ def imported(device: str) -> Any:
     """
     os.environ["DS_ACCELERATOR"] = device
     try:
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(StringIO()):  # it prints which of its own kernels cannot be compiled
             import deepspeed
+            from deepspeed.ops import __compatible_ops__
+            from deepspeed.utils import logger
     except ImportError as error:
         raise UserError(
             "hardware=zero1 needs a package; type pip install 'ptrun[deepspeed]'."
         ) from error
-    with redirect_stdout(StringIO()):  # it prints which of its own kernels cannot be compiled
-        from deepspeed.ops import __compatible_ops__
-        from deepspeed.utils import logger
-
     logger.setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".*all_gather_into_tensor", FutureWarning)  # DeepSpeed's call
     __compatible_ops__["deepspeed_shm_comm"] = False  # gloo works without it; no compilation now

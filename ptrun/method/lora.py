@@ -111,7 +111,10 @@ class LoRA(Method):
         for site, (name, low_rank) in enumerate(owned, start=_SITE):
             down, up = low_rank.down.weight, low_rank.up.weight
             update = Update(down, up, self.alpha / len(down), self.dropout, site)
-            maps[name] = self.backbone.own_update(name, update)
+            if division := self.backbone.division:
+                weight: Any = self.backbone.model.get_submodule(name).weight
+                update = self.backbone.cut_of(weight).update(update, division)
+            maps[name] = update
         return Updates(rows, maps)
 
     def merged(self) -> dict[str, Tensor]:
