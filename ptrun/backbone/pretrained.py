@@ -205,11 +205,8 @@ class PretrainedBackbone:
             UserError: the files cannot be fetched, weights are missing, or the number of
                 parameters differs from the published one.
         """
-        self.__dict__.pop("model", None)
-        if self.division:  # before a download
-            tensor_parallel.cuts_of(self.model, self.architecture, self.division.size)
-            del self.__dict__["model"]
         folder = self._files()
+        self.__dict__.pop("model", None)
         with reading(self.name, folder):
             stated = files.read_config(folder)
             for key, size in self.config.items():  # a download must be what its option describes

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from ptrun.backbone.tensor_parallel import cuts_of
 from ptrun.errors import UserError
 from ptrun.hardware.device import resolved
 from ptrun.hardware.ranks import Ranks, imported, joined
@@ -44,7 +45,7 @@ class DeepSpeedEngine(TorchEngine):
     ranks: int | None = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Choose precision and device, and check the fields."""
+        """Choose precision and device, and check the fields and whether the model is divided."""
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         if self.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -58,6 +59,8 @@ class DeepSpeedEngine(TorchEngine):
                 f"hardware.quantization={self.quantization}: matrices that are divided over "
                 f"{self.model_parallel} ranks stay dense; type hardware=gpu or hardware=zero1."
             )
+        if self.model_parallel > 1:
+            cuts_of(self.backbone.model, self.backbone.architecture, self.model_parallel)
         self.population = 1  # a stepper averages the gradients of one member
         super().__post_init__()
 
