@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import files, tensor_parallel, tokenizers, weights
+from ptrun.backbone import files, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
 from ptrun.backbone.family import Family, reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.registry import family_of
-from ptrun.backbone.tensor_parallel import Cut
+from ptrun.backbone.tensor_parallel import Cut, divide
 from ptrun.backbone.weights import Tuned
 from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
@@ -215,19 +215,17 @@ class PretrainedBackbone:
                         f"backbone={self.name}: {key} is {stated[key]!r:.20} in its files and "
                         f"{size} in its option. Type backbone.path=FOLDER for your own model."
                     )
-            chosen = self._library_config(stated), folder
-            if self.division:
-                model, self.cuts, missing = tensor_parallel.load(
-                    self.architecture, *chosen, self._has_own_output(), self.division, dtype
-                )
-            elif self.quantization != "none":
-                model = weights.skeleton(
-                    self.architecture.model_class, *chosen, own_output=self._has_own_output()
-                )
-                self._replace_maps(model)
-                missing = weights.fill(model, folder, dtype, device)
+            chosen = self.architecture.model_class, self._library_config(stated), folder
+            if self.division is None and self.quantization == "none":
+                model, missing = weights.read(*chosen, dtype, device)
             else:
-                model, missing = weights.read(self.architecture.model_class, *chosen, dtype, device)
+                model = weights.skeleton(*chosen, own_output=self._has_own_output())
+                self._replace_maps(model)
+                cuts = divide(model, self.architecture, self.division) if self.division else {}
+                missing = weights.fill(
+                    model, folder, dtype, device, lambda n, t: self._part(cuts.get(n, Cut()), t)
+                )
+                self.cuts = {id(p): cuts[n] for n, p in model.named_parameters() if n in cuts}
         self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
@@ -281,9 +279,7 @@ class PretrainedBackbone:
 
     def own(self, parameter: nn.Parameter, tensor: Any) -> Tensor:
         """Return this rank's part of a parameter, from a whole tensor or a safetensors slice."""
-        if self.division is None:
-            return tensor[:]  # type: ignore[no-any-return]
-        return self.cut_of(parameter).part(tensor, self.division.rank, self.division.size)
+        return self._part(self.cut_of(parameter), tensor)
 
     def cut_of(self, parameter: nn.Parameter | None) -> Cut:
         """Return how a parameter is divided; only the backbone's are."""
@@ -395,6 +391,10 @@ class PretrainedBackbone:
             check = partial(tokenizers.check_packages, model_type=self.config["model_type"])
             self.folder = download.fetch(self.repository, convert_folder, check)
         return self.folder
+
+    def _part(self, cut: Cut, tensor: Any) -> Tensor:
+        rank, size = (self.division.rank, self.division.size) if self.division else (0, 1)
+        return cut.part(tensor, rank, size)
 
     def _replace_maps(self, model: Any) -> None:
         if self.quantization != "none":

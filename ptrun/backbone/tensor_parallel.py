@@ -1,9 +1,8 @@
-"""How a tensor-parallel group divides the tensors of a model, and loads them."""
+"""How a tensor-parallel group divides the tensors of a model."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from ptrun.backbone.base import Update
 from ptrun.backbone.family import Family
 from ptrun.backbone.injection import Division
-from ptrun.backbone.weights import fill, skeleton
 from ptrun.errors import UserError
 
 
@@ -123,12 +121,16 @@ def cuts_of(model: nn.Module, family: Family, parts: int) -> dict[str, Cut]:
     output = parameters.get("lm_head.weight")  # None if it is the word embeddings
     if plan and output is not None and len(output) % parts == 0:
         plan["lm_head"] = "colwise"
+    ends = {
+        re.compile(r"(.+\.)?" + re.escape(path).replace(r"\*", r"\d+")): style
+        for path, style in plan.items()
+    }
     cuts, widths = {}, {"heads": config.num_attention_heads}
     widths["key heads"] = getattr(config, "num_key_value_heads", None) or 0
     for name, parameter in parameters.items():
         path, _, kind = name.rpartition(".")
         turned = kind == "weight" and isinstance(model.get_submodule(path), Conv1D)
-        style = next((plan[p] for p in plan if _is_at(path, p)), "")
+        style = next((style for end, style in ends.items() if end.fullmatch(path)), "")
         cut = replace(_STYLES.get(style, Cut()), turned=turned)
         cuts[name] = cut = Cut() if (style, kind) == ("rowwise", "bias") else cut
         if cut.axis is not None:
@@ -148,11 +150,6 @@ def cuts_of(model: nn.Module, family: Family, parts: int) -> dict[str, Cut]:
     return cuts
 
 
-def _is_at(path: str, pattern: str) -> bool:
-    """Return whether a module's path ends as a pattern does; `*` is the number of a layer."""
-    return re.fullmatch(r"(.+\.)?" + re.escape(pattern).replace(r"\*", r"\d+"), path) is not None
-
-
 def _unfit(plan: Mapping[str, str], cuts: Mapping[str, Cut], family: Family) -> str | None:
     """Return why a plan of transformers cannot be used, or None."""
     if not plan:
@@ -169,35 +166,19 @@ def _unfit(plan: Mapping[str, str], cuts: Mapping[str, Cut], family: Family) -> 
     return None if family.even else "keys and values differ in their widths, or by layer"
 
 
-# Loads one rank's part of a model, which is built without weights and cut.
+# Cuts a model that was built without weights, so that each rank reads only its slices of the files.
 #
-# Each rank reads only its slices of the safetensors files. DeepSpeed's AutoTP would load the whole
-# model first (0.19), and send a sum for each map. Of T5's relative bias each rank uses the columns
-# of its heads, so that every rank has its whole gradient.
+# DeepSpeed's AutoTP would load the whole model first (0.19), and send a sum for each map.
 
 
-def load(
-    family: Family, config: Any, folder: Path, own_output: bool, division: Division,
-    dtype: torch.dtype,
-) -> tuple[Any, dict[int, Cut], set[str]]:  # fmt: skip
-    """Return a rank's part of a model, the cuts by parameter id, and the names the files lack.
-
-    A parameter keeps its id when its device or dtype changes. `own_output` is True for a T5 with an
-    untied output matrix.
-    """
-    model = skeleton(family.model_class, config, folder, own_output=own_output)
+def divide(model: Any, family: Family, division: Division) -> dict[str, Cut]:
+    """Make a whole model without weights one rank's part of it; return the cuts by name."""
     cuts = cuts_of(model, family, division.size)
     for parent, module in list(model.named_modules()):
         _cut(parent, module, division, cuts)
     if cuts.get("lm_head.weight", Cut()).axis == 0:
         model.lm_head.register_forward_hook(lambda _module, _inputs, out: division.whole(out, -1))
-
-    def part(name: str, tensor: Any) -> Tensor:
-        return cuts[name].part(tensor, division.rank, division.size)
-
-    missing = fill(model, folder, dtype, division.device, part)
-    by_parameter = {id(p): cuts[name] for name, p in model.named_parameters()}
-    return model.to(division.device), by_parameter, missing
+    return cuts
 
 
 _READ = ("hidden_states", "key_value_states")  # what the maps of an attention or a layer read
@@ -220,7 +201,7 @@ def _cut(parent: str, module: nn.Module, division: Division, cuts: Mapping[str, 
             part = _Part(linear, cut, division)
             setattr(module, child, part)
             columns += [part] if cut.axis == 0 else []
-    if parent.endswith("relative_attention_bias"):
+    if parent.endswith("relative_attention_bias"):  # of T5; it is whole, with a whole gradient
         module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
     if not columns:
         return

@@ -66,10 +66,8 @@ def has_head(name: str, missing: set[str], family: Family) -> bool:
 
 # Builds a model without weights and reads its tensors from files one by one.
 
-_OLD_NAMES = (
-    *((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta")),
-    ("lm_head.weight", "embed_out.weight"),
-)
+_OLD_NAMES = [(".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta")]
+_OLD_NAMES += [("lm_head.weight", "embed_out.weight")]
 """Names in BERT's first checkpoints, and in those of GPT-NeoX."""
 
 

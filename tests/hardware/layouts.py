@@ -20,14 +20,12 @@ LAYOUTS = {"dp2": (2, 1), "tp2": (2, 2), "tp2_dp2": (4, 2), "tp4": (4, 4)}
 
 CASES = {
     "t5-prompt": ["backbone=pocket_t5", "method=prompt_tuning", "method.length=5"],
-    "t5-prefix": ["backbone=pocket_t5", "method=ptuning_v2", "method.length=5"],
     "t5-all": ["backbone=pocket_t5", "method=fine_tuning"],
     "bert-prompt": ["backbone=pocket_bert", "method=prompt_tuning", "method.length=5"],
     "bert-hidden": ["method=ptuning_v2", "method.length=5", "method.prefix_kind=hidden"],
     "bert-all": ["backbone=pocket_bert", "method=fine_tuning"],
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
     "bert-int8": ["method=prompt_tuning", "method.length=5", "hardware.quantization=int8"],
-    "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
     "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
     "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
@@ -47,8 +45,7 @@ LEFT_OUT = {
     "dp2": {"bert-hidden", "qwen3-all", *_TINY},
     "tp2": {"bert-start", "bert-int8"},
     "tp2_dp2": CASES.keys() - _FEW,
-    "tp4": _FEW - {"t5-all"}
-    | {"bert-bf16", "bert-hidden", "bert-int8", "t5-prefix", "qwen3-all", *_TINY},
+    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "bert-hidden", "bert-int8", "qwen3-all", *_TINY},
 }
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 
