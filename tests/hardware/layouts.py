@@ -59,7 +59,6 @@ INTERRUPTED = ("dp2-bert-all", "tp2-t5-prompt")
 """Layout and case of runs whose second rank is killed: a state in parts, and a whole one."""
 
 # A key's bias moves no loss, so its gradient is rounding, which AdamW would make a whole step.
-IA3 = "method.config={peft_type: IA3}"
 SHARED = ["hardware.precision=fp32", "train.max_steps=6", "train.batch_size=8", "train.lr=3e-4"]
 SHARED += [
     "train.eval_every=6",
@@ -244,7 +243,9 @@ def refused(out, table):
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
     tried = {
-        "peft": lambda: launch(compose_run([*own, "method=peft", IA3])),
+        "peft": lambda: launch(
+            compose_run([*own, "method=peft", "method.config={peft_type: IA3}"])
+        ),
         "fp16": lambda: launch(compose_run([*own, "hardware.precision=fp16"])),
         "three": lambda: launch(compose_run([*own, "hardware.model_parallel=3"])),
         "rows": lambda: joined(2, "cpu").check_same(int(os.environ["RANK"]), 5),
