@@ -45,7 +45,7 @@ class DeepSpeedEngine(TorchEngine):
     ranks: int | None = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Choose precision and device, and check the fields and whether the model is divided."""
+        """Choose precision and device, and check the fields and that the model can be divided."""
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         if self.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,13 +104,10 @@ class DeepSpeedEngine(TorchEngine):
         for parameter in member.learned.values():
             if division is not None and self.backbone.cut_of(parameter).summed:
                 parameter.register_hook(division.summed)  # type: ignore[no-untyped-call]
-        replicated = {
-            name: self.backbone.cut_of(p).axis is None for name, p in member.learned.items()
-        }
         member.stepper = ZeroStepper(
             member.optimizer,
             member.learned,
-            replicated,
+            {n: self.backbone.cut_of(p).axis is None for n, p in member.learned.items()},
             self.world,
             self.device,
             divided=member.method.tunes_backbone,

@@ -60,25 +60,20 @@ def work(
 
         for rank in range(len(processes)):
             threading.Thread(target=report, args=[rank], daemon=True).start()
-        return _wait(ends, len(processes))
+        ended: list[RankEnd] = []
+        while len(ended) < len(processes) and not (ended and ended[-1].code):
+            ended.append(ends.get())
+        until = time.monotonic() + _SETTLE  # for others that fail for the same reason
+        with suppress(Empty):
+            while len(ended) < len(processes):
+                ended.append(ends.get(timeout=max(0.0, until - time.monotonic())))
+        return ended
     except Stopped:
         _end(processes, _STEP)
         raise
     finally:
         if any(process.poll() != 0 for process in processes):
             _end(processes, _GRACE)
-
-
-def _wait(ends: "SimpleQueue[RankEnd]", count: int) -> list[RankEnd]:
-    """Return all ends, or those up to shortly after the first failure."""
-    ended: list[RankEnd] = []
-    while len(ended) < count and not (ended and ended[-1].code):
-        ended.append(ends.get())
-    until = time.monotonic() + _SETTLE
-    with suppress(Empty):
-        while len(ended) < count:
-            ended.append(ends.get(timeout=max(0.0, until - time.monotonic())))
-    return ended
 
 
 def _end(processes: Sequence[Process], grace: float) -> None:

@@ -13,7 +13,7 @@ from ptrun.config.schema import HardwareConfig
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware import processes
 from ptrun.hardware.environment import cores
-from ptrun.hardware.processes import RankEnd, RankError, read_error, work
+from ptrun.hardware.processes import RankEnd, read_error, work
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.runs.rank")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
@@ -53,7 +53,6 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
 # The error that a launcher raises for failed ranks: the first one, how it ended, its output.
 
 _LINES = 20
-_SAME = "The same command resumes from the last save."
 
 
 def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception | None:
@@ -73,20 +72,18 @@ def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception |
         plain = same or end.rank == 0  # rank 0 may check before the others do
         return UserError(error.text if plain else f"rank {end.rank} of {ranks}: {error.text}")
     others = "; the others were ended" if ranks > 1 else ""
-    told = [f"rank {end.rank} of {ranks} {_how(end, error)}{others}."]
-    if end.rank:  # the output of rank 0 was shown already
-        output = (folder / f"rank{end.rank}.err").read_text(encoding="utf-8", errors="replace")
-        told += [f"  {line}" for line in output.splitlines()[-_LINES:]]
-    return RankLost("\n".join([*told, _SAME]))
-
-
-def _how(end: RankEnd, error: RankError | None) -> str:
     if end.code < 0:
         name = signal.Signals(-end.code).name if -end.code in set(signal.Signals) else "unnamed"
         memory = ", as a machine out of memory does" if name == "SIGKILL" else ""
-        return f"was killed by signal {-end.code} ({name}{memory})"
-    text = f": {error.kind}: {error.text.strip()}" if error else ""
-    return f"ended with exit code {end.code}{text}"
+        how = f"was killed by signal {-end.code} ({name}{memory})"
+    else:
+        text = f": {error.kind}: {error.text.strip()}" if error else ""
+        how = f"ended with exit code {end.code}{text}"
+    lines = [f"rank {end.rank} of {ranks} {how}{others}."]
+    if end.rank:  # the output of rank 0 was shown already
+        output = (folder / f"rank{end.rank}.err").read_text(encoding="utf-8", errors="replace")
+        lines += [f"  {line}" for line in output.splitlines()[-_LINES:]]
+    return RankLost("\n".join([*lines, "The same command resumes from the last save."]))
 
 
 # The number of ranks of a run, and checks of those that a launcher started.
