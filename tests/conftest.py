@@ -65,6 +65,18 @@ def wordpiece_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
+SPECIAL |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
+
+
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, special: dict[str, str], name="PreTrainedTokenizerFast"
+) -> None:
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": name, **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
 def byte_tokenizer() -> Tokenizer:
     vocab = [
         "<s>",
@@ -138,16 +150,13 @@ def write_tiny(folder: Path, kind: str) -> Path:
         norm = parameter.dim() == 1 and name.endswith("weight")
         parameter.data.normal_(mean=1.0 if norm else 0.0, std=std)
     model.save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
-    special |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
+    special = SPECIAL
     if kind in BYTE_LEVEL:
         special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
         special |= {"unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
         special |= {} if kind == "gpt2" else {"mask_token": "<mask>"}
     names = {"roberta": "RobertaTokenizerFast"}
-    settings = {"tokenizer_class": names.get(kind, "PreTrainedTokenizerFast"), **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    write_tokenizer(folder, tokenizer, special, names.get(kind, "PreTrainedTokenizerFast"))
     return folder
 
 

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-import transformers
 from torch import nn
 
-from ptrun.backbone.base import Positions, Prefix, checksum
-from ptrun.backbone.pretrained import PretrainedBackbone
-from tests.backbone.inputs import LENGTHS, library, text
+from ptrun.backbone.base import Prefix, checksum
+from tests.backbone.inputs import LENGTHS, text
 from tests.backbone.reference import encode
 
 KINDS = ("bert", "roberta", "electra")
@@ -43,18 +41,6 @@ def test_a_deep_prompt_equals_the_hand_written_reference(tiny, kind, side, shift
     torch.testing.assert_close(output.hidden, torch.cat(rows), atol=1e-5, rtol=0)
 
 
-def test_the_checkpoint_pooler_is_used_where_there_is_one(tiny, tiny_folder):
-    backbone = tiny("bert")
-    given = text(backbone)
-    first = Positions(torch.arange(3), torch.zeros(3, dtype=torch.long))
-    model = transformers.BertModel.from_pretrained(tiny_folder("bert")).eval()
-    expected = model(input_ids=given.ids, attention_mask=given.mask).pooler_output
-    torch.testing.assert_close(
-        backbone.forward(replace(given, pooled_at=first)).pooled, expected, atol=1e-5, rtol=0
-    )
-    assert backbone.has_pooler and not tiny("roberta").has_pooler
-
-
 def test_an_untrained_pooler_is_drawn_by_the_seed(tiny):
     def drawn(kind, seed):
         backbone = tiny(kind)
@@ -70,16 +56,6 @@ def test_an_untrained_pooler_is_drawn_by_the_seed(tiny):
     )
     assert float(one.std()) == pytest.approx(0.02, rel=0.1)
     assert torch.equal(drawn("bert", 1), drawn("bert", 2))
-
-
-def test_loading_freezes_everything_and_dropout_is_off_without_keys(tiny):
-    backbone = tiny()
-    assert not any(p.requires_grad for p in backbone.model.parameters())
-    given = text(backbone)
-    assert torch.equal(backbone.forward(given).hidden, backbone.forward(given).hidden)
-    keyed = replace(given, keys=torch.arange(3))
-    assert not torch.equal(backbone.forward(keyed).hidden, backbone.forward(given).hidden)
-    assert torch.equal(backbone.forward(keyed).hidden, backbone.forward(keyed).hidden)
 
 
 def test_the_checksum_notices_one_changed_bit(tiny):
@@ -109,17 +85,6 @@ def test_the_checksum_copies_no_weight():
         checksum(model)
     largest = max(own.self_cpu_memory_usage / own.count for own in seen.key_averages())
     assert largest <= 64, "bytes of an operator: a scalar takes 8"
-
-
-def test_the_discriminator_head_equals_the_library_bit_for_bit(tiny_folder):
-    backbone = PretrainedBackbone(name="own", path=str(tiny_folder("electra")), dtype="fp32")
-    backbone.load()  # not a copy: sums depend on where the weights lie in memory
-    given = text(backbone)
-    every = Positions(*torch.ones_like(given.mask).nonzero(as_tuple=True))
-    ours = backbone.forward(replace(given, logits_at=every)).logits
-    model = library(tiny_folder("electra"), "electra")
-    theirs = model(input_ids=given.ids, attention_mask=given.mask).logits
-    assert torch.equal(ours.view_as(theirs)[given.mask], theirs[given.mask])
 
 
 def test_a_shared_layer_is_counted_and_tuned_once(tiny):

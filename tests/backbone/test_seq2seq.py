@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from ptrun.backbone.base import Prefix
-from tests.backbone.inputs import ANSWER, LENGTHS, every, library, text
+from tests.backbone.inputs import ANSWER, LENGTHS, text
 
 PROMPT = 100
 
@@ -95,29 +94,6 @@ def test_a_cross_prefix_stands_before_what_is_read_of_the_encoder(tiny):
     mixed = scores.softmax(-1) @ torch.cat([value[row], kept], dim=1)
     expected = attention.o(mixed.transpose(0, 1).reshape(answer, -1))
     torch.testing.assert_close(found[row, :answer], expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("kind", ["t5", "mt5"])
-def test_the_output_matrix_is_its_own_with_and_without_weights(tiny, tiny_folder, kind):
-    backbone = tiny(kind)
-    before = backbone.__class__(name=kind, path=str(tiny_folder(kind))).size()
-    assert backbone.size() == before
-    assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
-
-
-def test_only_the_encoder_runs_without_a_decoder_input(tiny, tiny_folder):
-    backbone = tiny("t5")
-    given = text(backbone)
-    alone = replace(given, decoder=None, logits_at=None, hidden_at=every(given.mask))
-    expected = library(tiny_folder("t5"), "t5").encoder(
-        input_ids=given.ids, attention_mask=given.mask.long()
-    )
-    torch.testing.assert_close(
-        backbone.forward(alone).hidden,
-        expected.last_hidden_state[given.mask],
-        atol=1e-5,
-        rtol=0,
-    )
 
 
 def test_inputs_end_without_a_mark(shared):

@@ -1,12 +1,10 @@
 """Tiny random models of many types, for a family that is read from a traced pass."""
 
-import json
-
 import torch
 import transformers
 from transformers import AutoConfig
 
-from tests.conftest import wordpiece_tokenizer
+from tests.conftest import SPECIAL, wordpiece_tokenizer, write_tokenizer
 
 _SIZES = {
     "hidden_size num_attention_heads num_key_value_heads": (32, 4, 2),
@@ -113,9 +111,5 @@ def make(kind, folder, **more):
         norm = parameter.dim() < 2 and "norm" in name.lower() and name.endswith("weight")
         parameter.data.normal_(mean=float(norm), std=0.1 if parameter.dim() < 2 else 0.15)
     model.save_pretrained(folder)
-    wordpiece_tokenizer().save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
-    special |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    write_tokenizer(folder, wordpiece_tokenizer(), SPECIAL)
     return folder

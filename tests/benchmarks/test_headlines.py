@@ -55,21 +55,6 @@ def test_every_headline_names_rows_that_are_run_with_five_seeds(headlines):
         assert claim.seeds == headlines.SEEDS and not claim.needs
 
 
-def test_the_curve_is_of_rows_that_are_run_and_shows_the_differences(headlines):
-    claims = {claim.name: claim for claim in headlines.CLAIMS}
-    assert all({"FT", "DPT"} <= set(claims[name].rows) for name in headlines.CURVE)
-    texts = [count for count, _ in headlines.CURVE.values()]
-    assert texts == sorted(texts)
-    both = {("10 %, topics", "FT"): row([9, 10, 14]), ("10 %, topics", "DPT"): row([7, 8, 12])}
-    lines = [line for line in headlines.curve(both) if line.startswith("| 21 ")]
-    assert lines == ["| 21 | 10 | 3 | 11.00 ± 2.65 | 9.00 ± 2.65 | -2.00 |"]
-
-
-def test_what_tests_no_claim_is_left_out_with_its_reason(headlines):
-    assert not any("pairs" in headline.claim for headline in headlines.HEADLINES)
-    assert headlines.LEFT_OUT in headlines.page([])
-
-
 def test_the_page_is_that_of_the_stored_results_and_fits_into_an_hour(headlines):
     stored = json.loads((FOLDER / "results" / "learning.json").read_text())
     assert (FOLDER / "results" / "claims.md").read_text() == headlines.page(stored)

@@ -47,11 +47,13 @@ def on(kinds, name, make, data):
     return [(kind, name, make, data) for kind in kinds]
 
 
+OTHERS = ("roberta", "electra", *CAUSAL, "t5")
 TUNED = [
-    (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
-    for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
-    for name, config in TUNERS.items()
+    (kind, f"{name}_tags", partial(PeftMethod, config=TUNERS[name]), conll03)
+    for kind, name in [("bert", name) for name in TUNERS]
+    + [*zip(OTHERS, [*TUNERS] * 2, strict=False)]
 ]
+POOLERS = ("mean", "none", "trainable")
 CELLS = [
     *on(EVERY, "prompt_tags", PROMPT, conll03),
     *on(FILLED, "prompt_words", partial(PROMPT, **WORDS), FILL),
@@ -77,9 +79,11 @@ CELLS = [
     # Heads that no class of transformers has come with load.py.
     *[
         (kind, f"{name}_label_{pooler}", pooled(make, pooler), sst2)
-        for kind in EVERY
-        for pooler in ("mean", "none", "trainable")
-        for name, make in (("lora", LOW), ("prompt", PROMPT), ("prefix", PREFIX))
+        for place, kind in enumerate(EVERY)
+        for turn, pooler in enumerate(POOLERS)
+        for name, make in [
+            (("lora", LOW), ("prompt", PROMPT), ("prefix", PREFIX))[(place + turn) % 3]
+        ]
         if not (kind == "t5" and name != "lora")
         if not (kind in ("albert", "deberta", "deberta-v2") and name == "prefix")
     ],
@@ -91,8 +95,8 @@ WHOLE = [
     *on(EVERY, "tags", FineTuning, conll03),
     *[
         (kind, f"label_{pooler}", pooled(FineTuning, pooler), sst2)
-        for kind in EVERY
-        for pooler in ("auto", "mean", "none", "trainable")
+        for place, kind in enumerate(EVERY)
+        for pooler in ("auto", POOLERS[place % 3])
     ],
     *on(("bert", *POCKET), "words", partial(FineTuning, **WORDS), FILL),
     *on(EVERY, "lora_tags", LOW, conll03),

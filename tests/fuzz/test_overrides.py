@@ -3,7 +3,6 @@
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ptrun.command.completion import completed
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded, parsed
 from tests.fuzz.strategies import TEXTS, WORDS, fewer, read_or_refused
@@ -68,9 +67,3 @@ def test_plain_values_arrive_with_their_type(value):
 @example(["trial={a:1}"])
 def test_any_line_is_composed_or_refused(overrides):
     read_or_refused(compose_run, overrides)
-
-
-@given(st.lists(OVERRIDES | TEXTS, min_size=1, max_size=3))
-def test_any_line_has_a_completion(words):
-    found = completed(words, ["check"], ["--help"])
-    assert all(word.startswith(words[-1].partition("=")[0]) for word in found)

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 
-from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
@@ -80,7 +79,6 @@ KINDS += ["megatron", "blocklm", "t5"]
 UNMOVED = ("position", "token_type", ".key.bias", "k_proj.bias", "decoder.block")
 UNMOVED += ("lora.decoder_",)
 
-WITHOUT_POOLER = ("gpt2", "llama", "megatron", "blocklm", "t5")
 HOSTED = ("megatron", "blocklm")  # stacks that others have too: one task is enough
 BOTH = ("fine_tuning", "ptuning_v2")  # so it is for other methods, but on BERT
 # variants of a method: on BERT alone
@@ -114,15 +112,6 @@ def in_core(kind, make, data):
     return data is sst2 and ((kind == "bert" and make in LEARNED) or (kind in FIRST and common))
 
 
-learning_cell = pytest.mark.parametrize(
-    ("kind", "make", "data"),
-    tiered(  # tagging too is learned on BERT
-        [cell for cell in CELLS if cell.values[0] == "bert" or cell.values[2] is not conll03],
-        lambda kind, make, data: kind == "bert" and data is sst2 and make in LEARNED,
-    ),
-)
-
-
 @pytest.mark.parametrize(("kind", "make", "data"), tiered(CELLS, in_core))
 def test_a_cell_keeps_the_promises_and_learns_all_it_can(tiny, rows, kind, make, data):
     unmoved = keeps_the_promises(make, lambda: tiny(kind), data(rows), steps=4)
@@ -130,7 +119,18 @@ def test_a_cell_keeps_the_promises_and_learns_all_it_can(tiny, rows, kind, make,
     assert all(any(part in n for part in UNMOVED) for n in unmoved), unmoved
 
 
-@learning_cell
+LEARN = [cell for cell in CELLS if cell.values[0] == "bert" and cell.values[2] is not conll03]
+LEARN += [
+    pytest.param(kind, METHODS[CORE[place % 5]], sst2, id=f"{kind}-{CORE[place % 5]}")
+    for place, kind in enumerate(KINDS[1:])
+]
+LEARN += [pytest.param("bert", METHODS[name], conll03, id=f"tags-{name}") for name in CORE]
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "data"),
+    tiered(LEARN, lambda kind, make, data: kind == "bert" and data is sst2 and make in LEARNED),
+)
 def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     """The loss falls by a quarter; a random frozen backbone is what bounds it."""
     task = data(data_dir)
@@ -138,12 +138,6 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     maps = [METHODS[name] for name in ("lora", "lora_dropout", "adapter")]
     lr = 1e-2 if make in (*maps, ENTAILMENT["efl_lora"]) else lr
     learns(make, lambda: tiny(kind), task, (20, 100, 400), lr, 0.75)
-
-
-@pytest.mark.parametrize("kind", WITHOUT_POOLER)
-def test_a_frozen_pooler_is_refused_where_there_is_none(tiny, data_dir, kind):
-    with pytest.raises(UserError, match="has no pooler; use readout"):
-        PTuningV2(tiny(kind), sst2(data_dir), length=3, reading=reading("head", pooler="frozen"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,24 +1,21 @@
 """IDPG against the library's own model with hooks, and the method's invariants."""
 
-from functools import partial
-
 import pytest
 import torch
 import transformers
 from torch.nn.functional import gelu
 
 from ptrun.config.compose import compose_run
-from ptrun.errors import UserError
-from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from tests.method.test_every_kind import joined_members_are_alone, rows_are_alone
 from tests.readings import method_of, reading
 from tests.small_runs import conll03, scores, sst2, train_batch
-from tests.tiers import tiered
 
 SMALL = {"hidden": 8, "order": 4}
 ENCODERS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2"]
+POSITIONS = [("bert", position) for position in range(5)]  # of the prompt, in any encoder's rows
+POSITIONS += [(kind, place % 5) for place, kind in enumerate(ENCODERS[1:])]
 
 
 def made(backbone, data_dir, seed=3, **own):
@@ -72,8 +69,7 @@ def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir
         assert_same(hidden, own, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ENCODERS)
-@pytest.mark.parametrize("position", tiered(range(5), lambda position: position == 2))
+@pytest.mark.parametrize(("kind", "position"), POSITIONS)
 @torch.no_grad()
 def test_without_second_map_prompts_are_biases_alone(tiny, data_dir, kind, position):
     backbone = tiny(kind)
@@ -126,8 +122,7 @@ def test_every_site_matters_and_none_is_after_the_last_layer(tiny, data_dir):
         bias.copy_(kept)
 
 
-@pytest.mark.parametrize("kind", tiered(ENCODERS, lambda kind: kind == "bert"))
-@pytest.mark.parametrize("position", range(5))
+@pytest.mark.parametrize(("kind", "position"), POSITIONS)
 @torch.no_grad()
 def test_a_row_depends_on_itself_and_its_key_alone(tiny, data_dir, kind, position):
     """Whatever stands beside it, however far it is padded, in training too."""
@@ -185,25 +180,3 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
     assert [node["train"][key] for key in ("weight_decay", "clip")] == [0.1, None]
     assert node["train"]["schedule"] == "constant"
     assert method.readout.dropout == 0.0  # fairseq's pooler dropout, not the backbone's 0.1
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "t5"])
-def test_other_families_are_refused(tiny, data_dir, kind):
-    with pytest.raises(UserError, match="IDPG needs an encoder, but"):
-        check_pair(IDPG, "auto", {}, tiny(kind), sst2(data_dir))
-
-
-@pytest.mark.parametrize(
-    ("own", "message"),
-    [
-        ({"length": -1}, "method.length is -1; use 0"),
-        ({"length": 60}, "method.length is 60, but tiny_bert.* has 64 positions"),
-        ({"position": 5}, "method.position is 5; use 0, 1, 2, 3 or 4"),
-        ({"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
-        ({"order": 3}, "method.order is 3, but a map from 32 to 8 needs a divisor"),
-        ({"hidden": -1}, "method.hidden is -1; use 1 or more"),
-    ],
-)
-def test_values_out_of_range_are_refused(tiny, data_dir, own, message):
-    with pytest.raises(UserError, match=message):
-        partial(IDPG, tiny(), sst2(data_dir))(**{**SMALL, **own})

@@ -10,7 +10,6 @@ from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPP
 from ptrun.backbone.base import checksum
 from ptrun.backbone.joining import join, split
 from ptrun.backbone.registry import families
-from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, sst2
@@ -162,19 +161,3 @@ def test_dropout_depends_on_a_rows_key_alone(tiny, data_dir, kind):
 def test_a_tagger_leaves_the_decoder_alone(tiny, data_dir):
     names = LoRA(tiny("t5"), conll03(data_dir), rank=R).learned()
     assert len(names) == 2 + 2 * 2 * 3 and not [n for n in names if "decoder" in n]
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys", "message"),
-    [
-        ("bert", {"rank": 0}, "method.rank is 0; use 1 or more"),
-        ("bert", {"alpha": 0}, "method.alpha is 0; use more than 0"),
-        ("bert", {"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
-        ("deberta-v2", {"dropout": 0.1}, "on a deberta-v2 backbone use 0"),
-        ("bert", {"targets": ["q_proj"]}, "has q_proj, but tiny_bert.* allowed: query, key"),
-        ("gpt2", {"targets": ["lm_head"]}, "has lm_head, but tiny_gpt2.* allowed: c_attn, c_proj"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(tiny, data_dir, kind, keys, message):
-    with pytest.raises(UserError, match=message):
-        LoRA(tiny(kind), sst2(data_dir), **keys)

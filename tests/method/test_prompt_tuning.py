@@ -11,11 +11,9 @@ import torch
 import transformers
 
 from ptrun.backbone.base import Positions
-from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.prompt import SoftPrompt
 from tests.conftest import CLASSES
+from tests.exporting.runs import shipped
 from tests.readings import reading
 from tests.small_runs import fitted, member, sst2, train_batch
 from tests.tiers import package
@@ -26,9 +24,7 @@ CAUSAL, OTHER = "{~sentence} It was {mask}", "{~sentence} It was {mask}."
 
 
 def pocket(kind):
-    backbone = PretrainedBackbone(name=f"pocket_{kind}", shipped=f"pocket_{kind}", dtype="fp32")
-    backbone.load()
-    return backbone
+    return shipped(f"pocket_{kind}")
 
 
 def hybrid(backbone, task, sentinel=True, **keys):
@@ -140,12 +136,6 @@ def test_double_embedding_is_the_released_codes(tiny, data_dir, kind):
     assert not torch.allclose(read(once), expected, atol=1e-2)
 
 
-@pytest.mark.parametrize("kind", ["deberta", "deberta-v2", "gpt2", "t5"])
-def test_double_embedding_is_refused_where_there_is_none(tiny, data_dir, kind):
-    with pytest.raises(UserError, match=f"double_embedding=true: tiny_{kind}.* is {kind}; use"):
-        PromptTuning(tiny(kind), sst2(data_dir), length=P, double_embedding=True)
-
-
 def rescaled(data_dir, rescale, lr, epsilon=1e-8, **train):
     """Return a prompt's vectors after 20 steps, and how far they went on average."""
     backbone, task = pocket("bert"), sst2(data_dir, OTHER)
@@ -184,8 +174,3 @@ def test_a_rescaled_prompt_starts_and_is_exported_as_its_vectors(tiny, data_dir)
     again = PromptTuning(backbone, task, length=P, rescale=7.0)
     again.load_exported(out)
     torch.testing.assert_close(again.prompt.vectors(), out["prompt.table"])
-
-
-def test_a_rescale_of_nothing_is_refused():
-    with pytest.raises(UserError, match=r"method.rescale is 0.0; use more than 0"):
-        SoftPrompt(2, 4, rescale=0.0)

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from ptrun.backbone.base import Prefix
+from ptrun.backbone.injection import KeyedDropout
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.prompt import DeepPrefix
 from tests.small_runs import engine, member, sst2
@@ -158,3 +160,21 @@ def test_each_stack_of_an_encoder_decoder_learns(tiny, data_dir, stacks):
     fit.fit([one])
     moved = (one.method.prompt.table != start).unflatten(1, one.method.prompt.form[1:])
     assert moved.any(dim=(0, 2, 3))[1::2].all()  # every layer's values
+
+
+def test_a_prefix_takes_no_room_from_an_encoder_decoder(tiny, data_dir):
+    made = PTuningV2(tiny("t5"), sst2(data_dir), length=20)
+    assert made.room() == made.backbone.shape.positions
+
+
+def test_the_dropout_of_a_script_is_that_of_hidden_states_prefix_and_head(tiny_folder, data_dir):
+    backbone = PretrainedBackbone(name="x", path=str(tiny_folder("bert")), dropout=0.2)
+    method = PTuningV2(backbone, sst2(data_dir), length=2)
+    sites = [m for m in backbone.model.modules() if isinstance(m, KeyedDropout)]
+    hidden = [module.p for module in sites if module.p != 0.1]  # attention keeps its own
+    assert len(hidden) == 1 + 2 * backbone.shape.layers and set(hidden) == {0.2}
+    assert method.dropout == method.readout.dropout == 0.2
+
+
+def test_without_shifted_positions_a_prefix_takes_no_room(tiny, data_dir):
+    assert PTuningV2(tiny(), sst2(data_dir), length=60, shift_positions=False).room() == 64

@@ -213,11 +213,10 @@ def shortened(pieces, excess):
     return texts
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(40))
 def test_truncation_loses_only_last_tokens_of_fields(seed):
-    rng = random.Random(seed)
-    pieces, tokenizer = random_pieces(rng), make.bert()
-    encoder = Encoder(tokenizer)
+    rng, tokenizer = random.Random(seed), make.bert()
+    pieces, encoder = random_pieces(rng), Encoder(tokenizer)
     full = encoder.encode(pieces, 10_000)
     texts = sum(len(p.text.split()) for p in pieces if p.kind == "field")
     room = rng.randint(max(len(full.ids) - texts, 1), len(full.ids) + 3)

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.runs.launch import launch
 from tests.backbone import glm_reference
 from tests.readings import reading
 from tests.readout.reading import pocket, task
@@ -44,25 +42,6 @@ def test_the_label_word_is_read_where_the_answer_begins(backbone):
         expected.append("positive" if logs[good] > logs[bad] else "negative")
     answers = engine(backbone).predict([method], [method.encode(examples)])[0]
     assert [a.value for a in answers] == expected and len(set(expected)) == 2
-
-
-@pytest.mark.slow
-def test_it_tells_verdicts_without_learning_anything(backbone):
-    data = task("pocket_sentiment")
-    method, examples = ManualPrompt(backbone, data), data.load("dev")
-    answers = engine(backbone).predict([method], [method.encode(examples)])[0]
-    right = sum(a.value == e.target for a, e in zip(answers, examples, strict=True))
-    assert right / len(examples) > 0.7
-
-
-@pytest.mark.slow
-def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
-    line = ["method=ptuning_v2", "readout=verbalizer", "task=pocket_topics"]
-    line += ["backbone=pocket_glm", f"outputs={tmp_path}", "setting=k_1000"]
-    line += ["train.max_steps=40", "train.eval_every=40", "train.batch_size=16"]
-    done = launch(compose_run(line))
-    assert done.manifest["backbone"]["frozen_verified"] is True
-    assert done.metrics["dev"]["accuracy"] > 15, "chance among 14 is 7"
 
 
 def test_options_of_several_tokens_are_scored_with_their_end(backbone):

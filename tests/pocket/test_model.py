@@ -1,7 +1,9 @@
 """The shipped models load as they are, are small, and have learned what their figures say."""
 
+import hashlib
 import json
 import string
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 import ptrun.pocket
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
+from ptrun.pocket import corpus as shipped
 from ptrun.pocket import tasks
 from ptrun.pocket.tasks import VERSION
+from workshop.pocket.corpus import documents
 
 MODELS = Path(ptrun.pocket.__file__).parent / "models"
 NAMES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
@@ -52,3 +56,17 @@ def test_case_is_kept_and_words_can_be_traced(tokenizer):
     encoded = tokenizer(row["tokens"], is_split_into_words=True)
     assert {w for w in encoded.word_ids() if w is not None} == set(range(len(row["tokens"])))
     assert tokenizer("Anna")["input_ids"] != tokenizer("anna")["input_ids"]
+
+
+# Of the first 500 documents; the shipped backbones are trained on them.
+CORPUS = {
+    "train": "d48d4dd443403c0e9a148034126c9d0814bdcf1e66fed9e9ef3ad34c2ee46e5e",
+    "validation": "7f942d7506c1f973e85bb17a910a4203fa88af7a5103b89c58b975f773918df1",
+}
+
+
+@pytest.mark.parametrize("split", CORPUS)
+def test_the_corpus_is_the_one_the_backbones_were_trained_on(split):
+    first = list(islice(documents(split), 500))
+    assert hashlib.sha256(json.dumps(first).encode()).hexdigest() == CORPUS[split]
+    assert split != "train" or first == list(islice(shipped.documents(), 500))

@@ -75,18 +75,6 @@ def test_a_question_s_other_words_are_no_option(tiny, data_dir):
         assert reads.decode(BackboneOutput(logits=logits), batch)[0].value == answer
 
 
-@pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5", "pocket_glm"])
-@pytest.mark.parametrize("among", ["labels", "vocabulary"])
-def test_others_in_the_batch_change_nothing(name, among):
-    backbone, data = pocket(name), task("pocket_sentiment")
-    reads = words(backbone, data, "{~sentence} It was {mask}", among=among)
-    examples = sorted(data.load("train")[:6], key=lambda e: len(e.fields["sentence"]))
-    together = loss_and_answers(reads, examples)
-    alone = [loss_and_answers(reads, [e]) for e in examples[::-1]][::-1]
-    assert together[1] == [own[0] for _, own in alone]
-    assert abs(together[0] - sum(loss for loss, _ in alone) / 6) < 1e-4
-
-
 def test_what_a_closed_answer_shows_the_decoder_changes_no_answer(tiny, data_dir):
     """Its input has the right word, behind the place that is read."""
     data, backbone = sst2(data_dir), tiny("t5")

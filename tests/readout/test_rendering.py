@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ptrun.readout import rendering
 from ptrun.readout.rendering import RENDERER, Renderer, TemplateError
+from tests.tiers import tiered
 
 TURNS = [
     {"role": "system", "content": "Answer in <one> word & é."},
@@ -68,7 +68,7 @@ def test_the_clock_stands_still():
     assert rendered("{{ strftime_now('%d %b %Y') }}") == ([("01 Jan 2026", [])], True)
 
 
-@pytest.mark.parametrize("case", GREEDY)
+@pytest.mark.parametrize("case", tiered(GREEDY, {"two loops", "repeated", "written"}.__contains__))
 def test_time_memory_and_output_have_limits(case):
     template, limit = GREEDY[case]
     began = time.thread_time()
@@ -122,7 +122,3 @@ def test_a_forked_process_has_its_own(monkeypatch):
     process.wait()
     process.stdin.close()
     process.stdout.close()
-
-
-def test_the_limits_are_those_that_the_manual_names():
-    assert (rendering.SECONDS, rendering.BYTES, rendering.LETTERS) == (2, 2**30, 2**23)

@@ -18,6 +18,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.head import decoder_start
 from tests.backbone.test_generation import asked
+from tests.covering import covering
 from tests.exporting.runs import moved, shipped
 from tests.readings import reading
 from tests.small_runs import engine
@@ -110,8 +111,14 @@ def test_a_long_answer_is_cut_and_said_so():
     assert not whole.facts["cut"]
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("family", tiered([*FAMILIES], lambda family: family == "pocket_gpt2"))
+CELLS = [(FAMILIES[place % 3], name) for place, name in enumerate(METHODS)]
+CELLS += [(family, name) for family in FAMILIES for name in ("ptuning_v2", "prompt_tuning")]
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    tiered(sorted({*CELLS}), lambda *cell: cell == ("pocket_gpt2", "ptuning_v2")),
+)
 def test_every_method_writes_alone_as_in_a_batch(family, name):
     method, task = made(name, shipped(family)), told()
     examples = task.load("test")
@@ -119,11 +126,12 @@ def test_every_method_writes_alone_as_in_a_batch(family, name):
     assert [texts(method, [one])[0] for one in examples] == together
 
 
-@pytest.mark.parametrize("beams", [1, 2])
+SHARED = covering(FAMILIES, ("ptuning_v2", "prompt_tuning", "lora"), (1, 2))
+
+
 @pytest.mark.parametrize(
-    "name", tiered(["prompt_tuning", "ptuning_v2", "lora"], lambda name: name == "ptuning_v2")
+    ("family", "name", "beams"), tiered(SHARED, lambda *cell: cell == SHARED[0])
 )
-@pytest.mark.parametrize("family", tiered([*FAMILIES], lambda family: family == "pocket_gpt2"))
 def test_runs_that_share_passes_write_what_they_write_alone(family, name, beams):
     backbone, task = shipped(family), told()
     methods = [made(name, backbone, task, beams=beams) for _ in range(2)]

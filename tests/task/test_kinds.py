@@ -130,15 +130,6 @@ def test_a_bad_row_is_named_with_file_and_line(local, name, change, message):
         task.load("train")
 
 
-@pytest.mark.parametrize("name", tiered(NAMES, lambda name: name in NAMES[::3]))
-def test_every_pvp_shows_an_example_as_the_task_gives_it(local, name):
-    task = local(name)
-    for example in task.load("train"):
-        pvps = read_pvps(task.pvps, task.labels).values()
-        able = [pvp for pvp in pvps if set(pvp.pattern.fields) <= example.fields.keys()]
-        assert all(pvp.render(example.fields) for pvp in able) and bool(able) == bool(pvps)
-
-
 def test_copa_joins_its_premise_to_the_answer(local):
     task = local("copa")
     pieces = read_pvps(task.pvps)["ptuning"].render(task.load("train")[0].fields)

@@ -1,5 +1,6 @@
 """Which examples a setting hands out: sizes per class, disjointness, and what decides them."""
 
+import random
 from collections import Counter
 
 import pytest
@@ -120,3 +121,31 @@ def test_a_class_without_other_texts_is_refused():
     train = [Example(f"t{i}", {"text": "same"}, "ab"[i % 2]) for i in range(60)]
     with pytest.raises(UserError, match="its text is in train too"):
         FewShot(k=8).choose(Split(train, [], train[:1], {}), 1)
+
+
+def drawn(labels, share):
+    """The rule of DPT's released code, as the spec tells it, on Python's own generator."""
+    by_label = {}
+    for place, label in enumerate(labels):
+        by_label.setdefault(label, []).append(place)
+    random.seed(0)
+    kept = []
+    for places in by_label.values():
+        random.shuffle(places)
+        kept.extend(places[: int(share * len(places))])
+    return sorted(kept)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_low_resource_draws_as_the_released_code(share):
+    """The classes first appear as c, a, b: an order of their names would draw others."""
+    labels = [*"cab", *("abc"[i * i % 7 % 3] for i in range(400))]
+    train = [Example(str(place), {}, label) for place, label in enumerate(labels)]
+    state = random.getstate()
+    wanted = drawn(labels, share)
+    random.setstate(state)
+    chosen = LowResource(share=share).choose(Split(train, [], [], {}), 7)
+    assert [int(e.id) for e in chosen.train] == wanted
+    assert random.getstate() == state
+    sizes = Counter(labels)
+    assert Counter(e.target for e in chosen.train) == {c: int(share * sizes[c]) for c in sizes}

@@ -8,7 +8,6 @@ from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.task.protocol import Honest, Paper
 from ptrun.task.source import Source
-from ptrun.types import Prediction
 from tests.composing import task_node
 from tests.small_runs import conll03, sst2
 
@@ -97,13 +96,6 @@ def test_hub_rows_are_renamed_and_their_labels_read_by_name(tmp_path):
     read = [row.data for row in source.rows("train")]
     assert read[0] == {"sentence": "x", "label": "B-PER", "tags": ["O", "B-PER"]}
     assert read[1]["label"] == "O"
-
-
-def test_scores_are_in_percent(data_dir):
-    task = sst2(data_dir)
-    examples = task.load("test")
-    answers = [Prediction(e.id, "positive") for e in examples]
-    assert task.score(answers, examples) == {"accuracy": 50.0}
 
 
 def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):

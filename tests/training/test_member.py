@@ -9,7 +9,8 @@ from torch import nn
 
 from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.readout.base import Features
-from ptrun.training.member import Member
+from ptrun.task.stored import stored
+from ptrun.training.member import Member, batches, shuffled
 from tests.small_runs import Memory
 
 
@@ -64,18 +65,21 @@ def test_less_than_an_epoch_reads_the_examples_of_its_steps_alone():
     assert [row.id for row in member(max_steps=50).reads()] == [str(row) for row in range(10)]
 
 
-def test_a_saved_member_comes_back_and_one_without_a_state_starts():
-    journal = Memory()
-    one = member(journal)
-    assert not one.resume()
-    for loss in (0.5, 0.4):
-        take(one, loss, 3)
-    one.judge([50.0, 40.0])
-    one.save()
-    other = member(journal)
-    assert other.resume()
-    assert (other.step, other.tokens, other.history) == (2, 6, one.history)
-    for own in (one, other):
-        own.learned["w"].grad = torch.tensor([1.0, -2.0])
-        take(own, 0.3, 3)
-    assert torch.equal(one.learned["w"], other.learned["w"])
+def features(count):
+    return [Features(str(n), [], [], {}) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "drop_last", "sizes"),
+    [(10, False, [4, 4, 2]), (10, True, [4, 4]), (8, True, [4, 4]), (3, True, [3]), (0, True, [])],
+)
+def test_an_epoch_is_its_order_in_slices(tmp_path, count, drop_last, sizes):
+    rows, read = features(count), []
+    first = lambda row: read.append(row) or Features(**row)  # noqa: E731
+    file = stored(tmp_path / "rows.arrow", lambda: rows, first)
+    order = shuffled(count, 1, 2).tolist()
+    expected = [order[4 * place :][:size] for place, size in enumerate(sizes)]
+    for own in (rows, file):
+        made = batches(own, 4, 1, 2, drop_last=drop_last)
+        assert [made[place] for place in range(len(made))] == expected
+    assert len(read) <= 1

@@ -6,7 +6,8 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import TrainConfig, train_config
 from ptrun.errors import UserError
-from ptrun.training.optim import check_train, make_optimizer
+from ptrun.training import optim
+from ptrun.training.optim import TorchStepper, check_train, make_optimizer
 
 SIZES = {"head.weight": (2, 3), "head.bias": (3,), "scale": ()}
 SIZES |= {"backbone.w": (2, 2), "backbone.norm": (2,)}
@@ -69,3 +70,24 @@ def test_methods_set_them_and_so_does_the_command_line(overrides, betas, eps):
 def test_values_out_of_range_are_refused(own, message):
     with pytest.raises(UserError, match=message):
         check_train(TrainConfig(**own))
+
+
+def test_memory_that_runs_out_for_moments_leaves_no_half_step(monkeypatch):
+    """The parameters of the first group would be updated before the second has its moments."""
+    first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    groups = [{"params": [p], "share": 1.0} for p in (first, second)]
+    own = TorchStepper(torch.optim.AdamW(groups), {"first": first, "second": second})
+    first.grad = second.grad = torch.ones(2)
+    moments = optim._moments
+
+    def scarce(parameter):
+        if parameter is second:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return moments(parameter)
+
+    with monkeypatch.context() as patched, pytest.raises(torch.OutOfMemoryError):
+        patched.setattr(optim, "_moments", scarce)
+        own.step(0.1)
+    assert torch.equal(first, torch.ones(2))
+    own.step(0.1)
+    assert torch.equal(first, second) and not torch.equal(first, torch.ones(2))

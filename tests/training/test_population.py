@@ -39,9 +39,10 @@ SCALE = {"lora": 0.1, "t5": 0.1}
 """Of the rates. At those of prompts, far above LoRA's, training amplifies rounding to 1e-3; that of
 a T5's prompt to 2e-5."""
 CELLS = [("bert", name, task) for name in METHODS for task in (sst2, conll03)]
-CELLS += [(kind, "prompt_tuning", sst2) for kind in OTHERS]
-CELLS += [(kind, "ptuning_v2", conll03) for kind in OTHERS]
-CELLS += [(kind, "lora", sst2) for kind in OTHERS]
+EACH = [("prompt_tuning", sst2), ("ptuning_v2", conll03), ("lora", sst2)]
+CELLS += [(kind, *EACH[place % 3]) for place, kind in enumerate(OTHERS)]
+CELLS += [(kind, *each) for kind in ("gpt2", "t5") for each in EACH]
+CELLS = [*dict.fromkeys(CELLS)]
 
 
 @pytest.mark.parametrize(("kind", "name", "task"), tiered(CELLS, lambda *cell: cell in FIRST))
