@@ -40,8 +40,8 @@ def passes(model: str) -> list[tuple[float, float]]:
     from ptrun.backbone.dropout import row_keys
     from ptrun.config.compose import compose_run
     from ptrun.readout.base import collate
-    from ptrun.runs.parts import divide
-    from ptrun.runs.plan import plan, split_of
+    from ptrun.runs.examples import divide, split_of
+    from ptrun.runs.plan import plan
 
     dropout = ["backbone.dropout=0.1", "backbone.attention_dropout=0.1"]
     planned = plan(compose_run(["task=pocket_qa", f"backbone.path={model}", *dropout]))

@@ -92,8 +92,8 @@ def first_gradient(overrides: list[str]) -> tuple[Any, int]:
 
     from ptrun.config.compose import compose_run
     from ptrun.readout.base import collate
-    from ptrun.runs.parts import divide
-    from ptrun.runs.plan import plan, split_of
+    from ptrun.runs.examples import divide, split_of
+    from ptrun.runs.plan import plan
 
     planned = plan(compose_run([*overrides, "seed=1"]))
     torch.manual_seed(1)

@@ -38,7 +38,7 @@ from ptrun.method.base import Method, built
 from ptrun.planning import grid
 from ptrun.planning.overview import StepClock
 from ptrun.readout.base import Batch, collate
-from ptrun.runs.parts import usable
+from ptrun.runs.examples import usable
 from ptrun.task.dataset import Task
 from ptrun.tracking.trackers import Trackers
 from ptrun.training.member import Member

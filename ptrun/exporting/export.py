@@ -24,8 +24,9 @@ from ptrun.method.peft import need_peft
 from ptrun.readout.base import Batch, collate
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head
+from ptrun.runs.examples import split_of
 from ptrun.runs.finished import Finished
-from ptrun.runs.plan import plan, split_of
+from ptrun.runs.plan import plan
 from ptrun.runs.rerun import again, command
 from ptrun.types import Example
 

@@ -10,8 +10,8 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, work
-from ptrun.runs.parts import usable
-from ptrun.runs.plan import Plan, plan, split_of
+from ptrun.runs.examples import split_of, usable
+from ptrun.runs.plan import Plan, plan
 from ptrun.start.pretraining import is_made
 from ptrun.training.optim import total_steps
 from ptrun.types import Split

@@ -21,8 +21,8 @@ from ptrun.method.tokenized import tokenized
 from ptrun.planning import table
 from ptrun.planning.costs import Costs, alike, planned_on, texts
 from ptrun.planning.memory import HardwareLayout, layout_of, visible
-from ptrun.runs.parts import divide
-from ptrun.runs.plan import Plan, split_of
+from ptrun.runs.examples import divide, split_of
+from ptrun.runs.plan import Plan
 from ptrun.training.member import Member
 
 # `ptrun plan --probe N`: N real steps of a run on this machine, without files.

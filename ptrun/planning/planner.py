@@ -14,8 +14,7 @@ from ptrun.errors import UserError
 from ptrun.hardware import processes
 from ptrun.planning.costs import Costs, alike, planned_on, texts
 from ptrun.planning.memory import GIB, layout_of
-from ptrun.runs.parts import shape
-from ptrun.runs.plan import unkept
+from ptrun.runs.plan import shape, unkept
 
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance
 

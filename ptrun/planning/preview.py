@@ -16,8 +16,8 @@ from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
 from ptrun.readout.base import TokenRow, unlimited
 from ptrun.readout.patterns import worded
-from ptrun.runs.parts import usable
-from ptrun.runs.plan import Plan, split_of
+from ptrun.runs.examples import split_of, usable
+from ptrun.runs.plan import Plan
 from ptrun.task.columns import in_parts, targets_of
 from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select

@@ -24,9 +24,11 @@ from ptrun.method.base import Method
 from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
-from ptrun.runs.parts import Part, divide
-from ptrun.runs.plan import Plan, split_of
-from ptrun.runs.record import Ended, Execution, SharedStore, facts
+from ptrun.runs.examples import Part, divide, split_of
+from ptrun.runs.manifest import facts
+from ptrun.runs.plan import Plan
+from ptrun.runs.record import Ended, Execution
+from ptrun.runs.shared_store import SharedStore
 from ptrun.start.saved_prompt import fingerprint
 from ptrun.start.start import begin
 from ptrun.task.protocol import Overlaps, unseen
@@ -76,35 +78,6 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
     return [work.ended for work in works if work.ended is not None]
 
 
-def _rows_of(planned: Plan) -> str:
-    """Return what the rows of a task depend on, before a setting draws from them."""
-    content = {key: planned.content.get(key) for key in ("task", "data")}
-    return json.dumps(
-        [content, planned.variant, planned.names["task"]], sort_keys=True, default=str
-    )
-
-
-def _split(work: Execution) -> tuple[Split, Overlaps]:
-    """Return the examples of a run; runs of a group with the same draw have the same."""
-    planned = work.planned
-    draw = [planned.content.get(key) for key in ("protocol", "setting", "data_seed")]
-    key = json.dumps([_rows_of(planned), draw, planned.train.eval_rows], default=str)
-    if key not in work.shared:
-        work.shared[key] = split_of(planned)
-    sampled: tuple[Split, Overlaps] = work.shared[key]
-    return sampled
-
-
-def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
-    """Return encoded examples; runs of a group that read the same ones alike have the same."""
-    node = json.dumps(work.planned.readout.node, sort_keys=True, default=str)
-    key = (id(examples), type(method), node, method.room())
-    if key not in work.shared:  # the examples are kept, so that no others get their id
-        work.shared[key] = examples, tokenized(method, examples)
-    features: Sequence[Features] = work.shared[key][1]
-    return features
-
-
 def _each(works: Iterable[Execution], stage: Callable[[Execution], None]) -> list[Execution]:
     """Call a stage with each run; return those that go on. An error ends its own run only."""
     left = [work for work in works if work.ended is None]
@@ -116,29 +89,12 @@ def _each(works: Iterable[Execution], stage: Callable[[Execution], None]) -> lis
     return [work for work in left if work.ended is None]
 
 
-def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
-    """Train, report and close runs."""
-    started = time.monotonic()
-    try:
-        _train(works, engine)
-        _report(works)
-    except BaseException:
-        for work in works:
-            work.store.tracker.finish(None)
-        raise
-    seconds = time.monotonic() - started
-    ids = [work.planned.run_id for work in works]
-    tokens = [sum(part.member.tokens for part in work.parts) for work in works]
-    for work, count in zip(works, tokens, strict=True):
-        # a run took the part of the group's time that its tokens are of the group's tokens
-        share = count / sum(tokens) if sum(tokens) else 1 / len(works)
-        earlier = sum(part.member.earlier for part in work.parts)
-        manifest = facts(work, earlier + seconds * share)
-        manifest["warnings"] = [*work.warnings, *_findings(work.parts)]
-        manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
-        outcome = _outcome(work, manifest)
-        work.store.close(outcome, keep_state=work.planned.request.keep.has_state)
-        work.ended = checked(outcome, work.planned.folder)
+# Is it finished?
+
+
+def _find(work: Execution) -> None:
+    """Read the result of a run that has ended."""
+    work.ended = work.planned.engine.world.broadcast(found(work.planned))
 
 
 def found(planned: Plan) -> Ended | None:
@@ -160,9 +116,7 @@ def checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
     return done
 
 
-def _find(work: Execution) -> None:
-    """Read the result of a run that has ended."""
-    work.ended = work.planned.engine.world.broadcast(found(work.planned))
+# Prepare: read the examples, divide them and build the methods.
 
 
 def _prepare(work: Execution) -> None:
@@ -182,6 +136,25 @@ def _prepare(work: Execution) -> None:
     _check_examples(planned, method, work.split)
 
 
+def _split(work: Execution) -> tuple[Split, Overlaps]:
+    """Return the examples of a run; runs of a group with the same draw have the same."""
+    planned = work.planned
+    draw = [planned.content.get(key) for key in ("protocol", "setting", "data_seed")]
+    key = json.dumps([_rows_of(planned), draw, planned.train.eval_rows], default=str)
+    if key not in work.shared:
+        work.shared[key] = split_of(planned)
+    sampled: tuple[Split, Overlaps] = work.shared[key]
+    return sampled
+
+
+def _rows_of(planned: Plan) -> str:
+    """Return what the rows of a task depend on, before a setting draws from them."""
+    content = {key: planned.content.get(key) for key in ("task", "data")}
+    return json.dumps(
+        [content, planned.variant, planned.names["task"]], sort_keys=True, default=str
+    )
+
+
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
     """Refuse to train without train or dev examples, or without what dev selects by."""
     check_select(planned.train, method)
@@ -197,6 +170,9 @@ def _check_examples(planned: Plan, method: Method, split: Split) -> None:
             "its authors took them from train.\nType setting=few_shot_32 or another setting with "
             "a dev split, or protocol=honest."
         )
+
+
+# Open: initialize the prompts, encode the examples, and create the run folder.
 
 
 def _open(work: Execution) -> None:
@@ -238,12 +214,6 @@ def _study(work: Execution, part: Part) -> None:
         work.split = replace(work.split, train=part.split.train, origin=origin)
 
 
-def _findings(parts: Sequence[Part]) -> list[str]:
-    """Return warnings about a run that did not learn; of several parts, none."""
-    member = parts[0].member
-    return member.health.findings(member.step) if member.total and len(parts) == 1 else []
-
-
 def _begin(work: Execution) -> None:
     """Initialize the prompts as `start=` says."""
     planned, splits = work.planned, {part.name: part.split for part in work.parts}
@@ -260,6 +230,16 @@ def _begin(work: Execution) -> None:
         _LOG.info("the prompt starts from %s", start.folder)
     begin(start, by_part, bound, planned.seed, rows, train)
     work.started_from = start.record()
+
+
+def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
+    """Return encoded examples; runs of a group that read the same ones alike have the same."""
+    node = json.dumps(work.planned.readout.node, sort_keys=True, default=str)
+    key = (id(examples), type(method), node, method.room())
+    if key not in work.shared:  # the examples are kept, so that no others get their id
+        work.shared[key] = examples, tokenized(method, examples)
+    features: Sequence[Features] = work.shared[key][1]
+    return features
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -295,6 +275,34 @@ def _member(planned: Plan, part: Part, features: _TrainDev, store: SharedStore) 
     )
 
 
+# Fit: train all members together, then report, write and close each run.
+
+
+def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
+    """Train, report and close runs."""
+    started = time.monotonic()
+    try:
+        _train(works, engine)
+        _report(works)
+    except BaseException:
+        for work in works:
+            work.store.tracker.finish(None)
+        raise
+    seconds = time.monotonic() - started
+    ids = [work.planned.run_id for work in works]
+    tokens = [sum(part.member.tokens for part in work.parts) for work in works]
+    for work, count in zip(works, tokens, strict=True):
+        # a run took the part of the group's time that its tokens are of the group's tokens
+        share = count / sum(tokens) if sum(tokens) else 1 / len(works)
+        earlier = sum(part.member.earlier for part in work.parts)
+        manifest = facts(work, earlier + seconds * share)
+        manifest["warnings"] = [*work.warnings, *_findings(work.parts)]
+        manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
+        outcome = _outcome(work, manifest)
+        work.store.close(outcome, keep_state=work.planned.request.keep.has_state)
+        work.ended = checked(outcome, work.planned.folder)
+
+
 def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     """Train all members together."""
     model = engine.backbone.model
@@ -314,25 +322,10 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")
 
 
-# The end of trained runs: the selected prompts are saved, and test is scored once.
-
-
-def _report(works: Sequence[Execution]) -> None:
-    """Restore and save the selected prompts, and score test once; a trial of a search does not."""
-    done = [work for work in works if not work.failed]
-    for work in done:
-        _save_selected(work)
-    dev = [_dev_metrics(work) for work in done]
-    tests = _predict(done, "test")
-    for work, dev_scores, (examples, predictions) in zip(done, dev, tests, strict=True):
-        work.metrics = {"dev": dev_scores, "test": {}}
-        if work.planned.request.trial is not None:
-            continue
-        task, golds = work.planned.task, [example.target for example in examples]
-        work.metrics["test"] = task.score(predictions, examples)
-        work.by_label = by_label(task.answer, [p.value for p in predictions], golds)
-        work.store.write_predictions(examples, predictions)
-        work.store.log({"event": "test", **work.metrics["test"]})
+def _findings(parts: Sequence[Part]) -> list[str]:
+    """Return warnings about a run that did not learn; of several parts, none."""
+    member = parts[0].member
+    return member.health.findings(member.step) if member.total and len(parts) == 1 else []
 
 
 def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:
@@ -351,6 +344,27 @@ def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:
         config=planned.content,
         reason=work.failed,
     )
+
+
+# Report: the selected prompts are saved, and test is scored once.
+
+
+def _report(works: Sequence[Execution]) -> None:
+    """Restore and save the selected prompts, and score test once; a trial of a search does not."""
+    done = [work for work in works if not work.failed]
+    for work in done:
+        _save_selected(work)
+    dev = [_dev_metrics(work) for work in done]
+    tests = _predict(done, "test")
+    for work, dev_scores, (examples, predictions) in zip(done, dev, tests, strict=True):
+        work.metrics = {"dev": dev_scores, "test": {}}
+        if work.planned.request.trial is not None:
+            continue
+        task, golds = work.planned.task, [example.target for example in examples]
+        work.metrics["test"] = task.score(predictions, examples)
+        work.by_label = by_label(task.answer, [p.value for p in predictions], golds)
+        work.store.write_predictions(examples, predictions)
+        work.store.log({"event": "test", **work.metrics["test"]})
 
 
 def _save_selected(work: Execution) -> None:

@@ -82,8 +82,7 @@ class Runs:
 
     def _facts(self, index: int, text: str) -> PlannedRun:
         from ptrun.folder import result
-        from ptrun.runs.parts import shape
-        from ptrun.runs.plan import plan, unkept
+        from ptrun.runs.plan import plan, shape, unkept
 
         try:
             planned = plan(processes.read_text(text))

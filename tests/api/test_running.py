@@ -111,8 +111,8 @@ assert {"run", "load", "sweep", "report", "Run"} <= set(dir(ptrun))
 ptrun.UserError, ptrun.run, ptrun.load, ptrun.sweep, ptrun.report
 heavy = {"torch", "hydra", "transformers", "datasets", "numpy", "rich"} & set(sys.modules)
 assert not heavy, heavy
-import ptrun.runs.parts, ptrun.sweeps.job
-from ptrun.runs import parts
+import ptrun.runs.examples, ptrun.sweeps.job
+from ptrun.runs import examples
 assert callable(ptrun.run) and callable(ptrun.sweep)
 """
 

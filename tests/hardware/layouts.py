@@ -263,7 +263,7 @@ def interrupted(name, out, table):
     """Go through the tuned and the frozen run that are cut short; the second rank may be killed."""
     from ptrun.config.compose import compose_run
     from ptrun.runs.launch import launch
-    from ptrun.runs.record import SharedStore
+    from ptrun.runs.shared_store import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     draft, saves = SharedStore.draft, []

@@ -13,8 +13,9 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.papers import labelled
 from ptrun.papers.corpus import documents
 from ptrun.papers.labeller import Labeller
+from ptrun.runs.examples import split_of
 from ptrun.runs.launch import launch
-from ptrun.runs.plan import plan, split_of
+from ptrun.runs.plan import plan
 from ptrun.task.stored import Stored
 from ptrun.types import Example
 from tests.conftest import WORDS

@@ -15,7 +15,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
 from ptrun.readout.base import Features
 from ptrun.readout.verbalizer import OneRow
-from ptrun.runs.parts import divide, usable
+from ptrun.runs.examples import divide, usable
 from ptrun.types import Prediction, Split
 from tests.facts import rows_of
 from tests.readings import reading

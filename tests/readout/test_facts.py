@@ -17,7 +17,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.label_words import FactWords
 from ptrun.readout.verbalizer import VerbalizerReading
-from ptrun.runs.parts import divide
+from ptrun.runs.examples import divide
 from ptrun.types import Example, Split
 from tests.facts import ROWS, backbone, facts
 from tests.pattern import tokenizers

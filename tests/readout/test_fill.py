@@ -7,7 +7,7 @@ import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.runs.parts import divide, usable
+from ptrun.runs.examples import divide, usable
 from ptrun.types import Split
 from tests.facts import rows_of
 from tests.readings import reading

@@ -13,7 +13,7 @@ from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.base import Features
 from ptrun.readout.verbalizer import Written
-from ptrun.runs.parts import divide
+from ptrun.runs.examples import divide
 from ptrun.types import Split
 from tests.backbone import glm_reference
 from tests.facts import rows_of

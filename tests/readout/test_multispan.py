@@ -16,7 +16,7 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
 from ptrun.readout.original import ClassWordsReading
 from ptrun.readout.spans import Passage, PassageWords, TagHead, answers, distinct
-from ptrun.runs.parts import usable
+from ptrun.runs.examples import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split
 from tests.pattern import tokenizers

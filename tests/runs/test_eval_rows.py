@@ -1,7 +1,8 @@
 """`train.eval_rows` bounds the examples that select; test stays whole."""
 
 from ptrun.config.compose import compose_run
-from ptrun.runs.plan import plan, split_of
+from ptrun.runs.examples import split_of
+from ptrun.runs.plan import plan
 
 
 def split(tmp_path, *typed):

@@ -8,7 +8,7 @@ import pytest
 
 CHILD = """
 import resource
-from ptrun.runs.record import machine
+from ptrun.runs.manifest import machine
 inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(machine("cpu")["peak_memory_mib"], inherited)
 """

@@ -3,8 +3,7 @@
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.runs.parts import shape
-from ptrun.runs.plan import plan
+from ptrun.runs.plan import plan, shape
 from tests.tiers import tiered
 
 

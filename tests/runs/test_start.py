@@ -7,8 +7,9 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.errors import UserError
+from ptrun.runs.examples import split_of
 from ptrun.runs.launch import launch
-from ptrun.runs.plan import plan, split_of
+from ptrun.runs.plan import plan
 
 STILL = ["train.lr=1e-12", "train.max_steps=1"]
 

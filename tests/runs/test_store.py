@@ -11,7 +11,7 @@ from ptrun.errors import UserError
 from ptrun.folder import digest, result
 from ptrun.folder.store import RunStore, read_tensors, set_aside, state_file
 from ptrun.hardware.ranks import Ranks
-from ptrun.runs.record import SharedStore
+from ptrun.runs.shared_store import SharedStore
 from ptrun.task.extraction import Answer
 from ptrun.tracking.trackers import Trackers
 from ptrun.types import Example, Prediction, RunResult

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.pattern.pattern import read_pvp
-from ptrun.runs.parts import usable
+from ptrun.runs.examples import usable
 from ptrun.training.health import words_in_pieces
 from ptrun.types import Split
 from tests.readings import readout_for

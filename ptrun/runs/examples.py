@@ -1,19 +1,90 @@
-"""The parts of a run that are learned separately: one, or one for each relation of LAMA."""
+"""The examples of a run: drawn, compared, and divided into parts that are learned separately."""
 
-import json
 import logging
+import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.method.base import Method
 from ptrun.runs.plan import Plan
+from ptrun.start.pretraining import is_made
+from ptrun.task.columns import part_of
+from ptrun.task.protocol import Overlaps, overlaps
 from ptrun.training.health import words_in_pieces
 from ptrun.training.member import Member
 from ptrun.types import Split
 
 _LOG = logging.getLogger(__name__)
+
+
+def split_of(planned: Plan) -> tuple[Split, Overlaps]:
+    """Return the examples of a run, and the texts that train, dev and test share.
+
+    The protocol makes the split, and the setting reduces it.
+    """
+    task, data_seed = planned.task, planned.data_seed
+    split = planned.protocol.split(task, data_seed)
+    if planned.variant:
+        files = f"files of {planned.variant}"
+        split = replace(split, origin={**split.origin, "train": files, "dev": files})
+    split = _bounded(planned.setting.choose(split, data_seed), planned.train.eval_rows, data_seed)
+    if task.pvps_from:
+        from ptrun.pattern.pattern import check_pvps
+
+        check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
+    if task.answer == "text":
+        from ptrun.task.text_metrics import check_references
+
+        metrics = dict.fromkeys([task.metric, *getattr(task, "metrics", ())])
+        check_references([*metrics], (example.target for example in (*split.dev, *split.test)))
+    shared = overlaps(split)
+    _compare(planned, shared)
+    _compare_start(planned)
+    return split, shared
+
+
+def _bounded(split: Split, most: int | None, data_seed: int) -> Split:
+    """Return the split with at most `train.eval_rows` dev examples, in file order."""
+    count = len(split.dev)
+    if most is None or count <= most:
+        return split
+    places = sorted(random.Random(f"eval rows:{data_seed}").sample(range(count), most))
+    origin = {**split.origin, "dev": f"{most:,} of {count:,} examples, {split.origin.get('dev')}"}
+    _LOG.info("dev: %s of %s examples are evaluated (train.eval_rows)", f"{most:,}", f"{count:,}")
+    return replace(split, dev=part_of(split.dev, places), origin=origin)
+
+
+def _compare(planned: Plan, shared: Overlaps) -> None:
+    """Refuse a dev that is test; other shared texts are warnings of the run."""
+    same = "dev/test" in shared.identical
+    if same and planned.request.trial is not None:
+        raise UserError(
+            f"search: dev and test of task={planned.task.name} hold the same texts here, so the "
+            "search would choose by what it reports.\nType protocol=honest."
+        )
+    if same and planned.protocol.disjoint:
+        raise UserError(
+            f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
+            "be biased.\nGive another task.dev or task.test, or type protocol=paper."
+        )
+
+
+def _compare_start(planned: Plan) -> None:
+    """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
+    folder = planned.start.folder
+    made = any(is_made(other.request.task) for other in planned.needs)  # of no examples from here
+    if folder is None or made or not planned.protocol.disjoint:
+        return
+    before = result.read(folder)
+    for key in ("protocol", "data_seed"):
+        if before and before.config.get(key) != planned.content[key]:
+            _LOG.warning(
+                "start=run:%s has another %s: it may have trained or selected on examples that are "
+                "dev or test here",
+                *(before.run_id, key),
+            )
 
 
 @dataclass
@@ -105,39 +176,3 @@ def _teaching(method: Method, split: Split) -> Split:
     if left_out > 0:
         _LOG.info("%d of %d training examples are left out", left_out, len(split.train))
     return replace(split, train=taught)
-
-
-# The shape of a run: what the runs of a group, which share passes of one backbone, have in common.
-#
-# That is the backbone, task, precision and the options of the method. They may differ in what a
-# member of a population decides on its own: seeds, examples, start, all of `train`, and the options
-# that a method lists in `may_differ`.
-
-_OWN = ("seed", "data_seed", "setting", "start", "train", "trial", "method", "backbone", "data")
-_READOUT = "readout"
-
-
-def shape(planned: Plan) -> str | None:
-    """Return what the runs of a group have in common; None if the run is done alone."""
-    method: Any = planned.method.target
-    shared = method.shares(planned.method.node, planned.backbone)
-    reading: Any = planned.readout.build()
-    alone = planned.start.tuned is not None or planned.hardware.divides or reading.whole
-    if shared is None or alone:
-        return None
-    common = {k: v for k, v in planned.content.items() if k not in (*_OWN, _READOUT)}
-    read = {k: v for k, v in planned.readout.node.items() if k not in reading.may_differ}
-    # a pooler that the files lack is a part of the backbone
-    random_pooler = read.get("pooler") == "frozen" and not planned.backbone.has_pooler
-    facts = {
-        "common": common,
-        "method": shared,
-        "backbone": [planned.content["backbone"], planned.backbone_path],
-        "commit": hub.recorded if (hub := planned.backbone.repository) else None,
-        _READOUT: read,
-        "pooler": planned.seed if random_pooler else None,
-        "hardware": planned.engine_component.node,
-        "tracking": planned.tracking.node,
-        "outputs": str(planned.request.outputs.absolute()),
-    }
-    return json.dumps(facts, sort_keys=True, default=str)
