@@ -95,6 +95,7 @@ def numerics(small: bool) -> dict:
     from attention_kernel import insist
 
     from ptrun.backbone.pretrained import PretrainedBackbone
+    from ptrun.papers.backbone import families
     from tests.conftest import write_tiny
 
     on, found = device(small), {}
@@ -102,7 +103,7 @@ def numerics(small: bool) -> dict:
     with tempfile.TemporaryDirectory() as work:
         for kind in KINDS[:: 3 if small else 1]:
             folder = write_tiny(Path(work, kind), kind)
-            backbone = PretrainedBackbone(name=kind, path=str(folder))
+            backbone = PretrainedBackbone(families=families(), name=kind, path=str(folder))
             backbone.load()
             exact = outputs(backbone, "cpu")
             for name in ("fp32", "bf16", *(["fp16"] if kind != "t5" else [])):

@@ -35,6 +35,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import family_of
 from ptrun.config.components import _ALLOW_BIN
 from ptrun.config.trust import TRUST
+from tests.families import FAMILIES, PaperBackbone
 
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
@@ -137,7 +138,7 @@ def write_tiny(folder: Path, kind: str) -> Path:
         tokenizer.add_special_tokens(["<|startofpiece|>", "<|endofpiece|>"])
     sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind in OWN_SIZES else SIZES
     extra = {"vocab_size": tokenizer.get_vocab_size(), **sizes, **EXTRA.get(kind, {})}
-    family = family_of(kind, {"model_type": kind})
+    family = family_of(kind, {"model_type": kind}, FAMILIES)
     config = family.library_config(extra)
     torch.manual_seed(7)
     own = kind not in CLASSES
@@ -183,9 +184,7 @@ def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone
                 models[kind] = read(*given)
             return deepcopy(models[kind])
 
-        backbone = PretrainedBackbone(
-            name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32"
-        )
+        backbone = PaperBackbone(name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(weights, "read", copied)
             backbone.load()

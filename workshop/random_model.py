@@ -31,6 +31,7 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError, near, unknown
 from ptrun.hub.convert import write_config, write_model
 from ptrun.hub.staging import check_new
+from ptrun.papers.backbone import families
 from workshop import command
 
 EXAMPLES = """\
@@ -114,7 +115,8 @@ def write(out: Path, config: dict[str, Any], recipe: RandomModel) -> tuple[int, 
             the disk is too full. Nothing is written to `out` then.
     """
     check_new(out)
-    family, dtype = family_of(f"{recipe.out} (model.model_type=)", config), _TYPES[recipe.dtype]
+    name, dtype = f"{recipe.out} (model.model_type=)", _TYPES[recipe.dtype]
+    family = family_of(name, config, families())
     source = _tokenizer(family.name, recipe)
     if recipe.tokenizer is None:
         pocket = files.read_config(source)

@@ -1,31 +1,20 @@
-"""The left-to-right models: GPT-2, models shaped like Llama (Mistral, Qwen), and Megatron-11B.
+"""The left-to-right models: GPT-2, and models shaped like Llama (Mistral, Qwen).
 
 A token sees itself, the tokens before it and every prefix. There are no segment ids.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import (
-    GPT2,
-    LLAMA,
-    MEGATRON,
-    NO_STOCK,
-    Family,
-    Stock,
-    SwitchFields,
-    raw_words,
-    read,
-)
-from ptrun.backbone.injection import Injection, Paths
+from ptrun.backbone.family import GPT2, LLAMA, Family, Stock, SwitchFields, read
+from ptrun.backbone.injection import Paths
 from ptrun.backbone.packing import LOOK_BACK, Packing, Reach
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
-_MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
 _WORDS = ("AutoModelForCausalLM", "CAUSAL_LM")
 _STOCK = Stock(_WORDS, tags="score")
 
@@ -70,28 +59,6 @@ class Decoder(Family):
         return hidden
 
 
-class Megatron(Decoder):
-    """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together.
-
-    >>> from ptrun.backbone.registry import families
-    >>> families()["megatron"].library
-    'MegatronLM'
-    """
-
-    def prepare(self, model: Any, injection: Injection) -> None:
-        """Connect the layers, their attention and their dropout to the current pass."""
-        from ptrun.backbone import own_models
-
-        super().prepare(model, injection)
-        own_models.connect(self.body(model), injection)
-
-    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
-        """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
-        scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
-        scaled = raw_words(model, inputs) * scale
-        return super().hidden(model, replace(inputs, ids=None, embeddings=scaled), packing)
-
-
 KINDS = {
     "gpt2": Decoder(
         "GPT2LMHeadModel",
@@ -104,12 +71,4 @@ KINDS = {
     "mistral": Decoder("MistralForCausalLM"),
     "qwen2": Decoder("Qwen2ForCausalLM"),
     "qwen3": Decoder("Qwen3ForCausalLM"),
-    "megatron": Megatron(
-        "MegatronLM",
-        _MEGATRON,
-        package="ptrun.backbone.own_models",
-        fields=MEGATRON,
-        packed=None,  # XGLM enlarges its position table to the length of the packed row
-        stock=NO_STOCK,
-    ),
 }

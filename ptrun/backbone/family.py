@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ptrun.backbone import tokenizers
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, Reader, wire
 from ptrun.backbone.packing import BLOCK, Packing, Reach, packing_of
+from ptrun.backbone.tokenizers import Kind
 from ptrun.errors import UserError, explained, of_device
 
 # The dropouts of a model and the epsilon of its norms; every model type names them differently.
@@ -39,7 +42,6 @@ ENCODER = SwitchFields(
 )
 GPT2 = SwitchFields(("resid_pdrop", "embd_pdrop"), ("attn_pdrop",), ("layer_norm_epsilon",))
 LLAMA = SwitchFields((), ("attention_dropout",), ("rms_norm_eps",))
-MEGATRON = SwitchFields(("dropout",), ("attention_dropout",))
 T5 = SwitchFields(("dropout_rate",), (), ("layer_norm_epsilon",))  # one dropout, attention's too
 
 
@@ -135,6 +137,10 @@ class Family(ABC):
     def model_class(self) -> Any:
         """The class that holds the body and the output head."""
         return getattr(import_module(self.package), self.library)
+
+    def tokenizer(self, folder: Path, model_type: str, kind: Kind | None, *, words: bool) -> Any:
+        """Return the tokenizer of a folder, as `tokenizers.load`."""
+        return tokenizers.load(folder, model_type, kind, words=words)
 
     def library_config(self, content: Mapping[str, Any]) -> Any:
         """Return the configuration object for the content of a config.json."""

@@ -11,14 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
-from ptrun.backbone.family import Family, reading
+from ptrun.backbone.causal import GPT2_PATHS
+from ptrun.backbone.family import reading
 from ptrun.backbone.files import fingerprint, tensor_names
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
@@ -54,6 +55,7 @@ class PretrainedBackbone:
         dropout: dropout of the whole model in training; null is the checkpoint's.
         attention_dropout: dropout of attention weights; null is the checkpoint's.
         layer_norm_eps: the epsilon of all norms; null is the checkpoint's.
+        families: what makes the family of a model type that ptrun does not know, by model type.
 
     Raises:
         UserError: the family is not supported, a file is not readable, or an option does not fit.
@@ -63,9 +65,6 @@ class PretrainedBackbone:
     >>> backbone.shape.layers, backbone.shape.hidden_size
     (4, 128)
     """
-
-    families: ClassVar[Mapping[str, Family]] = {}
-    """Families of a subclass, by `model_type`."""
 
     def __init__(
         self,
@@ -85,6 +84,7 @@ class PretrainedBackbone:
         dropout: float | None = None,
         attention_dropout: float | None = None,
         layer_norm_eps: float | None = None,
+        families: Mapping[str, Any] | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
         if hub and config is None and not path:
@@ -105,7 +105,7 @@ class PretrainedBackbone:
             self.config = files.read_config(download.config_folder(self.repository))
         else:
             raise UserError(f"backbone={self.name}: {source}")
-        self.architecture = family_of(self.name, self.config, self.families)
+        self.architecture = family_of(self.name, self.config, families or {})
         self.family = self.architecture.name
         self._overrides = self.architecture.overrides(
             self.name,
@@ -168,7 +168,7 @@ class PretrainedBackbone:
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer, with `words` for input that is already split into words."""
         if words not in self._tokenizers:  # train, dev and test are encoded one after another
-            self._tokenizers[words] = tokenizers.load(
+            self._tokenizers[words] = self.architecture.tokenizer(
                 self._files(), self.config["model_type"], self.tokenizer_kind, words=words
             )
         return self._tokenizers[words]
@@ -412,12 +412,10 @@ class PretrainedBackbone:
 
 # The linear maps of a backbone's layers.
 
-_TRANSPOSED = ("gpt2", "blocklm")
-
 
 def transposed(backbone: PretrainedBackbone) -> bool:
     """Return whether the linear maps are GPT-2's `Conv1D`; quantized ones never are."""
-    return backbone.config["model_type"] in _TRANSPOSED and backbone.quantization == "none"
+    return backbone.architecture.paths is GPT2_PATHS and backbone.quantization == "none"
 
 
 def sizes(module: Any) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ptrun.backbone import causal, infilling, seq2seq
+from ptrun.backbone import causal, seq2seq
 from ptrun.backbone.family import Family
 
 
@@ -12,7 +12,7 @@ def families() -> dict[str, Family]:
     """Return the families that ptrun knows, by `model_type`."""
     from ptrun.backbone import masked  # with transformers, whose import takes seconds
 
-    return {**masked.KINDS, **causal.KINDS, **seq2seq.KINDS, **infilling.KINDS}
+    return {**masked.KINDS, **causal.KINDS, **seq2seq.KINDS}
 
 
 def family_of(
@@ -20,7 +20,7 @@ def family_of(
 ) -> Family:
     """Return the family of a config.json; a model type that has no entry is probed.
 
-    `outside` has families of other packages by model type, which come first.
+    `outside` has families of an option by model type, which come first.
     """
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in outside:

@@ -5,13 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.backbone.cpm2_text import is_cpm2
 from ptrun.errors import UserError, is_panic
 from ptrun.files import read_bytes
 
-Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
-_BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
-_OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not know
+Kind = Literal["wordpiece", "bpe", "sentencepiece"]
+_BYTE_LEVEL = ("roberta", "gpt2", "deberta")
 _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
@@ -20,10 +18,8 @@ TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*.jinja")
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
-def kind_of(folder: Path, model_type: str) -> Kind:
-    """Return the kind of tokenizer of a local folder."""
-    if is_cpm2(folder):
-        return "cpm2"
+def kind_of(model_type: str) -> Kind:
+    """Return the kind of tokenizer of a model type."""
     if model_type in _BYTE_LEVEL:
         return "bpe"
     return "sentencepiece" if model_type in _ENDING else "wordpiece"
@@ -52,16 +48,12 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     Raises:
         UserError: the folder has no readable tokenizer, or a package for it is missing.
     """
-    kind = kind or kind_of(folder, model_type)
+    kind = kind or kind_of(model_type)
     if not any((folder / name).is_file() for name in FILES):  # else the library makes an empty one
         raise UserError(
             f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
             "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
         )
-    if kind == "cpm2":
-        from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
-
-        return Cpm2Tokenizer.from_pretrained(folder)
     check_packages(folder, model_type, kind)
     spaced = words and kind == "bpe"
     tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
@@ -94,7 +86,7 @@ def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> N
     Raises:
         UserError: a package is missing.
     """
-    kind = kind or kind_of(folder, model_type)
+    kind = kind or kind_of(model_type)
     if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
         return
     if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
@@ -115,9 +107,9 @@ def copy(folder: Path, there: Path) -> None:
 
 def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
     """Return transformers' tokenizer of a folder."""
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedTokenizerFast
 
-    library: Any = PreTrainedTokenizerFast if model_type in _OWN_MODELS else AutoTokenizer
+    library: Any = AutoTokenizer if model_type in CONFIG_MAPPING else PreTrainedTokenizerFast
     try:
         return library.from_pretrained(folder, **options)
     except BaseException as error:  # the library raises what it meets first, also a Rust panic

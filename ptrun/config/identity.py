@@ -14,7 +14,7 @@ _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
 _ORDERED = ("labels", "pvps")  # mappings of a task whose order counts
-_DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
+_DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source", "families")  # of a backbone
 
 
 def canonical(content: Any) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
 from ptrun.hub.convert import (
@@ -22,6 +21,7 @@ from ptrun.hub.convert import (
     write_config,
 )
 from ptrun.hub.staging import check_new
+from ptrun.papers.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.papers.shards import RankFiles
 
 # The sizes of a CPM-2 checkpoint, read from its tensors, and their config.json.

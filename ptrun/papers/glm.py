@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.backbone.own_tokenizers import END, GLM_SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
 from ptrun.hub.convert import (
     Dtype,
@@ -24,6 +23,7 @@ from ptrun.hub.convert import (
 from ptrun.hub.pickled import HubFiles, is_snapshot
 from ptrun.hub.staging import check_new
 from ptrun.papers.shards import RankFiles, read_byte_pairs, weight_and_bias
+from ptrun.papers.tokenizers import END, GLM_SPECIAL, START_OF_PIECE, add_special, write
 
 POSITIONS, HEAD_WIDTH = 1025, 64
 GPT2_END, GPT2_START = 50256, 50257  # <|endoftext|>, <|startofpiece|>

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
-from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import (
     KINDS,
     LENGTHS,
@@ -27,6 +26,7 @@ from tests.backbone.inputs import (
 )
 from tests.conftest import CLASSES
 from tests.covering import covering
+from tests.families import PaperBackbone
 from tests.tiers import tiered
 
 ROW, COLUMN, LAYER, PROMPT = 1, 2, 1, 4
@@ -136,7 +136,7 @@ WAYS += [(cell, "fp32", False) for cell in CELLS if (cell, "fp32", False) not in
 def test_an_injection_changes_exactly_what_it_reaches(
     tiny_folder, kind, point, precision, checkpointing
 ):
-    backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
+    backbone = PaperBackbone(name=kind, path=str(tiny_folder(kind)))
     backbone.load(DTYPES[precision])
     poke = Poke(backbone, point)
     _, reference = _gradient(backbone, poke)

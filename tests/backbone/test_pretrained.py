@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from tests.backbone.inputs import every, outputs_of
+from tests.families import PaperBackbone
 from tests.tiers import package, tiered
 
 PUBLISHED = {
@@ -37,7 +37,7 @@ PRESETS = [name for name in options("backbone") if not name.startswith("pocket_"
 
 def preset(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]
-    return node, PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+    return node, PaperBackbone(**{k: v for k, v in node.items() if k != "_target_"})
 
 
 @pytest.mark.parametrize("name", tiered(PRESETS, lambda name: "base" in name))
@@ -71,42 +71,42 @@ def test_a_hub_model_is_loaded_from_the_cache_with_its_commit(tmp_path, tiny_fol
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     config = json.loads((tiny_folder("bert") / "config.json").read_text())
     hub = {"name": "tiny", "hub": "someone/tiny", "revision": "main", "config": config}
-    backbone = PretrainedBackbone(**hub)
+    backbone = PaperBackbone(**hub)
     assert backbone.commit is None and backbone.weights == "someone/tiny@main"
     backbone.load()
     assert backbone.commit == commit and backbone.has_pooler
     assert backbone.weights == "someone/tiny@main"  # what is bound to it is found again
-    wrong = PretrainedBackbone(**hub, parameters=5)
+    wrong = PaperBackbone(**hub, parameters=5)
     with pytest.raises(UserError, match="not the published 5"):
         wrong.load()
 
 
 def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, tiny_folder):
     with pytest.raises(UserError, match="no model there"):
-        PretrainedBackbone(name="x", path=str(tmp_path))
+        PaperBackbone(name="x", path=str(tmp_path))
     config = json.loads((tiny_folder("bert") / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(UserError, match=r"ptrun import hf .* --out DIR"):
-        PretrainedBackbone(name="x", path=str(tmp_path))
+        PaperBackbone(name="x", path=str(tmp_path))
     weights = (tiny_folder("bert") / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(weights)
     (tmp_path / "config.json").write_text(json.dumps(config | {"auto_map": {}}))
     with pytest.raises(UserError, match="remote code"):
-        PretrainedBackbone(name="x", path=str(tmp_path))
+        PaperBackbone(name="x", path=str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "bloom"}))
     with pytest.raises(UserError, match="'bloom' does not compute attention through"):
-        PretrainedBackbone(name="x", path=str(tmp_path))
+        PaperBackbone(name="x", path=str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"not tensors at all")
     with pytest.raises(UserError, match="not a safetensors file"):
-        PretrainedBackbone(name="x", path=str(tmp_path))
+        PaperBackbone(name="x", path=str(tmp_path))
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_folder):
     shutil.copytree(tiny_folder("bert"), tmp_path / "bare")
     (tmp_path / "bare" / "tokenizer.json").unlink()
-    backbone = PretrainedBackbone(name="x", path=str(tmp_path / "bare"))
+    backbone = PaperBackbone(name="x", path=str(tmp_path / "bare"))
     with pytest.raises(UserError, match=r"no tokenizer there; expected one of tokenizer.json"):
         backbone.tokenizer()
 
@@ -121,7 +121,7 @@ def rewritten(folder, into, rename, **config):
     content = json.loads((into / "config.json").read_text()) | config
     dropped = {key: value for key, value in content.items() if value is not None}
     (into / "config.json").write_text(json.dumps(dropped))
-    return PretrainedBackbone(name="x", path=str(into))
+    return PaperBackbone(name="x", path=str(into))
 
 
 @pytest.mark.parametrize("kind", ["deberta", "deberta-v2"])
@@ -129,7 +129,7 @@ def test_debertas_published_head_is_found_though_its_configuration_hides_it(
     tiny_folder, tmp_path, kind
 ):
     library = getattr(
-        transformers, PretrainedBackbone(name="x", path=str(tiny_folder(kind))).architecture.library
+        transformers, PaperBackbone(name="x", path=str(tiny_folder(kind))).architecture.library
     )
     config = transformers.AutoConfig.from_pretrained(tiny_folder(kind))
     config.legacy = False
@@ -157,7 +157,7 @@ def test_old_names_of_norms_and_a_body_alone_are_loaded(tiny_folder, tmp_path):
             "LayerNorm.bias", "LayerNorm.beta"
         )
 
-    same = PretrainedBackbone(name="x", path=str(tiny_folder("bert")))
+    same = PaperBackbone(name="x", path=str(tiny_folder("bert")))
     aged = rewritten(tiny_folder("bert"), tmp_path / "old", old)
     body = rewritten(
         tiny_folder("bert"), tmp_path / "body", lambda n: None if n.startswith("cls.") else n
@@ -175,7 +175,7 @@ def test_a_pooler_that_tuning_left_is_not_taken_for_a_trained_one(tiny_folder, t
         tiny_folder("deberta-v2")
     )
     model.save_pretrained(tmp_path / "tuned")
-    backbone = PretrainedBackbone(name="x", path=str(tmp_path / "tuned"))
+    backbone = PaperBackbone(name="x", path=str(tmp_path / "tuned"))
     assert not backbone.has_pooler
 
 
@@ -189,7 +189,7 @@ REAL |= dict.fromkeys(
 @pytest.mark.parametrize("name", REAL)
 def test_a_really_pretrained_model_says_what_the_library_says(shared, name):
     folder = shared / "models" / name
-    backbone = PretrainedBackbone(name="x", path=str(folder))
+    backbone = PaperBackbone(name="x", path=str(folder))
     size = backbone.size()
     backbone.load()
     assert backbone.family == REAL[name] and backbone.name == name and backbone.size() == size
@@ -210,9 +210,7 @@ def test_weights_read_straight_onto_a_device_are_the_same_and_stay_there(
     tiny_folder, monkeypatch, kind
 ):
     package("accelerate")  # transformers maps devices with it alone
-    through, straight = (
-        PretrainedBackbone(name="tiny", path=str(tiny_folder(kind))) for _ in range(2)
-    )
+    through, straight = (PaperBackbone(name="tiny", path=str(tiny_folder(kind))) for _ in range(2))
     through.load(torch.bfloat16)
     assert files.device_map("cpu") is None and files.device_map("cuda") == {"": "cuda"}
     monkeypatch.setattr(files, "device_map", lambda device: {"": "cpu"})

@@ -8,11 +8,11 @@ import transformers
 
 from ptrun.backbone import attention, dropout
 from ptrun.backbone.injection import _DROPOUT_SITE
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from tests.backbone.inputs import KINDS, LENGTHS, every, text
 from tests.config.test_config import names_of
+from tests.families import PaperBackbone
 from tests.tiers import tiered
 
 ONE_DROPOUT = ("t5", "mt5")  # attention has the same
@@ -30,7 +30,7 @@ every_kind = pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in 
 @pytest.fixture
 def switched(tiny_folder):
     def load(kind, **options):
-        backbone = PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **options)
+        backbone = PaperBackbone(name="x", path=str(tiny_folder(kind)), **options)
         backbone.load()
         return backbone
 
@@ -115,10 +115,10 @@ def test_glm_has_the_epsilon_in_every_norm(switched):
 def test_what_was_learned_with_another_epsilon_is_bound_to_it(tiny_folder):
     """Another epsilon is another function; dropout is not."""
     folder = str(tiny_folder("bert"))
-    plain = PretrainedBackbone(name="x", path=folder).weights
-    assert PretrainedBackbone(name="x", path=folder, dropout=0.5).weights == plain
+    plain = PaperBackbone(name="x", path=folder).weights
+    assert PaperBackbone(name="x", path=folder, dropout=0.5).weights == plain
     found = [
-        PretrainedBackbone(name="x", path=folder, layer_norm_eps=eps).weights
+        PaperBackbone(name="x", path=folder, layer_norm_eps=eps).weights
         for eps in (1e-2, 0.01, 1e-3)
     ]
     assert found == [f"{plain}~eps0.01", f"{plain}~eps0.01", f"{plain}~eps0.001"]
@@ -145,7 +145,7 @@ def test_an_option_that_the_model_lacks_or_out_of_range_is_refused(
     with pytest.raises(
         UserError, match=lacks if told != "use" else f"backbone.{option} is {value}; use"
     ):
-        PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **{option: value})
+        PaperBackbone(name="x", path=str(tiny_folder(kind)), **{option: value})
 
 
 @pytest.mark.parametrize("prefix", ["", "+", "++", "~"])

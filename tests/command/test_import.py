@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2
 from ptrun.command.import_ import kinds, main
 from ptrun.errors import UserError
+from ptrun.papers.cpm2_text import SPECIAL, is_cpm2
 from tests.papers import glm_shards, megatron_shards
 from tests.papers.cpm2_shards import untied_t5, write_shards
 from tests.papers.gpt2_files import write_gpt2

@@ -15,12 +15,13 @@ import transformers
 
 from ptrun.backbone.base import Update, Updates
 from ptrun.backbone.generation import Decoding, generate
-from ptrun.backbone.pretrained import PretrainedBackbone, sizes
+from ptrun.backbone.pretrained import sizes
 from ptrun.method.lora import _Updated
 from tests.backbone.test_generation import asked
 from tests.conftest import write_tiny
 from tests.cuda.events import EVENTS, WAIT
 from tests.cuda.launches import launches
+from tests.families import PaperBackbone
 
 _TEXTS = 8, 16  # the tokens of two texts; their difference has no prompt in it
 _DECODINGS = {"greedy": Decoding(ends=(1,)), "draws": Decoding(temperature=1.0)}
@@ -51,7 +52,7 @@ def updates(backbone: Any, rows: int) -> Updates:
 
 def counts(folder: Path, kind: str) -> dict[str, list[float]]:
     """Return what a token costs, by what writes it."""
-    backbone = PretrainedBackbone(name=kind, path=str(folder), dtype="fp32")
+    backbone = PaperBackbone(name=kind, path=str(folder), dtype="fp32")
     backbone.read_weights(device="cuda")
     with torch.device("cuda"):
         bare, prefixed = (asked(backbone, prefix=prefix) for prefix in (False, True))

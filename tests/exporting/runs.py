@@ -2,10 +2,10 @@
 
 import torch
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.export import parity
 from ptrun.exporting.stock_form import form_of
+from tests.families import PaperBackbone
 from tests.small_runs import engine, sst2
 
 
@@ -19,7 +19,7 @@ def opinions(data_dir, pattern):
 
 def shipped(name):
     """Return a loaded backbone of the package."""
-    backbone = PretrainedBackbone(name=name, shipped=name, dtype="fp32")
+    backbone = PaperBackbone(name=name, shipped=name, dtype="fp32")
     backbone.load()
     return backbone
 

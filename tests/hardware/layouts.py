@@ -29,10 +29,20 @@ CASES = {
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
     "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
     "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
-    "glm-prompt": ["backbone.path={out}/blocklm", "method=ptuning_v2", "method.length=5"],
-    "glm-all": ["backbone.path={out}/blocklm", "method=fine_tuning"],
-    "megatron-prompt": ["backbone.path={out}/megatron", "method=ptuning_v2", "method.length=5"],
-    "megatron-all": ["backbone.path={out}/megatron", "method=fine_tuning"],
+    "glm-prompt": [
+        "backbone=pocket_glm",
+        "backbone.path={out}/blocklm",
+        "method=ptuning_v2",
+        "method.length=5",
+    ],
+    "glm-all": ["backbone=pocket_glm", "backbone.path={out}/blocklm", "method=fine_tuning"],
+    "megatron-prompt": [
+        "backbone=megatron_11b",
+        "backbone.path={out}/megatron",
+        "method=ptuning_v2",
+        "method.length=5",
+    ],
+    "megatron-all": ["backbone=megatron_11b", "backbone.path={out}/megatron", "method=fine_tuning"],
 }
 CASES["bert-start"] += [
     "pretraining.recipe=prompt_tuning",

@@ -12,6 +12,7 @@ from ptrun.backbone.joining import join, split
 from ptrun.backbone.registry import families
 from ptrun.method.lora import LoRA
 from tests.backbone.inputs import KINDS, LENGTHS, text
+from tests.families import FAMILIES
 from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered
 
@@ -87,7 +88,8 @@ def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind
 
 
 def test_the_default_targets_are_pefts_for_every_family():
-    own = {kind: family.attention_maps for kind, family in families().items()}
+    every = families() | FAMILIES
+    own = {kind: family.attention_maps for kind, family in every.items()}
     assert own.keys() - PEFTS.keys() == {"albert", "blocklm", "megatron"}
     assert all(set(own[kind]) == set(PEFTS[kind]) for kind in own.keys() & PEFTS.keys())
 

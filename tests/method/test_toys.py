@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import Olmo2Config, Olmo2ForCausalLM
 
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
@@ -54,10 +55,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def load(folder):
-    from toy_family import ToyBackbone
+    from toy_family import toys
 
     def loaded():
-        backbone = ToyBackbone(name="toy", path=str(folder), dtype="fp32")
+        backbone = PretrainedBackbone(
+            name="toy", path=str(folder), dtype="fp32", families={"olmo2": toys()}
+        )
         backbone.load()
         return backbone
 

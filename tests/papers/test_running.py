@@ -2,9 +2,9 @@
 
 import pytest
 
-from ptrun.backbone.cpm2_text import SPECIAL
 from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
+from ptrun.papers.cpm2_text import SPECIAL
 from ptrun.papers.experiment import TableJob
 from ptrun.papers.running import available, main
 from tests.conftest import write_tiny

@@ -6,10 +6,10 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.backbone import own_tokenizers as glm_tokenizer
 from ptrun.backbone import tokenizers as backbone_tokenizers
-from ptrun.backbone.cpm2_text import SPECIAL
-from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
+from ptrun.papers import tokenizers as glm_tokenizer
+from ptrun.papers.cpm2_text import SPECIAL
+from ptrun.papers.tokenizers import Cpm2Tokenizer
 from tests.conftest import byte_tokenizer, wordpiece_tokenizer
 
 REAL = {"bert_cased": "bert", "bert_uncased": "bert", "gpt2": "gpt2", "t5": "t5"}
@@ -78,7 +78,7 @@ def glm(shared):
     glm_tokenizer.add_special(made)
     with tempfile.TemporaryDirectory() as folder:
         glm_tokenizer.write(made, Path(folder))
-        return backbone_tokenizers.load(Path(folder), "blocklm")
+        return backbone_tokenizers.load(Path(folder), "blocklm", "bpe")
 
 
 def real(shared, name):

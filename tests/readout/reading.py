@@ -8,10 +8,10 @@ import torch
 from omegaconf import OmegaConf
 
 from ptrun.backbone.base import BackboneInput, DecoderInput
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import family_of
 from ptrun.config import build
 from ptrun.readout.base import collate
+from tests.families import FAMILIES, PaperBackbone
 from tests.small_runs import engine
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -26,7 +26,7 @@ def task(name, data_dir=None, **changes):
 
 
 def pocket(name):
-    backbone = PretrainedBackbone(name=name, shipped=name, dtype="fp32")
+    backbone = PaperBackbone(name=name, shipped=name, dtype="fp32")
     backbone.load()
     return backbone
 
@@ -38,7 +38,7 @@ OF = {"masked": "bert", "causal": "gpt2", "seq2seq": "t5", "infilling": "blocklm
 def words_only(tokenizer, family="masked"):
     """Return what a read-out needs of a backbone to make rows: a tokenizer, and sizes."""
     own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1), "config": {}, "family": family}
-    architecture = family_of("", {"model_type": OF[family]})
+    architecture = family_of("", {"model_type": OF[family]}, FAMILIES)
     return SimpleNamespace(
         tokenizer=lambda words=False: tokenizer, architecture=architecture, **own
     )

@@ -10,6 +10,7 @@ from ptrun.config.components import TARGET
 from ptrun.errors import UserError
 from ptrun.readout.choose import READINGS, automatic, resolved
 from ptrun.readout.patterns import choose
+from tests.families import FAMILIES
 from tests.readings import readout_for
 from tests.readout.reading import OF, fresh, read, task
 
@@ -156,9 +157,8 @@ TASKS = ["boolq", "cb", "rte", "copa", "multirc", "wic", "wsc", "record"]
 
 def taken(own, family, *, soft):
     try:
-        backbone = SimpleNamespace(
-            family=family, architecture=family_of("", {"model_type": OF[family]})
-        )
+        kind = family_of("", {"model_type": OF[family]}, FAMILIES)
+        backbone = SimpleNamespace(family=family, architecture=kind)
         return choose(own, backbone, soft=soft).name
     except UserError:
         return None

@@ -9,7 +9,6 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.weights import Tuned, classifier_of
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -21,6 +20,7 @@ from ptrun.runs.plan import plan
 from ptrun.start.spec import Start
 from ptrun.start.start import begin
 from tests.conftest import EXTRA, SIZES, WORDS
+from tests.families import PaperBackbone
 from tests.readings import reading
 from tests.small_runs import engine, sst2
 
@@ -170,7 +170,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
 ):
     """Against the library's own model; any other head of that backbone is of the task's size."""
     model, task = nli_model(tiny_folder, kind, tmp_path), described(data_dir)
-    backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
+    backbone = PaperBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     torch.manual_seed(1)
     method = FineTuning(backbone, task, reading=reading("entailment"))
     backbone.load()
@@ -190,7 +190,7 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
     nli_model(tiny_folder, "roberta", tmp_path)
     file = tmp_path / "model.safetensors"
     save_file({n: t for n, t in load_file(file).items() if "out_proj" not in n}, file)
-    backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
+    backbone = PaperBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     method = FineTuning(backbone, described(data_dir), reading=reading("entailment"))
     with pytest.raises(UserError, match=r"its files lack linear\.bias; type readout.pooler=none"):
         begin(Start("random"), {"": method}, {}, 1, lambda *_: [], {})
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
 
 def test_the_published_mnli_model_is_known_without_its_files():
     node = compose_run(["backbone=roberta_large_mnli"]).config["backbone"]
-    known = classifier_of(PretrainedBackbone(**{k: v for k, v in node.items() if k[0] != "_"}))
+    known = classifier_of(PaperBackbone(**{k: v for k, v in node.items() if k[0] != "_"}))
     assert (known.labels, known.entailed, known.pooler) == (NLI, 2, "trainable")
 
 

@@ -10,8 +10,8 @@ from safetensors import safe_open
 
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from tests.families import PaperBackbone
 from workshop import random_model
 from workshop.random_model import main
 
@@ -63,7 +63,7 @@ def tensors(folder):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_loads_and_its_logits_are_of_sensible_size_in_bf16(model, kind):
-    backbone = PretrainedBackbone(name=kind, path=str(model(kind)))
+    backbone = PaperBackbone(name=kind, path=str(model(kind)))
     backbone.load(torch.bfloat16)
     ids = torch.tensor([backbone.tokenizer()("the film was good").input_ids])
     mask = torch.ones_like(ids, dtype=torch.bool)

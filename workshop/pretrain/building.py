@@ -153,7 +153,7 @@ def _ids(tokenizer: Any) -> dict[str, int | None]:
 def _config(kind: str, content: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    from ptrun.backbone.own_models import BlockConfig
+    from ptrun.papers.models import BlockConfig
 
     is_block = kind == BlockConfig.model_type
     return BlockConfig(**content) if is_block else AutoConfig.for_model(kind, **content)
@@ -163,7 +163,7 @@ def class_of(objective: str) -> Any:
     """Return the class that loads a model with the objective's head."""
     import transformers
 
-    from ptrun.backbone.own_models import BlockLM
+    from ptrun.papers.models import BlockLM
 
     return BlockLM if objective == "infilling" else getattr(transformers, _CLASSES[objective])
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.infilling import both_ways
+from ptrun.papers.backbone import both_ways
 from workshop.pretrain.rows import Batch, padded
 from workshop.pretrain.vocabulary import Marks
 

@@ -20,7 +20,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.backbone import own_tokenizers
+from ptrun.papers import tokenizers as own_tokenizers
 from ptrun.pattern.spelling import answer_end
 from workshop.pocket.vocabulary import WORD, vocabulary
 

@@ -8,8 +8,8 @@ import torch
 from ptrun.backbone import dropout, family
 from ptrun.backbone.base import Positions
 from ptrun.backbone.packing import EVERY, LOOK_BACK, in_rows, members_of, packing_of
-from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import DEVICE, passed
+from tests.families import PaperBackbone
 
 PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama")
 
@@ -17,7 +17,7 @@ PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama")
 @pytest.mark.parametrize("edits", [None, {("layer", 1): lambda hidden: hidden * 1.5}])
 @pytest.mark.parametrize("kind", PACKED)
 def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
-    backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
+    backbone = PaperBackbone(name=kind, path=str(tiny_folder(kind)))
     backbone.load()
     backbone.model.to(DEVICE)
     packed = passed(backbone, keyed=True, edits=edits)
@@ -84,7 +84,7 @@ def test_members_get_the_tokens_of_their_rows():
 @pytest.mark.parametrize("kind", PACKED)
 def test_rows_in_their_order_give_what_blocks_give(tiny_folder, kind, edits, monkeypatch):
     """A GPU packs so; here attention reads the rows without its kernel."""
-    backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
+    backbone = PaperBackbone(name=kind, path=str(tiny_folder(kind)))
     backbone.load()
     blocks = passed(backbone, keyed=True, edits=edits)
     monkeypatch.setattr(

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import text
+from tests.families import PaperBackbone
 from tests.tiers import tiered
 from workshop.pocket.corpus import documents
 from workshop.pretrain.__main__ import main, recipes
@@ -41,7 +41,7 @@ def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
     result = pretrain(name, corpus, tmp_path / "made", *more)
     assert result["model"] == name and result["world_version"] is None
     assert str(tmp_path) not in (tmp_path / "made" / "result.json").read_text()
-    backbone = PretrainedBackbone(name="made", path=str(tmp_path / "made"))
+    backbone = PaperBackbone(name="made", path=str(tmp_path / "made"))
     backbone.load()
     backbone.model.pooler = None  # ours, not the checkpoint's
     assert sum(p.numel() for p in backbone.model.parameters()) == result["parameters"]
@@ -69,7 +69,7 @@ def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
     changed += [f"model.max_position_embeddings={sizes['max_position_embeddings']}"]
     result = pretrain("minilm_electra", corpus, electra, f"generator={bert}", still, *changed)
     assert result["plan"]["generator"] == "bert" and "auc" in result["validation"]
-    backbones = [PretrainedBackbone(name="made", path=str(own)) for own in (first, electra)]
+    backbones = [PaperBackbone(name="made", path=str(own)) for own in (first, electra)]
     for backbone in backbones:
         backbone.load()
     states = [backbone.forward(text(backbone)).hidden for backbone in backbones]
@@ -89,7 +89,7 @@ def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
         pretrain("pocket_t5", corpus, tmp_path / name, "vocabulary=900")
     one, two = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("one", "two"))
     assert one == two
-    backbone = PretrainedBackbone(name="two", path=str(tmp_path / "two"))
+    backbone = PaperBackbone(name="two", path=str(tmp_path / "two"))
     backbone.load()
     assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
     assert backbone.model.config.scale_decoder_outputs is False

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.backbone.own_models import BlockConfig, BlockLM
+from ptrun.papers.models import BlockConfig, BlockLM
 from workshop.pretrain.objective import Chance, blanked, infilling
 from workshop.pretrain.rows import Batch
 from workshop.pretrain.vocabulary import Marks

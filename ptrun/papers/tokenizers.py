@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from transformers import PreTrainedTokenizer
 
-from ptrun.backbone.cpm2_text import NEWLINE, SPACE, SPECIAL, jieba, read_vocabulary
 from ptrun.errors import UserError
+from ptrun.papers.cpm2_text import NEWLINE, SPACE, SPECIAL, jieba, read_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -98,7 +98,7 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         settings: the common options of transformers' tokenizers.
 
     >>> from pathlib import Path
-    >>> from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
+    >>> from ptrun.papers.tokenizers import Cpm2Tokenizer
     >>> tokens = "<unk> <pad> <eod> <s> <sep> <mask> ▂ ▃".split()
     >>> _ = Path("vocab.txt").write_text(chr(10).join(tokens), encoding="utf-8")
     >>> Cpm2Tokenizer("vocab.txt").vocab_size

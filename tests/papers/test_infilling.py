@@ -11,8 +11,8 @@ from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import keys_values
-from tests.backbone import glm_reference
 from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
+from tests.papers import glm_reference
 from tests.readings import method_of
 from tests.small_runs import sst2
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import XGLMConfig, XGLMForCausalLM
 
-from ptrun.backbone.own_models import MegatronConfig, MegatronLM
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.compose import compose_run
-from tests.backbone import megatron_reference
+from ptrun.papers.models import MegatronConfig, MegatronLM
 from tests.backbone.inputs import LENGTHS, text
+from tests.families import PaperBackbone
+from tests.papers import megatron_reference
 from tests.readings import method_of
 
 HEADS, WIDTH = 2, 32
@@ -82,7 +82,7 @@ def test_published_counts_need_no_weights(data_dir):
     assert method.learned_parameters()["total"] == 132_194_304
     assert method.prompt.table.numel() == 18_432
     normed = {**config["backbone"]["config"], "final_norm": True}
-    assert PretrainedBackbone(name="normed", config=normed).size() == 11_032_240_128 + 6_144
+    assert PaperBackbone(name="normed", config=normed).size() == 11_032_240_128 + 6_144
     shape = backbone.shape
     assert 2 * shape.layers * shape.heads * shape.head_size == 442_368
 
@@ -93,7 +93,7 @@ def test_dropout_inside_the_feed_forward_has_keys_too(tiny_folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     quiet = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.3}
     (folder / "config.json").write_text(json.dumps(config | quiet))
-    backbone = PretrainedBackbone(name="wide", path=str(folder))
+    backbone = PaperBackbone(name="wide", path=str(folder))
     backbone.load()
     given = text(backbone)
     keyed = replace(given, keys=torch.arange(len(LENGTHS)))

@@ -19,7 +19,7 @@ from ptrun.backbone.injection import Injection, KeyedDropout
 class BlockConfig(GPT2Config):  # type: ignore[misc]
     """GPT-2's configuration under another name.
 
-    >>> from ptrun.backbone.own_models import BlockConfig
+    >>> from ptrun.papers.models import BlockConfig
     >>> BlockConfig(n_layer=1).model_type
     'blocklm'
     """
@@ -30,7 +30,7 @@ class BlockConfig(GPT2Config):  # type: ignore[misc]
 class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
     """GPT-2 with a second position table `transformer.wbe [positions, H]`, for the answer.
 
-    >>> from ptrun.backbone.own_models import BlockConfig, BlockLM
+    >>> from ptrun.papers.models import BlockConfig, BlockLM
     >>> config = BlockConfig(n_layer=1, n_embd=8, n_head=2, n_positions=16, vocab_size=32)
     >>> BlockLM(config).transformer.wbe.weight.shape
     torch.Size([16, 8])
@@ -66,7 +66,7 @@ _WIDE = _SITE + 10_000  # first site inside the feed-forward, which ranks may di
 class MegatronConfig(XGLMConfig):  # type: ignore[misc]
     """XGLM's configuration with `final_norm`, the norm after the last layer.
 
-    >>> from ptrun.backbone.own_models import MegatronConfig
+    >>> from ptrun.papers.models import MegatronConfig
     >>> MegatronConfig().final_norm
     False
     """
@@ -78,7 +78,7 @@ class MegatronConfig(XGLMConfig):  # type: ignore[misc]
 class MegatronLM(XGLMForCausalLM):  # type: ignore[misc]
     """XGLM with or without its last norm.
 
-    >>> from ptrun.backbone.own_models import MegatronConfig, MegatronLM
+    >>> from ptrun.papers.models import MegatronConfig, MegatronLM
     >>> sizes = {"d_model": 8, "ffn_dim": 8, "attention_heads": 2, "vocab_size": 32}
     >>> config = MegatronConfig(num_layers=1, **sizes)
     >>> MegatronLM(config).model.layer_norm

@@ -1,4 +1,6 @@
-"""The blank infillers: GLM-2B and GLM-10B.
+"""The backbones that transformers lacks: GLM, fairseq's Megatron-11B, and CPM-2's tokenizer.
+
+GLM-2B and GLM-10B fill blanks.
 
 One stack reads the text in both directions, then the answer in the text's blank left to right. The
 answer is passed as decoder input and starts with <|startofpiece|>. It sees the whole text; the text
@@ -10,6 +12,7 @@ its dropout, does not depend on the other rows.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,15 +20,27 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
-from ptrun.backbone.family import GPT2, NO_STOCK, raw_words, read_order
+from ptrun.backbone.family import GPT2, NO_STOCK, Family, SwitchFields, raw_words, read_order
+from ptrun.backbone.injection import Injection, Paths
 from ptrun.backbone.packing import Packing
+from ptrun.backbone.seq2seq import KINDS, EncoderDecoder
+from ptrun.backbone.tokenizers import Kind
+from ptrun.papers.cpm2_text import is_cpm2
 
 
-class Infiller(Decoder):
+class _ByteLevel(Decoder):
+    """A decoder whose tokenizer is GPT-2's with more tokens; transformers has no name for it."""
+
+    def tokenizer(self, folder: Path, model_type: str, kind: Kind | None, *, words: bool) -> Any:
+        """Return the tokenizer of a folder."""
+        return super().tokenizer(folder, model_type, "bpe", words=words)
+
+
+class Infiller(_ByteLevel):
     """The one architecture of the family: a GPT-2 that reads the text in both directions.
 
-    >>> from ptrun.backbone.registry import families
-    >>> families()["blocklm"].has_blank
+    >>> from ptrun.papers.backbone import glm
+    >>> glm().has_blank
     True
     """
 
@@ -75,12 +90,57 @@ def _moved(cells: Tensor, order: Tensor) -> Tensor:
     return cells[torch.arange(len(order), device=order.device)[:, None], order]
 
 
-KINDS = {
-    "blocklm": Infiller(
+class Megatron(_ByteLevel):
+    """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together.
+
+    >>> from ptrun.papers.backbone import megatron
+    >>> megatron().library
+    'MegatronLM'
+    """
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect the layers, their attention and their dropout to the current pass."""
+        from ptrun.papers.models import connect
+
+        super().prepare(model, injection)
+        connect(self.body(model), injection)
+
+    def hidden(self, model: Any, inputs: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
+        scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
+        scaled = raw_words(model, inputs) * scale
+        return super().hidden(model, replace(inputs, ids=None, embeddings=scaled), packing)
+
+
+class Cpm2(EncoderDecoder):
+    """CPM-2, a T5 with a tokenizer of its own.
+
+    >>> from ptrun.papers.backbone import cpm2
+    >>> cpm2().library
+    'T5ForConditionalGeneration'
+    """
+
+    def tokenizer(self, folder: Path, model_type: str, kind: Kind | None, *, words: bool) -> Any:
+        """Return the tokenizer of a folder, CPM-2's if the folder names it."""
+        if not is_cpm2(folder):
+            return super().tokenizer(folder, model_type, kind, words=words)
+        from ptrun.papers.tokenizers import Cpm2Tokenizer
+
+        return Cpm2Tokenizer.from_pretrained(folder)
+
+
+# What conf/backbone/*.yaml name.
+
+_MODELS = "ptrun.papers.models"
+
+
+def glm() -> Family:
+    """Return the family of GLM-2B and GLM-10B."""
+    return Infiller(
         "BlockLM",
         GPT2_PATHS,
         name="infilling",
-        package="ptrun.backbone.own_models",
+        package=_MODELS,
         fields=GPT2,
         packed=None,
         left_to_right=False,
@@ -88,4 +148,25 @@ KINDS = {
         attention_maps=("c_attn",),
         stock=NO_STOCK,
     )
-}
+
+
+def megatron() -> Family:
+    """Return the family of fairseq's Megatron-11B."""
+    return Megatron(
+        "MegatronLM",
+        Paths("layers", "self_attn", "self_attn.out_proj", "fc2"),
+        package=_MODELS,
+        fields=SwitchFields(("dropout",), ("attention_dropout",)),
+        packed=None,  # XGLM enlarges its position table to the length of the packed row
+        stock=NO_STOCK,
+    )
+
+
+def cpm2() -> Family:
+    """Return the family of CPM-2."""
+    return Cpm2(**vars(KINDS["t5"]))
+
+
+def families() -> dict[str, Family]:
+    """Return the families of model types that transformers lacks."""
+    return {"blocklm": glm(), "megatron": megatron()}

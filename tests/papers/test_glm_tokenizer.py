@@ -4,7 +4,8 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ptrun.backbone.own_tokenizers import (
+from ptrun.errors import UserError
+from ptrun.papers.tokenizers import (
     GLM_SPECIAL,
     MASK,
     ROLES,
@@ -12,7 +13,6 @@ from ptrun.backbone.own_tokenizers import (
     add_special,
     write,
 )
-from ptrun.errors import UserError
 from ptrun.pattern.spelling import Spelling, frame
 
 ADDED = ("<|startofpiece|>", "<|endofpiece|>", "[CLS]", "[MASK]", "[SEP]", "[UNK]")

@@ -10,10 +10,10 @@ import tempfile
 
 import pytest
 
-from ptrun.backbone import cpm2_text
-from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2, read_vocabulary, write_tokenizer
-from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
 from ptrun.errors import UserError
+from ptrun.papers import cpm2_text
+from ptrun.papers.cpm2_text import SPECIAL, is_cpm2, read_vocabulary, write_tokenizer
+from ptrun.papers.tokenizers import Cpm2Tokenizer
 
 HEAD = ["<unk>", "<s>", "</s>", "▃", "<sep>", "<pad>", "<mask>", "<eod>", "▁", ",", "▂"]
 CHINESE = ["小", "猫", "小猫", "喝", "水", "。", "，", "：", "A", "B", "AB", "ABC", "7", "<s_0>"]
@@ -129,7 +129,7 @@ def test_a_folder_is_cpm2s_by_the_class_it_names(folder, tmp_path):
 
 def test_asking_for_the_class_imports_nothing_heavy(folder):
     code = (
-        "import sys, pathlib\nfrom ptrun.backbone.cpm2_text import is_cpm2\n"
+        "import sys, pathlib\nfrom ptrun.papers.cpm2_text import is_cpm2\n"
         f"assert is_cpm2(pathlib.Path({str(folder)!r}))\n"
         "heavy = {'torch', 'transformers', 'jieba'} & set(sys.modules)\nassert not heavy, heavy"
     )

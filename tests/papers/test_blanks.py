@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.base import Features
 from ptrun.readout.verbalizer import Written
 from ptrun.runs.examples import divide
 from ptrun.types import Split
-from tests.backbone import glm_reference
 from tests.facts import rows_of
+from tests.families import PaperBackbone
+from tests.papers import glm_reference
 from tests.readings import reading
 from tests.readout.reading import loss_and_answers, read
 from tests.small_runs import engine
@@ -59,7 +59,7 @@ def by_hand(model, text, blank, words):
 @pytest.fixture
 def written(tiny_folder):
     """Return the log-probabilities of each option's tokens, by the model as it was saved."""
-    from ptrun.backbone.own_models import BlockLM
+    from ptrun.papers.models import BlockLM
 
     model = BlockLM.from_pretrained(tiny_folder("blocklm")).eval()
 
@@ -150,7 +150,7 @@ def test_a_folder_that_lacks_the_marks_of_an_answer_is_refused(
     folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")
     file = folder / f"{name}.json"
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
-    backbone = PretrainedBackbone(name="stripped", path=str(folder), dtype="fp32")
+    backbone = PaperBackbone(name="stripped", path=str(folder), dtype="fp32")
     asked = reading("verbalizer", pattern="one")
     method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), reading=asked)
     with pytest.raises(UserError, match=said):

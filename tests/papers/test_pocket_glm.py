@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
-from tests.backbone import glm_reference
+from tests.papers import glm_reference
 from tests.readings import reading
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from ptrun.backbone.own_tokenizers import add_special, write
 from ptrun.config.compose import compose_run
+from ptrun.papers.tokenizers import add_special, write
 from ptrun.runs.launch import launch
 from tests.pattern.test_glm import ROWS
 
@@ -23,7 +23,7 @@ CELLS += [("prompt_tuning_glm", "cb"), ("fine_tuning_glm", "copa")]
 def folder(shared, tmp_path_factory):
     from tokenizers import Tokenizer
 
-    from ptrun.backbone.own_models import BlockConfig, BlockLM
+    from ptrun.papers.models import BlockConfig, BlockLM
 
     made = Tokenizer.from_file(str(shared / "models" / "tokenizers" / "gpt2" / "tokenizer.json"))
     add_special(made)
