@@ -58,7 +58,7 @@ _DPT = (
     "| DPT, Tables 1 and 3 | above fine-tuning; above DPT(sigma) |  |  |  | all tasks: the "
     "ELECTRA is not good enough, see the end of this page |"
 )
-LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "page" / "claims.json"
+LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "claims.json"
 _MEASURED = (
     "Runs of MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct on public data: test scores of "
     "five seeds, rates chosen on dev. The difference is the second method minus the first, in "

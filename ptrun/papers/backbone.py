@@ -11,7 +11,7 @@ The answer follows its text directly and padding comes last. So the place of a t
 its dropout, does not depend on the other rows.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
-from ptrun.backbone.family import GPT2, NO_STOCK, Family, SwitchFields, raw_words, read_order
+from ptrun.backbone.family import GPT2, NO_STOCK, Family, Stock, SwitchFields, raw_words, read_order
 from ptrun.backbone.injection import Injection, Paths
-from ptrun.backbone.packing import Packing
+from ptrun.backbone.packing import Packing, Reach
 from ptrun.backbone.seq2seq import KINDS, EncoderDecoder
 from ptrun.backbone.tokenizers import Kind
 from ptrun.papers.cpm2_text import is_cpm2
@@ -36,13 +36,25 @@ class _ByteLevel(Decoder):
         return super().tokenizer(folder, model_type, "bpe", words=words)
 
 
+@dataclass(frozen=True)
 class Infiller(_ByteLevel):
-    """The one architecture of the family: a GPT-2 that reads the text in both directions.
+    """GLM-2B and GLM-10B: a GPT-2 that reads the text in both directions.
 
-    >>> from ptrun.papers.backbone import glm
-    >>> glm().has_blank
+    >>> from ptrun.papers.backbone import Infiller
+    >>> Infiller().has_blank
     True
     """
+
+    library: str = "BlockLM"
+    paths: Paths = GPT2_PATHS
+    name: str = "infilling"
+    package: str = "ptrun.papers.models"
+    fields: SwitchFields = GPT2
+    packed: Reach | None = None
+    left_to_right: bool = False
+    has_blank: bool = True
+    attention_maps: tuple[str, ...] = ("c_attn",)
+    stock: Stock = NO_STOCK
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; the last row of the position table serves an unused objective."""
@@ -90,13 +102,25 @@ def _moved(cells: Tensor, order: Tensor) -> Tensor:
     return cells[torch.arange(len(order), device=order.device)[:, None], order]
 
 
+_MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
+_DROPOUTS = SwitchFields(("dropout",), ("attention_dropout",))
+
+
+@dataclass(frozen=True)
 class Megatron(_ByteLevel):
     """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together.
 
-    >>> from ptrun.papers.backbone import megatron
-    >>> megatron().library
-    'MegatronLM'
+    >>> from ptrun.papers.backbone import Megatron
+    >>> Megatron().left_to_right
+    True
     """
+
+    library: str = "MegatronLM"
+    paths: Paths = _MEGATRON
+    package: str = "ptrun.papers.models"
+    fields: SwitchFields = _DROPOUTS
+    packed: Reach | None = None  # XGLM enlarges its position table to the length of the packed row
+    stock: Stock = NO_STOCK
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers, their attention and their dropout to the current pass."""
@@ -112,13 +136,17 @@ class Megatron(_ByteLevel):
         return super().hidden(model, replace(inputs, ids=None, embeddings=scaled), packing)
 
 
+@dataclass(frozen=True)
 class Cpm2(EncoderDecoder):
     """CPM-2, a T5 with a tokenizer of its own.
 
-    >>> from ptrun.papers.backbone import cpm2
-    >>> cpm2().library
-    'T5ForConditionalGeneration'
+    >>> from ptrun.papers.backbone import Cpm2
+    >>> Cpm2().has_decoder
+    True
     """
+
+    library: str = "T5ForConditionalGeneration"
+    stock: Stock = KINDS["t5"].stock
 
     def tokenizer(self, folder: Path, model_type: str, kind: Kind | None, *, words: bool) -> Any:
         """Return the tokenizer of a folder, CPM-2's if the folder names it."""
@@ -129,44 +157,6 @@ class Cpm2(EncoderDecoder):
         return Cpm2Tokenizer.from_pretrained(folder)
 
 
-# What conf/backbone/*.yaml name.
-
-_MODELS = "ptrun.papers.models"
-
-
-def glm() -> Family:
-    """Return the family of GLM-2B and GLM-10B."""
-    return Infiller(
-        "BlockLM",
-        GPT2_PATHS,
-        name="infilling",
-        package=_MODELS,
-        fields=GPT2,
-        packed=None,
-        left_to_right=False,
-        has_blank=True,
-        attention_maps=("c_attn",),
-        stock=NO_STOCK,
-    )
-
-
-def megatron() -> Family:
-    """Return the family of fairseq's Megatron-11B."""
-    return Megatron(
-        "MegatronLM",
-        Paths("layers", "self_attn", "self_attn.out_proj", "fc2"),
-        package=_MODELS,
-        fields=SwitchFields(("dropout",), ("attention_dropout",)),
-        packed=None,  # XGLM enlarges its position table to the length of the packed row
-        stock=NO_STOCK,
-    )
-
-
-def cpm2() -> Family:
-    """Return the family of CPM-2."""
-    return Cpm2(**vars(KINDS["t5"]))
-
-
 def families() -> dict[str, Family]:
     """Return the families of model types that transformers lacks."""
-    return {"blocklm": glm(), "megatron": megatron()}
+    return {"blocklm": Infiller(), "megatron": Megatron()}

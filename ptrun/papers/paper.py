@@ -14,7 +14,7 @@ from ptrun.files import below, write_text
 from ptrun.papers import charts
 from ptrun.papers import experiment as experiments
 from ptrun.papers.ours import Interval, Ours
-from ptrun.papers.page.page import page
+from ptrun.papers.page import page
 from ptrun.papers.rows import LedgerRow, rows
 from ptrun.papers.shown import PAPERS, Shown, count_text
 from ptrun.reporting import formats

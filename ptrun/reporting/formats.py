@@ -6,13 +6,12 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ptrun.files import safe
 
 if TYPE_CHECKING:
-    import jinja2
     from rich.console import Console, ConsoleOptions, RenderableType
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
@@ -194,15 +193,11 @@ def escaped_latex(text: str) -> str:
 
 def html(table: Table) -> str:
     """Return the table with its notes below as HTML; all texts are escaped."""
-    return templates().get_template("table.html").render(table=table)
-
-
-@cache
-def templates(*packages: str) -> "jinja2.Environment":
-    """Return the reader of the templates here and in packages; they escape what they are given."""
-    import jinja2
-
-    loader = jinja2.ChoiceLoader(
-        [jinja2.PackageLoader(package, ".") for package in ("ptrun.reporting", *packages)]
-    )
-    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    sides = ["" if name in table.words else ' align="right"' for name in table.columns]
+    lines = [("th", table.columns), *(("td", map(str, row.values())) for row in table.rows)]
+    rows = []
+    for tag, texts in lines:
+        cells = zip(sides, texts, strict=True)
+        rows.append("".join(f"<{tag}{side}>{escape(text)}</{tag}>" for side, text in cells))
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return "\n".join([f"<table>\n{body}\n</table>", *(f"<p>{escape(n)}</p>" for n in table.notes)])

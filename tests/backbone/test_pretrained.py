@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput
+from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
@@ -37,7 +38,7 @@ PRESETS = [name for name in options("backbone") if not name.startswith("pocket_"
 
 def preset(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]
-    return node, PaperBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+    return node, build.build("backbone", node)
 
 
 @pytest.mark.parametrize("name", tiered(PRESETS, lambda name: "base" in name))

@@ -6,8 +6,8 @@ from statistics import fmean, median
 
 import pytest
 
+from ptrun.papers import page
 from ptrun.papers.ours import interval
-from ptrun.papers.page import page
 from ptrun.papers.shown import PAPERS
 
 CLAIMS = Path(page.__file__).with_name("claims.json")
