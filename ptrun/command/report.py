@@ -1,7 +1,8 @@
 """Show a table of results over seeds, or a paper's numbers beside ours.
 
 `ptrun report DIR` reads every result below a folder. It prints mean and standard deviation of each
-method and task. `ptrun report --paper NAME` prints every number of a paper beside ours.
+method and task. `ptrun report --paper NAME` prints every number of a paper beside ours; its options
+are those of `ptrun paper --help`.
 """
 
 import sys
@@ -9,14 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptrun.config.arguments import Parser
+from ptrun.config.arguments import Parser, load
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_OF_FOLDER = ("folder", "over", "best", "labels", "vote", "csv", "markdown")
-_OF_PAPER = ("table", "outputs", "scale", "to")
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
   ptrun report outputs --over readout.pattern    over the values of a key, and the best on dev
@@ -41,30 +40,19 @@ PARSER.add_argument(
     "--raw", action="store_true", help="with --csv: formulas as they are, without an apostrophe"
 )
 _form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-PARSER.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
-PARSER.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
 PARSER.add_argument(
-    "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
-)
-PARSER.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
-PARSER.add_argument(
-    "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
+    "--paper", metavar="NAME", help="a paper's tables; ptrun paper --help has its options"
 )
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table of a folder of results, or the ledger of a paper."""
-    typed = PARSER.parse(arguments)
-    of_other = _OF_FOLDER if typed.paper else _OF_PAPER
-    if options := [name for name in of_other if getattr(typed, name) not in (None, False)]:
-        other = "a folder of results" if typed.paper else "--paper NAME"
-        PARSER.error(f"{', '.join(options)}: for {other} alone")
-    if typed.paper:
-        from ptrun.papers.paper import report
-
-        outputs = typed.outputs or Path("outputs")
-        show(report(typed.paper, typed.table, outputs, typed.to, typed.scale))
+    """Print the table of a folder of results; `--paper` is the command of the papers."""
+    if any(argument.partition("=")[0] == "--paper" for argument in arguments):
+        if (papers := load("paper")) is None:
+            raise UserError("report --paper: no installed package has the command paper.")
+        papers.main(arguments)
         return
+    typed = PARSER.parse(arguments)
     from ptrun.reporting.table import table
 
     folder = typed.folder or Path("outputs")

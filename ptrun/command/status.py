@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptrun.config.arguments import Parser
+from ptrun.config.arguments import Parser, load
 from ptrun.errors import UserError
 from ptrun.hardware.environment import imported
 
@@ -65,12 +65,7 @@ def _asked(args: Sequence[str]) -> tuple[Path, dict[str, int]]:
     values = {arg.partition("=")[0]: arg.partition("=")[2] for arg in args}
     if "experiment" not in values:
         raise UserError(f"status {args[0]}: type a folder, or experiment=PAPER/TABLE.")
-    from ptrun.papers.experiment import jobs, load, parse
-
-    options = parse(args)
-    experiment = load(options.experiment)
-    names = [
-        next(o for o in reversed(job.overrides) if o.startswith("name=")).removeprefix("name=")
-        for job in jobs(experiment, options)
-    ]
+    if (tables := load("experiment")) is None:
+        raise UserError(f"status {args[0]}: no installed package has the command experiment.")
+    names = tables.planned(args)
     return Path(values.get("outputs", "outputs")), Counter(names)

@@ -98,7 +98,7 @@ def addition(group: str, name: str) -> Any:
                 command = entry.load()
                 command.PARSER, command.main  # noqa: B018
             except Exception as error:
-                package = entry.dist.name if entry.dist else entry.module
+                package = entry.dist.name if entry.dist else entry.module.partition(".")[0]
                 raise UserError(
                     f"{name}: the package {package} declares {group} = {name}:{entry.value}, which "
                     f"cannot be imported ({type(error).__name__}: {error}). Type "

@@ -23,11 +23,10 @@ LAYERS = [
     ("hardware",),
     ("runs", "sweeps"),
     ("exporting", "planning", "predicting", "reporting", "scaffold"),
-    ("papers",),
     ("api", "command", "testing"),
     ("cli",),
     ("__main__",),
-    ("serve",),
+    ("papers", "serve"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

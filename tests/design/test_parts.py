@@ -11,7 +11,7 @@ import pytest
 from ptrun.testing import check_command
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("serve",)
+PARTS = ("papers", "serve")
 TESTS = ("tests/command", "tests/cli", "tests/api", "tests/config")
 """A selection of the core's tests; those of a part are in `tests/PART`."""
 

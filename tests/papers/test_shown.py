@@ -81,9 +81,9 @@ def test_words():
         (["--paper", "dpt", "--table", "tabel1"], "did you mean 'table1'"),
         (["--paper", "dpt", "--tabel", "table1"], "unrecognized arguments: --tabel"),
         (["paper=dpt"], "paper=dpt is an option of the command: type --paper dpt"),
-        (["outputs", "--paper", "dpt"], "folder: for a folder of results alone"),
-        (["outputs", "--to", "x"], "to: for --paper NAME alone"),
-        (["--paper", "dpt", "--best", "3"], "best: for a folder of results alone"),
+        (["outputs", "--paper", "dpt"], "unrecognized arguments: outputs"),
+        (["outputs", "--to", "x"], "unrecognized arguments: --to x"),
+        (["--paper", "dpt", "--best", "3"], "unrecognized arguments: --best 3"),
     ],
 )
 def test_a_wrong_word_is_named(arguments, told):

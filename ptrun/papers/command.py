@@ -29,3 +29,15 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.papers.running import main as do
 
     do(overrides)
+
+
+def planned(arguments: Sequence[str]) -> list[str]:
+    """Return the names of all runs of a command line, for `ptrun status experiment=...`."""
+    from ptrun.papers.experiment import jobs, load, parse
+
+    options = parse(arguments)
+    names = []
+    for job in jobs(load(options.experiment), options):
+        values = [o.removeprefix("name=") for o in job.overrides if o.startswith("name=")]
+        names.append(values[-1])
+    return names
