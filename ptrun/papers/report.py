@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ptrun.config.arguments import Parser
 
@@ -31,3 +32,10 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.papers.paper import report
 
     show(report(**vars(PARSER.parse(arguments))))
+
+
+def submission(task: str, labels: Sequence[str], file: Path) -> Any:
+    """Return the form of `ptrun predict --submission`: the file of a leaderboard."""
+    from ptrun.papers.submission import Submission
+
+    return Submission(task, labels, file)

@@ -14,13 +14,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ptrun.config.arguments import load
 from ptrun.errors import UserError, shown
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
 from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
 from ptrun.predicting.rows import (
     Question,
-    Submission,
     form_of,
     given,
     lines_to,
@@ -202,7 +202,9 @@ def predict(
         form = replace(form, quoting=task.form.quoting)
     shape = form_of(output, detail.top, raw=detail.raw)
     if submission is not None:
-        shape = Submission(task.name, task.labels, file)
+        if (papers := load("paper")) is None:
+            raise UserError("predict --submission: no installed package has the command paper.")
+        shape = papers.submission(task.name, task.labels, file)
         output = submission / shape.name
     with readable(file) as rows_file:
         read = table(rows_file, form)

@@ -8,7 +8,8 @@ import pytest
 
 from ptrun.config.paths import options
 from ptrun.errors import UserError
-from ptrun.predicting.rows import _OFFICIAL, Question, Submission
+from ptrun.papers.submission import OFFICIAL, Submission
+from ptrun.predicting.rows import Question
 from ptrun.types import Example
 from tests.readout.reading import task
 
@@ -87,11 +88,11 @@ def test_mismatched_mnli_is_known_by_the_name_of_its_file():
     )
 
 
-@pytest.mark.parametrize("name", sorted(_OFFICIAL))
+@pytest.mark.parametrize("name", sorted(OFFICIAL))
 def test_every_label_of_a_task_has_a_form(name):
     assert name in options("task")
     labels = task(name, None).labels
-    if forms := _OFFICIAL[name][2]:
+    if forms := OFFICIAL[name][2]:
         assert set(labels) == set(forms)
 
 
