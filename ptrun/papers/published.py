@@ -192,8 +192,8 @@ READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 # GLUE's tables as published: `<Task>/{train,dev,test}.tsv`, with tabs, and quotes that are text.
 #
-# A train or dev file may lack its header, as CoLA's do. Labels become numbers, as on the hub. Lines
-# with a wrong number of cells (three of QQP, cut by line breaks) are left out with a warning.
+# CoLA's train and dev files have no header. Labels become numbers, as on the hub. Lines with a
+# wrong number of cells (three of QQP, cut by line breaks) are left out with a warning.
 
 
 @dataclass(frozen=True)
@@ -202,21 +202,21 @@ class Glue:
 
     Args:
         folder: of our task.
-        columns: all columns of train, in order, separated by commas.
         texts: our fields by their columns.
         label: its column.
         labels: the names of the labels, by number; None means scores.
         splits: ours by the names of their files.
+        columns: all columns, in order, of files without a header.
     """
 
     folder: str
-    columns: str
     texts: Mapping[str, str]
     label: str = "label"
     labels: Sequence[str] | None = ("0", "1")
     splits: Mapping[str, str] = field(
         default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
     )
+    columns: Sequence[str] = ()
 
 
 def _same(*fields: str) -> dict[str, str]:
@@ -225,49 +225,24 @@ def _same(*fields: str) -> dict[str, str]:
 
 _PAIR = _same("sentence1", "sentence2")
 _NO_NEUTRAL = ("entailment", "not_entailment")
+_MNLI_LABELS = ("entailment", "neutral", "contradiction")
 _MNLI = {"train": "train"} | {
     f"{theirs}_{kind}": f"{ours}_{kind}"
     for theirs, ours in (("dev", "validation"), ("test", "test"))
     for kind in ("matched", "mismatched")
 }
+_COLA = ("source", "label", "star", "sentence")
+_MRPC = {"#1 String": "sentence1", "#2 String": "sentence2"}
+_PREMISE = {"sentence1": "premise", "sentence2": "hypothesis"}
 GLUE = {
-    "CoLA": Glue("glue_cola", "source,label,star,sentence", _same("sentence")),
-    "SST-2": Glue("glue_sst2", "sentence,label", _same("sentence")),
-    "MRPC": Glue(
-        "glue_mrpc",
-        "Quality,#1 ID,#2 ID,#1 String,#2 String",
-        {"#1 String": "sentence1", "#2 String": "sentence2"},
-        "Quality",
-    ),
-    "STS-B": Glue(
-        "glue_stsb",
-        "index,genre,filename,year,old_index,source1,source2,sentence1,sentence2,score",
-        _PAIR,
-        "score",
-        None,
-    ),
-    "QQP": Glue(
-        "glue_qqp",
-        "id,qid1,qid2,question1,question2,is_duplicate",
-        _same("question1", "question2"),
-        "is_duplicate",
-    ),
-    "MNLI": Glue(
-        "glue_mnli",
-        "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
-        "sentence2_parse,sentence1,sentence2,label1,gold_label",
-        {"sentence1": "premise", "sentence2": "hypothesis"},
-        "gold_label",
-        ("entailment", "neutral", "contradiction"),
-        _MNLI,
-    ),
-    "QNLI": Glue(
-        "glue_qnli",
-        "index,question,sentence,label",
-        _same("question", "sentence"),
-        labels=_NO_NEUTRAL,
-    ),
-    "RTE": Glue("glue_rte", "index,sentence1,sentence2,label", _PAIR, labels=_NO_NEUTRAL),
+    "CoLA": Glue("glue_cola", _same("sentence"), columns=_COLA),
+    "SST-2": Glue("glue_sst2", _same("sentence")),
+    "MRPC": Glue("glue_mrpc", _MRPC, "Quality"),
+    "STS-B": Glue("glue_stsb", _PAIR, "score", None),
+    "QQP": Glue("glue_qqp", _same("question1", "question2"), "is_duplicate"),
+    "MNLI": Glue("glue_mnli", _PREMISE, "gold_label", _MNLI_LABELS, _MNLI),
+    "QNLI": Glue("glue_qnli", _same("question", "sentence"), labels=_NO_NEUTRAL),
+    "RTE": Glue("glue_rte", _PAIR, labels=_NO_NEUTRAL),
 }
 """How the files of each task are read, by the name of its folder."""
 
@@ -291,24 +266,22 @@ def glue(source: Path) -> list[MadeFile]:
 
 
 def _glue_rows(file: Path, task: Glue, *, hidden: bool) -> Iterator[Record]:
-    cells = ((where, text.rstrip("\r\n").split("\t")) for where, text in text_lines(file))
-    where, header = next(cells, (str(file), [""]))
+    lines: Iterator[tuple[str, list[str]]] = (
+        (where, text.rstrip("\r\n").split("\t")) for where, text in text_lines(file)
+    )
+    where, header = next(lines, (str(file), [""]))
     needed = [*task.texts, *([] if hidden else [task.label])]
-    columns = task.columns.split(",")
-    if not {*needed} <= {*header} and len(header) != len(columns):
-        raise UserError(
-            f"{where}: expected the columns {names(needed)}, or without a header the "
-            f"{len(columns)} columns {names(columns)}; found {names(header)}"
-        )
-    named = header if {*needed} <= {*header} else columns
-    every = cells if named is header else chain([(where, header)], cells)
+    if not {*needed} <= {*header}:
+        if len(header) != len(task.columns):
+            raise UserError(f"{where}: expected the columns {names(needed)}; found {names(header)}")
+        header, lines = list(task.columns), chain([(where, header)], lines)
     account = Account()
-    for number, (place, line) in enumerate(every):
+    for number, (place, line) in enumerate(lines):
         account.read += 1
-        if len(line) != len(named):
-            account.left_out[f"not {len(named)} cells"] += 1
+        if len(line) != len(header):
+            account.left_out[f"not {len(header)} cells"] += 1
             continue
-        row = Row(place, dict(zip(named, line, strict=True)))
+        row = Row(place, dict(zip(header, line, strict=True)))
         fields: dict[str, Any] = {ours: row.text(theirs) for theirs, ours in task.texts.items()}
         idx = row.data.get("index", str(number))
         fields["idx"] = int(idx) if idx.isdecimal() else idx

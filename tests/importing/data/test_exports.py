@@ -261,5 +261,5 @@ def test_a_file_of_glue_without_its_columns_is_refused(project):
     folder = project / "source" / "QNLI"
     folder.mkdir(parents=True)
     (folder / "train.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match="without a header the 4 columns index, question"):
+    with pytest.raises(UserError, match="expected the columns question, sentence, label; found"):
         imported("glue", project / "source", project / "out")
