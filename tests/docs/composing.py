@@ -49,7 +49,7 @@ def _install(packages):
 def _ptrun(words):
     first = words[0] if words else ""
     command, rest = (first, words[1:]) if load(first) else ("run", words)
-    module = load(command)
+    module = load("paper" if command == "report" and "--paper" in rest else command)
     if command == "import" and not rest[0].startswith("-"):
         module.kinds()[rest[0]].PARSER.parse(rest[1:])
     elif command == "new":  # later lines use the files that it writes
