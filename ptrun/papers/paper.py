@@ -136,16 +136,44 @@ def _notes(table: Shown) -> Iterator[str]:
 # The ledger as files: LaTeX to include, and CSV for other programs.
 
 
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"\ensuremath{\pm}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
+    "·": r"\textperiodcentered{}",
+    formats.MINUS: r"\ensuremath{-}",
+    formats.NONE: "--",
+}
+
+
 def latex(tables: Sequence[Shown]) -> str:
-    """Return one longtable for each table."""
+    """Return one longtable for each table, with its notes below."""
     parts = ["% needs \\usepackage{booktabs,longtable}"]
-    for table in tables:
-        experiment = table.experiment
-        title = f"{table.heading}. {table.subject}. {table.reported.capitalize()}; "
-        title += f"95 % intervals of the difference; {table.precision}."
+    for shown in tables:
+        experiment, table = shown.experiment, shown.table
+        title = f"{shown.heading}. {shown.subject}. {shown.reported.capitalize()}; "
+        title += f"95 % intervals of the difference; {shown.precision}."
         label = f"tab:{experiment.paper}-{experiment.table}"
-        parts.append(formats.latex(replace(table.table, title=title), label))
+        rows = [table.columns, *([cell.text for cell in cells] for cells in table.cells)]
+        head, *lines = [" & ".join(map(escaped_latex, row)) + r" \\" for row in rows]
+        form = "".join("l" if name in table.words else "r" for name in table.columns)
+        caption = f"\\caption{{{escaped_latex(title)}}}\\label{{{label}}}\\\\"
+        above = [f"\\begin{{longtable}}{{{form}}}", caption, r"\toprule", head, r"\midrule"]
+        notes = [rf"\noindent {escaped_latex(note)}\par" for note in table.notes]
+        end = [r"\bottomrule", r"\end{longtable}"]
+        parts.append("\n".join([*above, r"\endhead", *lines, *end, *notes]))
     return "\n\n".join(parts) + "\n"
+
+
+def escaped_latex(text: str) -> str:
+    """Return a text with LaTeX's special characters escaped."""
+    return "".join(_LATEX.get(mark, mark) for mark in text)
 
 
 def tabular(tables: Sequence[Shown]) -> str:

@@ -149,48 +149,6 @@ def escaped_markdown(text: str) -> str:
     return " ".join(re.sub(marks, r"\\\g<0>", text).split())
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"\ensuremath{\pm}",
-    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
-    "·": r"\textperiodcentered{}",
-    MINUS: r"\ensuremath{-}",
-    NONE: "--",
-}
-
-
-def latex(table: Table, label: str) -> str:
-    """Return the table with its notes below as LaTeX that needs booktabs and longtable."""
-    lines = [[Cell(name) for name in table.columns], *table.cells]
-    head, *rows = [
-        " & ".join(escaped_latex(cell.text) for cell in cells) + r" \\" for cells in lines
-    ]
-    form = "".join("l" if name in table.words else "r" for name in table.columns)
-    caption = f"\\caption{{{escaped_latex(table.title)}}}\\label{{{label}}}\\\\"
-    above = [
-        f"\\begin{{longtable}}{{{form}}}",
-        caption,
-        r"\toprule",
-        head,
-        r"\midrule",
-        r"\endhead",
-    ]
-    below = [r"\bottomrule", r"\end{longtable}"]
-    notes = [rf"\noindent {escaped_latex(note)}\par" for note in table.notes]
-    return "\n".join([*above, *rows, *below, *notes])
-
-
-def escaped_latex(text: str) -> str:
-    """Return a text with LaTeX's special characters escaped."""
-    return "".join(_LATEX.get(mark, mark) for mark in text)
-
-
 def html(table: Table) -> str:
     """Return the table with its notes below as HTML; all texts are escaped."""
     sides = ["" if name in table.words else ' align="right"' for name in table.columns]

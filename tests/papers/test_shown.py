@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from ptrun.cli import main
@@ -15,7 +18,7 @@ from ptrun.command import report
 from ptrun.errors import UserError
 from ptrun.papers.experiment import load
 from ptrun.papers.ours import Interval
-from ptrun.papers.paper import latex, tabular, terminal
+from ptrun.papers.paper import escaped_latex, latex, tabular, terminal
 from ptrun.papers.rows import rows
 from ptrun.papers.shown import Shown, duration, gap_text, number, table_name
 from ptrun.reporting.formats import MINUS
@@ -54,6 +57,12 @@ def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
     assert text.isascii() and text.count(r"\end{longtable}") == 1
     note = r"(1) an F1 in the accuracy's column, 100 \% \textless{}i\textgreater{}sure"
     assert "FT & CB & 80.0 (1) &" in text and rf"\noindent {note}" in text
+
+
+@given(st.text("a_*`|<>&#;[](){}!\\~$%^-+=@' \"·±", min_size=1, max_size=12))
+def test_latex_has_no_mark_of_its_own(text):
+    plain = re.sub(r"\\(ensuremath\{\\\w+\}|text\w+\{\}|[&%$#_{}])", "", escaped_latex(text))
+    assert not set(plain) & set("\\&%$#_{}^~")
 
 
 def test_a_table_on_the_terminal_has_notes_reasons_and_commands_below(table):
