@@ -36,11 +36,18 @@ def main(arguments: Sequence[str]) -> None:
             f"experiment={experiment.name}: none of these cells has its weights and data here."
         )
     count = len({job.key for job in todo})
-    print(folded(f"  {count} cells, {len(todo)} runs; {_cost(experiment, options)}"))
+    cost, next_step = _texts(experiment, options)
+    print(folded(f"  {count} cells, {len(todo)} runs; {cost}"))
     if options.check:
         _check(todo)
-    else:
-        _run(todo, options.overrides, _next_step(experiment, options))
+        return
+    runs = [sweep_job.Job(n, job.title, job.overrides) for n, job in enumerate(todo)]
+    done = sweep.do(runs, sweep.options_of(options.overrides))
+    print(f"  {next_step}")
+    if not done:
+        counts = Counter(run.stage for run in runs)
+        ended = ", ".join(f"{count} {stage}" for stage, count in counts.items())
+        raise UserError(f"of {len(runs)} runs: {ended}; type the same command to go on.")
 
 
 def _check_backbone(experiment: Experiment, options: Options) -> None:
@@ -92,22 +99,17 @@ def _of(typed: tuple[str, ...]) -> Composed:
     return compose_run(typed)
 
 
-def _next_step(experiment: Experiment, options: Options) -> str:
-    """Return how to see the results."""
-    if options.scale and not experiment.pocket:
-        return "a smoke test: the report does not read these runs"
+def _texts(experiment: Experiment, options: Options) -> tuple[str, str]:
+    """Return what the runs cost, and how to see their results."""
     paper, _, table = experiment.name.partition("/")
-    if options.scale:
-        return f"for the table: ptrun report --paper {paper} --table {table} --scale pocket"
-    return f"to compare with the paper, type: ptrun report --paper {paper}"
-
-
-def _cost(experiment: Experiment, options: Options) -> str:
+    shown = f"ptrun report --paper {paper}"
     if not options.scale:
-        return f"GPU hours of the whole table: {experiment.hours}"
+        cost = f"GPU hours of the whole table: {experiment.hours}"
+        return cost, f"to compare with the paper, type: {shown}"
     if experiment.pocket:
-        return experiment.pocket.minutes
-    return "a smoke test: two steps each, and no rows in a report"
+        return experiment.pocket.minutes, f"for the table: {shown} --table {table} --scale pocket"
+    cost = "a smoke test: two steps each, and no rows in a report"
+    return cost, "a smoke test: the report does not read these runs"
 
 
 def _check(todo: Sequence[TableJob]) -> None:
@@ -126,14 +128,3 @@ def _check(todo: Sequence[TableJob]) -> None:
     print(f"  {len(first_jobs) - len(wrong)} of {len(first_jobs)} cells can be run as they are")
     if wrong:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
-
-
-def _run(todo: Sequence[TableJob], overrides: Sequence[str], next_step: str) -> None:
-    """Do the runs that are left."""
-    runs = [sweep_job.Job(n, job.title, job.overrides) for n, job in enumerate(todo)]
-    done = sweep.do(runs, sweep.options_of(overrides))
-    print(f"  {next_step}")
-    if not done:
-        counts = Counter(run.stage for run in runs)
-        told = ", ".join(f"{count} {stage}" for stage, count in counts.items())
-        raise UserError(f"of {len(runs)} runs: {told}; type the same command to go on.")
