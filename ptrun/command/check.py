@@ -6,8 +6,8 @@ would read it. Reads no weights and writes no run folder.
 
 from collections.abc import Sequence
 
-from ptrun.command.report import show
 from ptrun.config.arguments import Parser
+from ptrun.reporting.formats import show
 
 EXAMPLES = """\
   ptrun check task=csv task.train=reviews.csv task.text=review task.label=stars

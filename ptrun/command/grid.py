@@ -5,8 +5,8 @@ A run makes the same check. The reasons for a rejection are below the table.
 
 from collections.abc import Sequence
 
-from ptrun.command.report import show
 from ptrun.config.arguments import Parser
+from ptrun.reporting.formats import show
 
 EXAMPLES = """\
   ptrun grid              every combination, and why some are rejected

@@ -6,8 +6,8 @@ the time of a run, which needs weights and data. With --tflops the time is compu
 
 from collections.abc import Sequence
 
-from ptrun.command.report import show
 from ptrun.config.arguments import Parser
+from ptrun.reporting.formats import show
 
 EXAMPLES = """\
   ptrun plan method=ptuning_v2 seed=1,2,3                three jobs, their state and memory

@@ -5,16 +5,11 @@ method and task. `ptrun report --paper NAME` prints every number of a paper besi
 are those of `ptrun paper --help`.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser, load
 from ptrun.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
@@ -53,6 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         papers.main(arguments)
         return
     typed = PARSER.parse(arguments)
+    from ptrun.reporting.formats import show
     from ptrun.reporting.table import table
 
     folder = typed.folder or Path("outputs")
@@ -63,13 +59,6 @@ def main(arguments: Sequence[str]) -> None:
         print(results.csv(raw=typed.raw) if typed.csv else results.markdown(), end="")
     else:
         show(results)
-
-
-def show(content: "RenderableType") -> None:
-    """Print a table in the width of the terminal, or in 200 columns to a file or pipe."""
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 200).print(content)
 
 
 def _write(file: Path, text: str) -> None:

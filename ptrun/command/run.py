@@ -96,7 +96,7 @@ def _show_table(jobs: Sequence["Job"]) -> None:
     folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
     ended = {folder: done for folder in folders if folder and (done := read(folder))}
     if ended:
-        from ptrun.command.report import show
+        from ptrun.reporting.formats import show
         from ptrun.reporting.table import of_runs
 
         show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))

@@ -28,8 +28,8 @@ PARSER.add_argument("--to", type=Path, metavar="FOLDER", help="write a page, CSV
 
 def main(arguments: Sequence[str]) -> None:
     """Print the tables of a paper, or write them to files."""
-    from ptrun.command.report import show
     from ptrun.papers.paper import report
+    from ptrun.reporting.formats import show
 
     show(report(**vars(PARSER.parse(arguments))))
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -117,6 +118,13 @@ class Table:
         yield Text("\n", overflow="fold").join(printed)
         for note in self.notes:
             yield Text(note, "dim", overflow="fold")
+
+
+def show(content: "RenderableType") -> None:
+    """Print a table in the width of the terminal, or in 200 columns to a file or pipe."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 200).print(content)
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:
