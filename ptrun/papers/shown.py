@@ -164,7 +164,7 @@ class Shown:
         cells["Learned"] = f"{ours.learned:,}" if ours else NONE
         hours = sum(runs.hours for runs in row.runs.values() if runs)
         timed = ours and experiment.mean_over(cell) is None
-        cells["Cost"] = Cell(duration(hours), value=hours) if timed else NONE
+        cells["Cost"] = duration(hours) if timed else NONE
         verdict = row.verdict + self._marks.get(row.why, "")
         cells["Verdict"] = Cell(verdict, STYLES[row.verdict])
         return cells

@@ -20,17 +20,10 @@ MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Cell:
-    """A text of a table with what else is known of it.
-
-    Args:
-        text: the text.
-        style: the colour of the text, of those that the terminal has.
-        value: the number by which HTML sorts, if it is not the first one of the text.
-    """
+    """A text of a table, and its colour, of those that the terminal has."""
 
     text: str
     style: str = ""
-    value: float | None = None
 
     def __str__(self) -> str:
         """Return the text."""
