@@ -1,5 +1,6 @@
-"""Parameters, memory and time of a run, from its configuration alone."""
+"""What a run needs, from its configuration alone: parameters, memory, steps and time."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from statistics import mean
@@ -9,7 +10,7 @@ import torch
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.planning.memory import HardwareLayout, Memory, Sizes, Work, work
+from ptrun.planning.memory import HardwareLayout, Memory, Sizes, memory
 from ptrun.runs.examples import split_of, usable
 from ptrun.runs.plan import Plan, plan
 from ptrun.start.pretraining import is_made
@@ -22,12 +23,6 @@ def planned_on(composed: Composed, layout: HardwareLayout) -> Plan:
     return plan(composed, engine=lambda _backbone: layout)
 
 
-def method_of(planned: Plan) -> Method:
-    """Return the method on the meta device, without weights and tokenizer."""
-    with torch.device("meta"):
-        return planned.build_method()
-
-
 def alike(planned: Plan) -> str:
     """Return what decides memory and time: seeds and learning rates do not."""
     content = {k: v for k, v in planned.content.items() if k not in ("seed", "data_seed", "start")}
@@ -36,11 +31,16 @@ def alike(planned: Plan) -> str:
     return repr({**content, "train": train, "hardware": planned.hardware})
 
 
+def method_of(planned: Plan) -> Method:
+    """Return the method on the meta device, without weights and tokenizer."""
+    with torch.device("meta"):
+        return planned.build_method()
+
+
 # The length and number of texts, if data and tokenizer are on this machine.
 
 LENGTH = 256
 """Tokens of a text of unknown length."""
-
 _SOME = 256  # examples whose length is measured
 
 
@@ -61,16 +61,25 @@ class Texts:
     answer: int = 0
 
 
-def texts(planned: Plan, length: int | None) -> Texts:
-    """Return the planned length, `length` if given; nothing is downloaded.
+def texts(planned: Plan, length: int | None, split: Split | None = None) -> Texts:
+    """Return the length of texts, `length` if given; nothing is downloaded.
+
+    `split` has the examples; without it, they are read if they are on this machine.
 
     Raises:
         UserError: the length is more than the backbone reads.
     """
-    method, split = method_of(planned), _split(planned)
+    method, source = method_of(planned), planned.source
+    if source is None:
+        here = planned.task.answer != "several"
+    else:  # another run makes the examples of a corpus
+        here = "pocket" in source.origin or source.exists("train")
+        here = here and not is_made(planned.request.task)
+    if split is None and here:
+        with suppress(UserError):  # the run reports the error; a plan needs no data
+            split = usable(method, split_of(planned)[0])
     room, longest = method.room(), method.readout.longest * method.readout.writes
-    parts = ("train", "dev", "test") if split else ()
-    counts = {part: len(getattr(split, part)) for part in parts}
+    counts = {part: len(getattr(split, part)) for part in ("train", "dev", "test") if split}
     if length is not None:
         if length > room:
             name = planned.backbone.name
@@ -84,22 +93,9 @@ def texts(planned: Plan, length: int | None) -> Texts:
         origin = f"the longest of {len(some)} training examples"
         return Texts(max(tokens), origin, ceil(mean(tokens)), answer=answer, **counts)
     assumed = min(room, planned.task.max_tokens or LENGTH)
-    origin = "assumed; --length N plans for another"
-    return Texts(assumed, origin, assumed, answer=longest, **counts)
-
-
-def _split(planned: Plan) -> Split | None:
-    """Return the examples if they are on this machine and no other run makes them."""
-    source = planned.source
-    if source is None:
-        here = planned.task.answer != "several"
-    else:
-        here = "pocket" in source.origin or source.exists("train")
-        here = here and not is_made(planned.request.task)
-    try:
-        return usable(method_of(planned), split_of(planned)[0]) if here else None
-    except UserError:
-        return None  # the run reports the error; a plan needs no data
+    return Texts(
+        assumed, "assumed; --length N plans for another", assumed, answer=longest, **counts
+    )
 
 
 @dataclass
@@ -116,17 +112,13 @@ class Costs:
         self.method = method_of(self.planned)
         self.sizes = Sizes(self.method, self.texts.answer)
 
-    def work(self, layout: HardwareLayout) -> Work:
-        """Return the micro-batches of a rank's step."""
-        return work(layout, self.planned.train.batch_size, self.texts.length)
-
     def memory(self, layout: HardwareLayout) -> Memory:
         """Return the memory of a rank.
 
         Raises:
-            UserError: the heads or the feed-forward width cannot be divided.
+            UserError: the backbone cannot be divided.
         """
-        return Memory(self.sizes, layout, self.work(layout), self.texts.answer)
+        return memory(self.sizes, layout, self.planned.train.batch_size, self.texts.length)
 
     def steps(self) -> int | None:
         """Return the optimizer steps of a run; None if the number of examples is unknown."""

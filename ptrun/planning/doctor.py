@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -49,10 +49,9 @@ def checks() -> Iterator[Check]:
     # 1. Packages
     versions = [f"ptrun {__version__}, python {platform.python_version()}"]
     yield Check("ok", "versions", ", ".join([*versions, *(f"{n} {version(n)}" for n in _BASE)]))
-    absent = [extra for package, extra in _EXTRAS.items() if not _is_there(package)]
-    says = "; ".join(f"{extra}: {use}" for extra, use in absent)
-    remedy = f"pip install 'ptrun[{','.join(extra for extra, _ in absent)}]'"
-    if absent:
+    if absent := [extra for package, extra in _EXTRAS.items() if not _is_there(package)]:
+        says = "; ".join(f"{extra}: {use}" for extra, use in absent)
+        remedy = f"pip install 'ptrun[{','.join(extra for extra, _ in absent)}]'"
         yield Check("note", "extras", f"not installed: {says}", remedy)
     else:
         yield Check("ok", "extras", "all optional packages are installed")
@@ -61,14 +60,13 @@ def checks() -> Iterator[Check]:
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Check("ok", "devices", ", ".join(names))
     else:
-        cores = f"CPU, {torch.get_num_threads()} threads; no GPU: {why_no_gpu()}"
-        yield Check("note", "devices", cores, "use small backbones, or ptrun plan for a GPU")
+        says = f"CPU, {torch.get_num_threads()} threads; no GPU: {why_no_gpu()}"
+        yield Check("note", "devices", says, "use small backbones, or ptrun plan for a GPU")
     if compiler := next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None):
         triton = "with triton" if find_spec("triton") else "without triton"
         yield Check("ok", "compiler", f"{compiler}, {triton}")
     else:
-        says = "no C compiler: no kernel of ptrun's own"
-        yield Check("note", "compiler", says, "install gcc")
+        yield Check("note", "compiler", "no C compiler: no kernel of ptrun's own", "install gcc")
     yield Check("ok", "memory", f"{free('cpu') / 2**30:.1f} GiB free")
     # 3. The hub, and its files
     place = Path(constants.HF_HOME)
@@ -101,10 +99,7 @@ def checks() -> Iterator[Check]:
 
 
 def _is_there(package: str) -> bool:
-    try:
-        return bool(version(package))
-    except PackageNotFoundError:
-        return False
+    return find_spec(package) is not None
 
 
 def _disk(name: str, says: str, place: Path, option: str) -> Check:

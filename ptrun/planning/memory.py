@@ -1,9 +1,9 @@
-"""The memory of one rank in training, estimated by a formula from sizes alone."""
+"""The memory of one rank in training, by a formula of sizes: no weights and no data are read."""
 
 import os
 import re
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Literal, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 
 from ptrun.backbone.pretrained import sizes as widths
 from ptrun.backbone.quantization import BYTES as QUANTIZED_BYTES
+from ptrun.backbone.tensor_parallel import cuts_of
 from ptrun.config.compose import Composed
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
@@ -39,11 +40,6 @@ class HardwareLayout(HardwareConfig):
     def data_parallel(self) -> int:
         """The number of copies of the backbone that share a batch; they divide the optimizer."""
         return max(1, self.ranks // self.parallel)
-
-    @property
-    def sharing(self) -> int:
-        """The number of ranks that share a device: all of them on a CPU, one on a CUDA device."""
-        return self.ranks if self.device == "cpu" else 1
 
     @property
     def width(self) -> int:
@@ -75,7 +71,6 @@ def layout_of(run: Composed, *, elsewhere: bool = False) -> HardwareLayout:
 # The sizes of a run that decide memory and arithmetic.
 
 _LAYER = re.compile(r"(.*?)\.(\d+)\.")
-_UNTIED_OUTPUT = "lm_head.weight"
 _FUSED_ACTIVATIONS = ("relu", "gelu", "silu", "swish", "gelu_pytorch_tanh")
 _ACTIVATION = ("hidden_act", "activation_function", "dense_act_fn", "hidden_activation")
 _DECODER_TOKENS = 3  # that a decoder reads for a one-word target: its start, a sentinel, the word
@@ -89,8 +84,8 @@ class Sizes:
         shape, config, family = backbone.shape, backbone.model.config, backbone.architecture
         modules, maps = dict(backbone.model.named_modules()), backbone.linear_maps()
         # 1. Numbers; adapters of PEFT lie in the backbone's modules, but are the method's
-        weights = {n: p for n, p in backbone.model.named_parameters() if "adapter" not in n}
-        divided = {id(p): p.numel() for n, p in weights.items() if _divided(n, p)}
+        self._backbone, self._learned = backbone, {id(p) for p in learned.values()}
+        self._weights = {n: p for n, p in backbone.model.named_parameters() if "adapter" not in n}
         self.learned = method.learned_parameters()  # by part as in a result, and `total`
         self.frozen_beside = sum(b.numel() for b in method.buffers())  # of method and head
         self.total = {  # by part; the backbone's is its published size
@@ -100,14 +95,9 @@ class Sizes:
         }
         self.tunes = method.tunes_backbone
         # of the backbone in memory, with output head and pooler
-        self.held: int = sum({id(p): p.numel() for p in weights.values()}.values())
+        self.held = sum({id(p): p.numel() for p in self._weights.values()}.values())
         # of the linear maps of the layers
-        self.quantizable: int = sum(
-            {id(m.weight): m.weight.numel() for m in maps.values()}.values()
-        )
-        # of what model parallelism divides, and what of that is learned
-        self.divided: int = sum(divided.values())
-        self.learned_divided: int = sum(divided.get(id(p), 0) for p in learned.values())
+        self.quantizable = sum({id(m.weight): m.weight.numel() for m in maps.values()}.values())
         self.largest = max((p.numel() for p in learned.values()), default=0)  # learned tensor
         # bytes of the tensors that prediction needs
         self.exported = sum(t.numel() * t.element_size() for t in method.exported().values())
@@ -134,7 +124,7 @@ class Sizes:
         self.plain_norms = not any(isinstance(module, nn.LayerNorm) for module in modules.values())
         has_own = any(name.endswith("q_norm") for name in modules)
         self.normed = (self.queries + self.keys // 2) * has_own
-        self.dropout = shape.dropout > 0  # of hidden states and attention weights
+        self.dropout = shape.dropout > 0
         self.distances = 512 if family.position_maps else 0  # scores of a query, in DeBERTa
         # 3. What the method adds: vectors in the input or in each layer, inputs of learned maps
         prefixes = [module for module in method.modules() if isinstance(module, DeepPrefix)]
@@ -145,7 +135,19 @@ class Sizes:
         self.adapters = sum(max(matrix.shape) for matrix in matrices) / 2 / shape.layers
         # tokens of a text whose logits are computed, and tokens that the decoder reads
         self.reads = answer if readout.writes else int(readout.pattern is not None)
-        self.answers = answer or _DECODER_TOKENS
+        self.answer, self.answers = answer, answer or _DECODER_TOKENS
+
+    def divided(self, parts: int) -> tuple[int, int]:
+        """Return the numbers of the backbone that `parts` ranks divide, and the learned of them.
+
+        Raises:
+            UserError: the backbone cannot be divided over so many ranks.
+        """
+        if parts == 1:
+            return 0, 0
+        cuts = cuts_of(self._backbone.model, self._backbone.architecture, parts)
+        cut = [p for n, p in self._weights.items() if cuts[n].axis is not None]
+        return sum(p.numel() for p in cut), sum(p.numel() for p in cut if id(p) in self._learned)
 
     @property
     def files(self) -> dict[str, int]:
@@ -170,212 +172,140 @@ class Sizes:
         return 2 * tokens * products + scores + 2 * self.hidden * self.vocabulary * self.reads
 
 
-def _divided(name: str, parameter: nn.Parameter) -> bool:
-    """Return whether model parallelism divides a parameter: matrices of layers, an untied output.
-
-    Embeddings, norms and the table of relative positions are whole on every rank.
-    """
-    layer = _LAYER.match(name) and parameter.dim() == 2 and "relative" not in name
-    return bool(layer) or name == _UNTIED_OUTPUT
-
-
 # The formula.
 
 FP32 = 4
 MOMENTS = 2
 """AdamW's moving averages of gradients and of their squares, both fp32."""
-
-HEAP_BLOCK = 32 * 2**20
-"""glibc's `malloc` may put smaller blocks on its heap; it maps and returns larger ones."""
-
-HEAP_SPARE = 0.5
-"""The fragmentation of glibc's heap, as a share of the small blocks in use. Measured: 35 to 100 %.
-`MALLOC_MMAP_THRESHOLD_=1000000` maps each block: it avoids fragmentation, and a step takes about
-10 % longer."""
-
-CPU_WORKSPACE = 48 * 2**20
-"""Buffers of the matrix library, and code that a step loads first. Measured: 20 to 60 MB."""
-
-CUDA_CONTEXT = 640 * 2**20
-"""The context of the driver and the workspace of cuBLAS: an allowance, not measured."""
-
-CUDA_SPARE = 0.05
-"""The unused cache of torch's allocator, as a share: an allowance, not measured."""
-
-ZERO_BUCKET = 500_000_000
-"""Gradients that DeepSpeed reduces together, in numbers (its default)."""
+LIBRARIES = {"cuda": (640 * 2**20, 0.05, inf), "cpu": (48 * 2**20, 0.4, 2**29)}
+"""Bytes of the libraries, and spare memory of the allocator: a share of activations, and its most.
+On a GPU that is an allowance for the driver, cuBLAS and torch's cache. On a CPU it is the matrix
+library and the heap, from the measured runs of `benchmarks/plan_memory.py`."""
 
 
-class Work(NamedTuple):
-    """The step of a rank: rows of a micro-batch, micro-batches, and tokens of a text."""
-
-    rows: int
-    passes: int
-    length: int
-
-
-def work(layout: HardwareLayout, batch_size: int, length: int) -> Work:
-    """Return the step of a rank on texts of `length` tokens."""
+def micro_batches(layout: HardwareLayout, batch_size: int, window: int) -> tuple[int, int]:
+    """Return the rows of a rank's micro-batch, and the micro-batches of its step."""
     batch = ceil(batch_size / layout.data_parallel)
-    rows = min(batch, max(1, layout.token_budget // length))
-    return Work(rows, ceil(batch / rows), length)
+    rows = min(batch, max(1, layout.token_budget // window))
+    return rows, ceil(batch / rows)
 
 
-class Activations(NamedTuple):
-    """Bytes of a micro-batch, without weights, gradients and optimizer state.
+class Memory(NamedTuple):
+    """Bytes on one rank: those between steps, those of a step, and those of the libraries.
 
-    The backward pass needs what is `saved`; `peak` is the most at once, of which `small` is in
-    blocks under `HEAP_BLOCK`.
+    `learned` is gradients, moments and the best tensors so far; `writing` is the cache of texts
+    that are written between steps.
     """
 
-    saved: float
-    peak: float
-    small: float
+    weights: float
+    learned: float
+    activations: float
+    writing: float
+    libraries: float
+
+    @property
+    def peak(self) -> float:
+        """The most bytes at once."""
+        step = max(self.activations, self.writing)
+        return self.weights + self.learned + step + self.libraries
 
 
-Tensors = list[tuple[float, float]]
-"""Numbers of tensors, and the bytes of one."""
-
-
-def activations(sizes: Sizes, layout: HardwareLayout, step: Work) -> Activations:
-    """Return the bytes of a micro-batch.
-
-    A frozen linear map keeps nothing, but what follows it keeps its output: attention its queries,
-    keys and values, a norm the sum of the residual stream, an activation function its input. A
-    learned map also keeps its input. Recomputing keeps one hidden state a layer, and all of one
-    layer at a time.
-
-    Raises:
-        UserError: model parallelism does not divide the heads or the feed-forward width, or the
-            backbone is quantized.
-    """
-    for name, size in (("number of heads", sizes.heads), ("feed-forward width", sizes.inner)):
-        if size % layout.parallel:
-            raise UserError(
-                f"hardware.model_parallel is {layout.model_parallel}, but the backbone's {name} is "
-                f"{size}. Use a divisor, such as 1, 2, 4 or 8."
-            )
-    if layout.quantization != "none" and layout.parallel > 1:
-        raise UserError(
-            f"hardware.quantization={layout.quantization} cannot be divided. Use "
-            "hardware.model_parallel=1."
-        )
-    casts = sizes.tunes and layout.precision != "fp32" and not layout.divides
-    tokens = step.rows * (step.length + sizes.prompt)
-    layer = _layer(sizes, layout, tokens, step.length + sizes.prompt + sizes.prefix)
-    prefix = (1.0, step.rows * sizes.prefix * sizes.keys / layout.parallel * layout.width)
-    wide = tokens * sizes.inner / layout.parallel * layout.width
-    backward = [(3.3 if sizes.extra or sizes.gated else 1.5, wide)]  # measured
-    # a layer of the decoder keeps the keys and values of the text, and two attentions
-    answers = _layer(sizes, layout, step.rows * sizes.answers, sizes.answers)
-    cross = (1.0, tokens * sizes.keys / layout.parallel * layout.width)
-    stacks = [(sizes.layers, [*layer, prefix]), (sizes.decoder_layers, [*answers, cross, prefix])]
-    if layout.checkpointing:
-        backward += layer
-        state = (1.0, tokens * sizes.hidden * (FP32 if casts else layout.width))
-        stacks = [(sizes.layers, [state, prefix]), (sizes.decoder_layers, [prefix])]
-    if not sizes.learned["total"]:
-        stacks = []
-    forward = [(layers * number, size) for layers, parts in stacks for number, size in parts]
-    logits = step.rows * sizes.reads * sizes.vocabulary * FP32
-    saved = _sum(forward) + logits + 2 * sizes.quantizable * casts
-    passing = max(_sum(backward) + logits, FP32 * sizes.largest * sizes.tunes)
-    small = _sum([(number, size) for number, size in forward + backward if size < HEAP_BLOCK])
-    return Activations(saved, saved + passing, small)
-
-
-def _layer(sizes: Sizes, layout: HardwareLayout, tokens: int, keys: int) -> Tensors:
-    """Return what a layer keeps of `tokens` that attend to `keys`."""
-    ranks, width = layout.parallel, layout.width
-    of_sums = FP32 if sizes.plain_norms or (sizes.tunes and not layout.divides) else width
-    hidden, inner, scores = (tokens * n for n in (sizes.hidden, sizes.inner, sizes.heads))
-    tensors = [
-        (2, hidden * of_sums),  # what the two norms read
-        ((2 * sizes.queries + sizes.keys) / sizes.hidden / ranks, hidden * width),  # of attention
-        (1 + 2 * sizes.gated + sizes.extra, inner / ranks * width),  # of the feed-forward part
-        (sizes.normed / sizes.hidden / ranks, hidden * FP32),
-        (sizes.adapters / sizes.hidden, hidden * FP32),
-        (2 * (sizes.dropout and layout.device == "cpu"), hidden),  # masks of bytes
-        (3, scores * sizes.distances / ranks * width),
-    ]
-    biased = sizes.tunes and sizes.plain_norms and sizes.decoder_layers  # T5: no kernel for it
-    if sizes.dropout and (layout.device == "cpu" or sizes.distances or biased):
-        cell = FP32 if biased else width
-        tensors.append((2.25, scores * keys / ranks * cell))  # twice, and a mask of bytes
-    if sizes.tunes:  # the inputs of the maps, and what norms multiply
-        normed = of_sums * sizes.plain_norms
-        tensors += [(2, hidden * (width + normed)), (1, inner / ranks * width)]
-        tensors.append((sizes.normed / sizes.hidden / ranks, hidden * normed))
-    return tensors
-
-
-def _sum(tensors: Tensors) -> float:
-    return sum(number * size for number, size in tensors)
-
-
-class Memory:
-    """Bytes on one rank, as an estimate; with `answer`, texts of so many tokens are written.
+def memory(sizes: Sizes, layout: HardwareLayout, batch_size: int, window: int) -> Memory:
+    """Return the memory of a rank that learns from batches of texts of `window` tokens.
 
     `benchmarks/plan_memory.py` compares it with measured runs.
 
     Raises:
         UserError: model parallelism does not divide the backbone.
     """
-
-    def __init__(self, sizes: Sizes, layout: HardwareLayout, step: Work, answer: int = 0):
-        micro_batch = activations(sizes, layout, step)
-        parallel = layout.parallel
-        # 1. Weights of the backbone and the method; plain torch keeps a tuned backbone in fp32
-        width = FP32 if sizes.tunes and not layout.divides else layout.width
-        self.weights: float = (sizes.held - sizes.divided + sizes.divided / parallel) * width
-        if layout.quantization != "none":
-            self.weights -= sizes.quantizable * (
-                layout.width - QUANTIZED_BYTES[layout.quantization]
+    parallel, tunes = layout.parallel, sizes.tunes
+    divided, learned_divided = sizes.divided(parallel)
+    # 1. Weights of the backbone and the method; plain torch keeps a tuned backbone in fp32
+    width = FP32 if tunes and not layout.divides else layout.width
+    weights = (sizes.held - divided + divided / parallel) * width
+    if layout.quantization != "none":
+        if parallel > 1:
+            raise UserError(
+                f"hardware.quantization={layout.quantization} cannot be divided. Use "
+                "hardware.model_parallel=1."
             )
-        self.weights += FP32 * (
-            sizes.learned["prompt"] + sizes.learned["head"] + sizes.frozen_beside
-        )
-        # 2. What is learned: gradients, moments and master weights, the best tensors so far
-        learned = sizes.learned["total"] - sizes.learned_divided + sizes.learned_divided / parallel
-        kind = width if sizes.tunes else FP32
-        self.gradients = (FP32 if layout.divides else kind) * learned  # DeepSpeed's sums are fp32
-        if layout.divides:  # DeepSpeed divides the moments, an fp32 copy and its gradients
-            share = FP32 * learned / layout.data_parallel
-            self.optimizer = (MOMENTS + 1) * share
-            update = share + FP32 * min(learned, ZERO_BUCKET)
-        else:  # on CUDA all tensors are updated together, with a square root of each
-            self.optimizer = FP32 * MOMENTS * learned
-            update = FP32 * (learned if layout.device == "cuda" else 2 * sizes.largest)
-        self.best = kind * learned
-        # 3. The other peak of a step: activations, minus the gradients that do not exist yet at
-        # that moment, or the update; in a single micro-batch, gradients grow while they are freed
-        passing = micro_batch.peak
-        if step.passes == 1:
-            passing -= min(self.gradients, micro_batch.saved)
-        self.activations = max(passing, update)
-        # 4. The overhead of the allocator and the device's libraries
-        if layout.device == "cuda":
-            self.spare = CUDA_CONTEXT + CUDA_SPARE * self.activations
-        else:
-            self.spare = CPU_WORKSPACE + HEAP_SPARE * min(micro_batch.small, self.activations)
-        # 5. Between steps, texts that are written: a cache, also of the text for cross-attention,
-        # and two logits of each
-        self.writing = 0.0
-        if answer:
-            length = step.length + answer
-            cached = length * (sizes.decoder_layers or sizes.layers) * sizes.keys * layout.width
-            rows = max(1, layout.token_budget // length)
-            self.writing = rows * (cached / parallel + 2 * sizes.vocabulary * FP32)
+        weights -= sizes.quantizable * (layout.width - QUANTIZED_BYTES[layout.quantization])
+    weights += FP32 * (sizes.learned["prompt"] + sizes.learned["head"] + sizes.frozen_beside)
+    # 2. What is learned: gradients, moments, the best tensors so far, and the update of a step.
+    # DeepSpeed sums gradients in fp32; its ranks divide the moments and an fp32 copy
+    count = sizes.learned["total"] - learned_divided + learned_divided / parallel
+    best = (width if tunes else FP32) * count
+    gradients = FP32 * count if layout.divides else best
+    optimizer, update = FP32 * MOMENTS * count, FP32 * count
+    if layout.divides:
+        optimizer = FP32 * (MOMENTS + 1) * count / layout.data_parallel
+    elif layout.device == "cpu":  # one tensor after another; a GPU updates all together
+        update = FP32 * 2 * sizes.largest
+    # 3. A step: activations, minus the gradients that do not exist yet at that moment, or the
+    # update; in a single micro-batch, gradients grow while activations are freed
+    rows, passes = micro_batches(layout, batch_size, window)
+    saved, backward = activations(sizes, layout, rows, window)
+    early = min(gradients, saved) if passes == 1 else 0
+    step = max(saved + backward - early, update)
+    # 4. Between steps, texts that are written: a cache, also of the text for cross-attention, and
+    # two logits of each
+    length = window + sizes.answer
+    cached = length * (sizes.decoder_layers or sizes.layers) * sizes.keys * layout.width / parallel
+    logits = 2 * sizes.vocabulary * FP32
+    writing = max(1, layout.token_budget // length) * (cached + logits) if sizes.answer else 0.0
+    # 5. The libraries of the device and the spare memory of its allocator
+    fixed, share, most = LIBRARIES[layout.device]
+    libraries = fixed + min(share * step, most)
+    return Memory(weights, gradients + optimizer + best, step, writing, libraries)
 
-    @property
-    def standing(self) -> float:
-        """Bytes between steps."""
-        return self.weights + self.gradients + self.optimizer + self.best
 
-    @property
-    def peak(self) -> float:
-        """The most bytes at once."""
-        return self.standing + max(self.activations, self.writing) + self.spare
+def activations(
+    sizes: Sizes, layout: HardwareLayout, rows: int, window: int
+) -> tuple[float, float]:
+    """Return the bytes that the backward pass of `rows` texts needs, and those that it adds.
+
+    Recomputing (`checkpointing`) keeps one hidden state a layer, and all of one layer at a time.
+    """
+    parallel, width, tokens = layout.parallel, layout.width, rows * (window + sizes.prompt)
+    casts = sizes.tunes and layout.precision != "fp32" and not layout.divides
+    layer = tokens * _per_token(sizes, layout, window + sizes.prompt + sizes.prefix)
+    backward = (
+        tokens * sizes.inner / parallel * width * (3.3 if sizes.extra or sizes.gated else 1.5)
+    )
+    # a layer of the decoder keeps the keys and values of the text, and two attentions
+    decoder = rows * sizes.answers * _per_token(sizes, layout, sizes.answers)
+    decoder += tokens * sizes.keys / parallel * width
+    if layout.checkpointing:
+        backward += layer
+        layer, decoder = tokens * sizes.hidden * (FP32 if casts else width), 0.0
+    prefix = rows * sizes.prefix * sizes.keys / parallel * width
+    logits = rows * sizes.reads * sizes.vocabulary * FP32
+    saved = sizes.layers * (layer + prefix) + sizes.decoder_layers * (decoder + prefix)
+    saved *= bool(sizes.learned["total"])
+    backward = max(backward + logits, FP32 * sizes.largest * sizes.tunes)
+    return saved + logits + 2 * sizes.quantizable * casts, backward
+
+
+def _per_token(sizes: Sizes, layout: HardwareLayout, keys: int) -> float:
+    """Return the bytes that a layer keeps of a token which attends to `keys` tokens.
+
+    A frozen linear map keeps nothing, but what follows it keeps its output: attention its queries,
+    keys and values, a norm the sum of the residual stream, an activation function its input. A
+    learned map also keeps its input, and a norm what it multiplies.
+    """
+    width, tunes = layout.width, sizes.tunes
+    sums = FP32 if sizes.plain_norms or (tunes and not layout.divides) else width
+    shared: float = 2 * sizes.hidden * (sums + tunes * (width + sums * sizes.plain_norms))
+    shared += FP32 * sizes.adapters
+    divided: float = width * (2 * sizes.queries + sizes.keys)
+    divided += width * sizes.inner * (1 + 2 * sizes.gated + sizes.extra + tunes)
+    divided += sizes.normed * (FP32 + tunes * sums * sizes.plain_norms)
+    # Without a kernel, attention keeps scores: on a CPU with dropout, in DeBERTa, in a tuned T5
+    divided += 3 * width * sizes.heads * sizes.distances
+    biased = tunes and sizes.plain_norms and sizes.decoder_layers
+    if sizes.dropout and (layout.device == "cpu" or sizes.distances or biased):
+        divided += 2.25 * sizes.heads * keys * (FP32 if biased else width)  # and a mask of bytes
+    return shared + divided / layout.parallel
 
 
 # The memory of each device of this machine, and of a requested one.
@@ -405,7 +335,7 @@ class Device(NamedTuple):
         return f"{(need - self.most) / GIB:.1f} GiB too much"
 
 
-def visible(device_gib: float | None) -> list[Device]:
+def devices_here(device_gib: float | None) -> list[Device]:
     """Return this machine's memory, its CUDA devices, and one of `device_gib` GiB."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     devices = [Device("CPU memory", "cpu", total, free("cpu"))]

@@ -26,31 +26,31 @@ class Planner:
         self.needs: dict[str, dict[str, Any]] = {}
 
     def facts(self, index: int, composed: Composed) -> dict[str, Any]:
-        """Return what the scheduler and a job need to know about a run, or why it is refused."""
+        """Return what the scheduler and a job need to know about a run, or why it is refused.
+
+        `needs` is the device of a run, its processes (`ranks`), the GiB of main memory of one
+        (`gib`), those that one more run of its group adds (`each`), and its `seconds`.
+        """
         try:
             return {"index": index, "refused": None, **self._facts(composed)}
         except UserError as error:
             return {"index": index, "refused": str(error), "folder": "", "shape": None, "most": 1}
 
     def _facts(self, composed: Composed) -> dict[str, Any]:
-        """Return the facts; `needs` has what the job of a run needs.
-
-        That is its device, its processes (`ranks`), the GiB of main memory of one (`gib`), the GiB
-        that one more run of its group adds (`each`), and `seconds` at the cluster's TFLOP/s.
-        """
         hardware, tflops = composed.hardware, composed.cluster.tflops
         if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
             raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
         layout = layout_of(composed, elsewhere=True)
         planned = planned_on(composed, layout)
         if (key := alike(planned)) not in self.needs:
-            costs, on_device = Costs(planned, texts(planned, None)), layout.device == "cuda"
-            peak, weights = costs.memory(layout).peak, costs.sizes.held * layout.width
+            costs, on_gpu = Costs(planned, texts(planned, None)), layout.device == "cuda"
+            peak = costs.memory(layout).peak  # refused here if it cannot be divided
+            held = costs.sizes.held * layout.width if on_gpu else peak
             self.needs[key] = {
                 "device": layout.device,
                 "ranks": layout.ranks,
-                "gib": _LIBRARIES + (weights if on_device else peak) / GIB,
-                "each": 0.0 if on_device else costs.sizes.member / GIB,
+                "gib": _LIBRARIES + held / GIB,
+                "each": 0.0 if on_gpu else costs.sizes.member / GIB,
                 "seconds": costs.seconds(tflops) if tflops else None,
             }
         return {

@@ -14,6 +14,9 @@ from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
+from ptrun.planning.costs import Costs, texts
+from ptrun.planning.memory import GIB, devices_here, layout_of
+from ptrun.planning.overview import needed
 from ptrun.readout.base import TokenRow, unlimited
 from ptrun.readout.patterns import worded
 from ptrun.runs.examples import split_of, usable
@@ -65,6 +68,11 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     read = [f"read: {accounts}"] if accounts else []  # a task may not count rows
     doubts = [*shared.warnings, *unseen(planned.task, examples)]
     doubts.append(afterwards(method, rows[:1], keeps_weights=planned.request.keep.has_weights))
+    layout = layout_of(planned.request)
+    size = needed(Costs(planned, texts(planned, None, split)), layout)
+    for device in [device for device in devices_here(None) if device.kind == layout.device][:1]:
+        fits = f"{device.verdict(size)} on {device.name}"
+        doubts.append(f"Memory: {size / GIB:.2f} GiB by formula, {fits}; see ptrun plan.")
     return Group(title, *map(escape, read), counts, *map(escape, doubts), *body)
 
 

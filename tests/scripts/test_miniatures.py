@@ -57,7 +57,7 @@ FILES = {
     "growth.py long_texts --sizes 10": "growth.md growth.json",
     "model_types.py --types gemma --pairs 1": "model_types.md",
     "nightly.py ptuning/table1": "nightly.json",
-    "plan_memory.py MiniLM 480 --length 16": "plan_memory.json",
+    "plan_memory.py MiniLM 480 --length 16": "plan_memory.json plan_memory.md",
     "pocket_backbones.py": "pocket_backbones.json",
     "ranks.py --model pocket_bert --repeats 1 --layouts one --steps 2 4": "ranks.json",
     "report_speed.py --runs 20 --repeats 1": "report_speed.json",
