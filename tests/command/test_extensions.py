@@ -76,7 +76,7 @@ def test_a_kind_of_import_of_a_package_passes_the_check_of_commands(package, tmp
         (("from pathlib", "import torch\nfrom pathlib"), "imports .*torch"),
         (('"  ptrun count FILE")', '"")\nPARSER.epilog = None'), "shows no examples"),
         (("PARSER.parse(arguments)", "PARSER.parse_known_args(arguments)[0]"), "exit code 0"),
-        (("Count the rows of a file.", ""), "has no line of count"),
+        (('"count", __doc__', '"count", None'), "has no line of count"),
     ],
 )
 def test_the_check_of_commands_finds_what_is_wrong(package, change, problem):
