@@ -40,7 +40,7 @@ Several runs over one frozen backbone share passes: the field `run` of each row 
 run, or the 8 digits at its end, and so has each line.
 
 --submission writes the file that the server of GLUE or SuperGLUE takes, under its name (CoLA.tsv,
-BoolQ.jsonl, ...), from the hidden test: rows with their field idx or index. `ptrun import data
+BoolQ.jsonl, ...), from the hidden test: rows with their field idx or index. `ptrun import
 superglue` makes such rows of SuperGLUE's test files.
 
 KEY=VALUE sets the hardware and the place of files that moved:
