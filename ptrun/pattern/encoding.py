@@ -8,8 +8,6 @@ from ptrun.errors import UserError
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.spelling import Frame, Spelling, frame, mask_ids
 
-# Shortens a row that is too long.
-
 Shorten = Literal["longest", "in_proportion", "last"]
 """Which text of a long row loses tokens: the longest one, each in proportion (PPT's pairs), or the
 last one until it is empty, then the one before it (P-tuning's few-shot code)."""
@@ -28,39 +26,6 @@ def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int
             left[longest] -= 1
             excess -= 1
     return left
-
-
-def shorten_last(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
-    """Do as `shorten`, but the last place of a group loses its tokens, then the one before it.
-
-    As in P-tuning's few-shot code, whose rows have one segment.
-    """
-    left = list(lengths)
-    for place in (place for group in groups for place in sorted(group, reverse=True)):
-        cut = min(max(0, excess), left[place])
-        left[place] -= cut
-        excess -= cut
-    return left
-
-
-def shorten_in_proportion(
-    lengths: Sequence[int], groups: Sequence[Sequence[int]], room: int, mask: int
-) -> list[int]:
-    """Return lengths, in tokens, with a sum of at most `room`, or as small as possible.
-
-    As in PPT's code, the texts before and after the place of the mask have shares of the room in
-    proportion to their lengths, the mask counted with the second, each less one token.
-    """
-    total, before = sum(lengths), sum(lengths[:mask])
-    if not total:
-        return list(lengths)
-    opening_room = int(before / total * (room - 1)) - 1
-    second = int((1 - before / total) * (room - 1)) - 1
-    after = total - before - lengths[mask]
-    opening = [[place for place in group if place < mask] for group in groups]
-    closing = [[place for place in group if place > mask] for group in groups]
-    left = shorten(shorten(lengths, opening, before - opening_room), closing, after - second)
-    return shorten(left, groups, sum(left) - room)  # one side may be all literal text
 
 
 _MASKS = ("mask", "masks")
@@ -178,11 +143,20 @@ def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Short
     fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
     others = [place for place in fields if not pieces[place].shortenable]
     groups = [[place for place in fields if pieces[place].shortenable], others]
-    excess = sum(sizes) - room
-    masks = [place for place, piece in enumerate(pieces) if piece.kind in _MASKS]
-    if rule == "in_proportion" and masks and excess > 0:
-        return shorten_in_proportion(sizes, groups, room, masks[0])
-    return (shorten_last if rule == "last" else shorten)(sizes, groups, excess)
+    total, masks = sum(sizes), [place for place, p in enumerate(pieces) if p.kind in _MASKS]
+    if rule == "last":
+        groups = [[place] for group in groups for place in reversed(group)]
+    if rule != "in_proportion" or not masks or not total > max(0, room):
+        return shorten(sizes, groups, total - room)
+    # the texts before and after the first mask have shares of the room in proportion to their
+    # lengths, the mask counted with the second, each less one token
+    mask = masks[0]
+    before, after = sum(sizes[:mask]), sum(sizes[mask + 1 :])
+    opening = [[place for place in group if place < mask] for group in groups]
+    closing = [[place for place in group if place > mask] for group in groups]
+    left = shorten(sizes, opening, before - int(before / total * (room - 1)) + 1)
+    left = shorten(left, closing, after - int((1 - before / total) * (room - 1)) + 1)
+    return shorten(left, groups, sum(left) - room)  # one side may be all literal text
 
 
 def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, cut: int) -> Encoded:
@@ -213,9 +187,6 @@ def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, c
     return Encoded(ids, None if around.types is None else types, masks, softs, items, cut)
 
 
-# Questions paired with their contexts: one row each, or overlapping windows.
-
-
 def paired(
     tokenizer: Any, questions: Sequence[str], contexts: Sequence[str], room: int, stride: int = 0
 ) -> Any:
@@ -230,8 +201,14 @@ def paired(
     if stride:
         shared = min(stride, 3 * (room - around - longest) // 4)
         windows = {"stride": shared, "return_overflowing_tokens": True}
+    bare = [text.lstrip() for text in questions]
+    rows = tokenizer(bare, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ends = [
+        len(text) if len(at) <= longest else min(at[longest][0], at[longest - 1][1])
+        for text, at in zip(bare, rows["offset_mapping"], strict=True)
+    ]
     return tokenizer(
-        _cut_texts(tokenizer, questions, longest),
+        [text[:end] for text, end in zip(bare, ends, strict=True)],
         list(contexts),
         truncation="only_second",
         max_length=room,
@@ -243,13 +220,3 @@ def paired(
 def after_space(context: str, start: int, end: int) -> int:
     """Return where a token starts without its leading space, which some tokenizers include."""
     return end - len(context[start:end].lstrip())
-
-
-def _cut_texts(tokenizer: Any, texts: Sequence[str], longest: int) -> list[str]:
-    """Return texts without leading spaces, cut to a number of tokens."""
-    bare = [text.lstrip() for text in texts]
-    rows = tokenizer(bare, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    return [
-        text if len(places) <= longest else text[: min(places[longest][0], places[longest - 1][1])]
-        for text, places in zip(bare, rows["offset_mapping"], strict=True)
-    ]

@@ -85,16 +85,6 @@ class Pattern:
         slot = next((slot for slot in self._slots() if slot.name == name), None)
         return slot.filtered(text) if slot else text
 
-    def spaced_listing(self, name: str) -> bool:
-        """Return whether the list of this name follows a space, or begins its segment."""
-        before: Part = Border()
-        for part in self.parts:
-            if isinstance(part, Field) and part.name == name and part.ending in LISTS:
-                break
-            before = part
-        spaced = isinstance(before, LiteralText) and before.text[-1] == " "
-        return spaced or isinstance(before, Border)
-
     def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
         """Return the pieces of an example, with label words where the pattern lists them."""
         line = Line(fields, words, f"pattern {self.text!r}")
@@ -107,12 +97,7 @@ class Pattern:
 
 
 def parse(text: str) -> Pattern:
-    """Read a pattern.
-
-    Raises:
-        UserError: it is no text, has no field, a brace does not close, a filter or slot is unknown,
-            a border has no text on one side, or there is a second border.
-    """
+    """Read a pattern; a refusal names what is wrong in it, and where."""
     if not isinstance(text, str) or not text.strip():
         raise UserError(
             f'pattern {text!r} has no text; write one such as "{{~sentence}} {{mask}}".'
@@ -138,8 +123,6 @@ def parse(text: str) -> Pattern:
         raise UserError(f"pattern {text!r}: one side of || is empty; write text there or drop ||.")
     return Pattern(text, tuple(parts))
 
-
-# A PVP: a pattern with its verbalizer, one entry of a task's `pvps`.
 
 _KEYS = ("pattern", "words", "rule", "shorten")
 
@@ -191,15 +174,17 @@ class PVP:
         if not 1 <= len(labels) <= len(signs):
             raise UserError(f"pvp {self.name}: {len(labels)} items; 1 to {len(signs)} have signs.")
         words = {label: (sign,) for label, sign in zip(labels, signs, strict=False)}
-        return Verbalizer(words, "single", glued=not self.pattern.spaced_listing(name))
+        pairs = zip([Border(), *self.pattern.parts], self.pattern.parts, strict=False)
+        before = next(  # of the list: a space there is one before each sign
+            part for part, slot in pairs
+            if isinstance(slot, Field) and slot.name == name and slot.ending in LISTS
+        )  # fmt: skip
+        spaced = isinstance(before, LiteralText) and before.text[-1] == " "
+        return Verbalizer(words, "single", glued=not (spaced or isinstance(before, Border)))
 
 
 def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
-    """Return the PVP of a YAML node; with `labels`, its words must be for exactly these.
-
-    Raises:
-        UserError: a key is unknown or missing, or a part is invalid; the message names the PVP.
-    """
+    """Return the PVP of a YAML node, whose words must be for exactly the `labels`, if any."""
     if not isinstance(node, Mapping) or "pattern" not in node or set(node) - set(_KEYS):
         keys = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
         raise UserError(f"pvp {name}: {keys}; expected pattern, and words, rule and shorten.")
@@ -215,11 +200,7 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
 
 
 def check_pvps(node: Any, labels: Sequence[str], fields: Mapping[str, Any], where: str) -> None:
-    """Refuse PVPs that are not for these labels, or show fields that an example does not have.
-
-    Raises:
-        UserError: one is invalid; the message begins with `where`, the place of the PVPs.
-    """
+    """Refuse PVPs of other labels, or of fields that an example lacks; `where` is their place."""
     try:
         for pvp in read_pvps(node, labels).values():
             pvp.render(fields)

@@ -168,9 +168,6 @@ class Line:
                 self._literal(part)
 
 
-# Rendered pieces in one segment: with a space at the border, or with a separator as text.
-
-
 def one_segment(pieces: Sequence[Piece]) -> list[Piece]:
     """Return pieces without a border; a space takes its place."""
     merged: list[Piece] = []

@@ -69,11 +69,7 @@ Part = LiteralText | Border | Hole | Field
 
 
 def read_slot(inside: str, where: str) -> Hole | Field:
-    """Return the slot between braces.
-
-    Raises:
-        UserError: it is no slot; `where` names the pattern and the position.
-    """
+    """Return the slot between braces; a refusal begins with `where`: the pattern, the position."""
     text = inside.strip()
     if soft := _SOFT.fullmatch(text):
         count = int(soft.group(1) or 1)
@@ -102,32 +98,12 @@ def read_slot(inside: str, where: str) -> Hole | Field:
     return slot
 
 
-# Filters that change a text before it is rendered: `{hypothesis|strip_end|lower_first}`.
-
 _FINAL = string.punctuation + "。，、；：？！…“”‘’）》"  # noqa: RUF001  full-width is meant
 
-
-def strip_end(text: str) -> str:
-    """Return a text without its final punctuation."""
-    return text.rstrip().rstrip(_FINAL).rstrip()
-
-
-def lower_first(text: str) -> str:
-    """Return a text with its first letter in lower case."""
-    return text[:1].lower() + text[1:]
-
-
-def capital(text: str) -> str:
-    """Return a text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def clause(text: str) -> str:
-    """Return a conjunction as it follows a sentence: ` because`, but `, so` (GLM on COPA)."""
-    return ", so" if text == "so" else f" {text}"
-
-
 FILTERS: Mapping[str, Callable[[str], str]] = {
-    filter_.__name__: filter_ for filter_ in (strip_end, lower_first, capital, clause)
+    "strip_end": lambda text: text.rstrip().rstrip(_FINAL).rstrip(),
+    "lower_first": lambda text: text[:1].lower() + text[1:],
+    "capital": lambda text: text[:1].upper() + text[1:],
+    "clause": lambda text: ", so" if text == "so" else f" {text}",  # as it follows one (GLM, COPA)
 }
-"""Text to text; a list of texts is filtered item by item."""
+"""Text to text; a list of texts is filtered item by item. `strip_end` drops final punctuation."""

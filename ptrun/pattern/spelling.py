@@ -28,14 +28,28 @@ class Spelling:
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
-        self.style: Style = self._find_style()
+        alone, spaced = (self.tokens(self.encode(text))[:1] for text in ("a", " a"))
+        self.style: Style = "plain"
+        if alone and alone[0].startswith(_WORD_START):
+            self.style = "sentencepiece"
+        elif spaced and spaced[0].startswith(_SPACE):
+            self.style = "byte"
         self.literal = cache(self.ids)  # for text of a pattern, the same in every row
 
     def ids(self, text: str, *, spaced: bool, opens: bool = False) -> list[int]:
         """Return the ids of a piece; `opens` means that it is the start of a text."""
-        if self.style == "sentencepiece":
-            return self.encode(text) if spaced or opens else self._glued(text)
-        return self.encode(" " + text if spaced else text)
+        if self.style != "sentencepiece":
+            return self.encode(" " + text if spaced else text)
+        alone = self.encode(text)  # with the space that the tokenizer puts before a text
+        if spaced or opens:
+            return alone
+        if alone and self.tokens(alone[:1]) == [_WORD_START]:
+            return alone[1:]
+        for anchor in _ANCHORS:
+            head, joined = self.encode(anchor), self.encode(anchor + text)
+            if joined[: len(head)] == head:
+                return joined[len(head) :]
+        return alone
 
     def answer(self, word: str, *, glued: bool = False) -> list[int]:
         """Return the ids of a word in the place of a mask: after a space, or `glued` without.
@@ -61,24 +75,6 @@ class Spelling:
         """Return the ids of a text alone; names of special tokens in it are plain text."""
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         return list(self._tokenizer(text, **options)["input_ids"])
-
-    def _find_style(self) -> Style:
-        tokens = self.tokens(self.encode(_PROBES[0]))[:1]
-        if tokens and tokens[0].startswith(_WORD_START):
-            return "sentencepiece"
-        spaced = self.tokens(self.encode(" " + _PROBES[0]))[:1]
-        return "byte" if spaced and spaced[0].startswith(_SPACE) else "plain"
-
-    def _glued(self, text: str) -> list[int]:
-        """Return the ids of a text without the space that the tokenizer puts before a text."""
-        alone = self.encode(text)
-        if alone and self.tokens(alone[:1]) == [_WORD_START]:
-            return alone[1:]
-        for anchor in _ANCHORS:
-            head, joined = self.encode(anchor), self.encode(anchor + text)
-            if joined[: len(head)] == head:
-                return joined[len(head) :]
-        return alone
 
 
 @dataclass(frozen=True)

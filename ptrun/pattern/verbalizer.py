@@ -43,7 +43,16 @@ class Verbalizer:
         if not isinstance(self.words, Mapping) or not self.words:
             raise UserError(f"label words are {self.words!r}; expected label: [word].")
         for label, words in self.words.items():
-            _check_words(label, words)
+            if isinstance(words, str) or not isinstance(words, Sequence) or not words:
+                raise UserError(
+                    f'label {label!r}: words are {words!r}; expected a list such as ["great", '
+                    '"good"].'
+                )
+            for text in (label, *words):
+                if not isinstance(text, str):
+                    raise UserError(f"label {label!r}: {text!r} is no text. {_QUOTE}")
+                if not text.strip():
+                    raise UserError(f"label {label!r}: a word is empty.")
 
     def check(self, labels: Sequence[str]) -> None:
         """Refuse words for other labels than these."""
@@ -58,12 +67,22 @@ class Verbalizer:
     def bind(self, tokenizer: Any) -> "LabelTokens":
         """Return the words as a tokenizer's ids."""
         spelling = Spelling(tokenizer)
-        ids = {
-            label: tuple(self._ids(label, word, spelling, tokenizer) for word in words)
-            for label, words in self.words.items()
-        }
-        _check_collisions(self.words, ids, spelling)
-        return LabelTokens(tuple(ids), tuple(ids.values()))
+        owners: dict[tuple[int, ...], tuple[str, str]] = {}
+        by_label: dict[str, list[tuple[int, ...]]] = {label: [] for label in self.words}
+        for label, words in self.words.items():
+            for word in words:
+                ids = self._ids(label, word, spelling, tokenizer)
+                if ids in owners:
+                    other, taken = owners[ids]
+                    pieces = " ".join(spelling.tokens(list(ids)))
+                    raise UserError(
+                        f"label words collide: {taken!r} of {other!r} and {word!r} of {label!r} "
+                        f"are both read as {pieces}; use other words, or a rule that reads more "
+                        "tokens."
+                    )
+                owners[ids] = label, word
+                by_label[label].append(ids)
+        return LabelTokens(tuple(by_label), tuple(map(tuple, by_label.values())))
 
     def _ids(self, label: str, word: str, spelling: Spelling, tokenizer: Any) -> tuple[int, ...]:
         ids = spelling.answer(word, glued=self.glued)
@@ -111,48 +130,17 @@ class LabelTokens:
         A label's score is the mean over its words of the mean over their tokens, added up in order:
         `index_add` has no order on CUDA.
         """
-        places, tokens, weights = self._by_device(logits.device)
+        device = logits.device
+        if device not in self._on:  # `[C, M]`; a label with fewer terms than M has weights 0
+            parts = [tensor.contiguous() for tensor in self._terms.unbind(dim=-1)]
+            parts = [parts[0].long(), parts[1].long(), parts[2].float()]
+            if device.type == "cuda":  # the host need not wait for pinned memory
+                parts = [tensor.pin_memory() for tensor in parts]
+            self._on[device] = [tensor.to(device, non_blocking=True) for tensor in parts]
+        places, tokens, weights = self._on[device]
         read = logits[:, places, tokens].float()  # [B, C, M], M the most terms of a label
         terms = (read * weights).masked_fill(weights == 0, 0.0).unbind(dim=-1)
         return sum(terms[1:], start=terms[0])
-
-    def _by_device(self, device: torch.device) -> Sequence[Tensor]:
-        """Return `[C, M]` mask, token and weight of each term; a label with fewer has weights 0."""
-        if device not in self._on:
-            places, tokens, weights = (tensor.contiguous() for tensor in self._terms.unbind(dim=-1))
-            terms = [places.long(), tokens.long(), weights.float()]
-            if device.type == "cuda":  # the host need not wait for pinned memory
-                terms = [tensor.pin_memory() for tensor in terms]
-            self._on[device] = [tensor.to(device, non_blocking=True) for tensor in terms]
-        return self._on[device]
-
-
-def _check_words(label: Any, words: Any) -> None:
-    if isinstance(words, str) or not isinstance(words, Sequence) or not words:
-        raise UserError(
-            f'label {label!r}: words are {words!r}; expected a list such as ["great", "good"].'
-        )
-    for text in (label, *words):
-        if not isinstance(text, str):
-            raise UserError(f"label {label!r}: {text!r} is no text. {_QUOTE}")
-        if not text.strip():
-            raise UserError(f"label {label!r}: a word is empty.")
-
-
-def _check_collisions(
-    words: Mapping[str, Sequence[str]], ids: Mapping[str, Tokens], spelling: Spelling
-) -> None:
-    seen: dict[tuple[int, ...], tuple[str, str]] = {}
-    for label, spelled in ids.items():
-        for word, tokens in zip(words[label], spelled, strict=True):
-            if tokens in seen:
-                other, taken = seen[tokens]
-                pieces = " ".join(spelling.tokens(list(tokens)))
-                raise UserError(
-                    f"label words collide: {taken!r} of {other!r} and {word!r} of {label!r} are "
-                    f"both read as {pieces}; use other words, or a rule that reads more tokens."
-                )
-            seen[tokens] = (label, word)
 
 
 def _names(labels: Sequence[str]) -> str:
