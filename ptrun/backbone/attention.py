@@ -5,7 +5,7 @@ families and is silently dropped by activation checkpointing (5.23). A registere
 avoids all of this: it concatenates the prefix of the current pass with keys and values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -25,7 +25,7 @@ from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop_lines
 from ptrun.backbone.injection import link_of
 from ptrun.backbone.kernel import Terms, attention
-from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing, Reach
+from ptrun.backbone.packing import EVERY, LOOK_BACK, Block, Reach
 
 NAME = "ptrun"
 
@@ -54,18 +54,17 @@ def attend(
     """
     link = link_of(module)
     packing = link.injection.packing
-    link.show(key, value)
-    drops = dropout > 0 and link.injection.keys is not None
+    link.show(key, value, attention_mask)
+    masks = link.keyed(query.shape[1], dropout)
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
     form = Form(scaling, position_bias, softcap, s_aux)
     mask, reach, narrow = attention_mask, None, False
     if isinstance(mask, Sight):
         reach = mask.reach
         narrow = packing is not None and reach.within(packing.width) != packing.reach
-        mask = None if packing else mask.visible(query.shape[2])
+        mask = None if packing else mask.rows.visible(reach, query.shape[2])
     if form.plain and not narrow and kernel.suits(query, value, mask, bias):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        masks = link.keyed(query.shape[1], dropout) if drops else None
         terms = Terms(scale, mask, bias, packing, masks)
         return attention(query, key, value, link.prefix(), terms), None
     if packing is None or not packing.blocks:  # packed tokens without blocks: a GPU, no kernel
@@ -73,13 +72,21 @@ def attend(
             grids = (packing.unpack(t.transpose(1, 2)) for t in (query, key, value))
             query, key, value = (grid.transpose(1, 2) for grid in grids)
             mask = (packing.reach if reach is None else reach)(packing.mask)
-        drop = partial(link.drop, p=dropout) if drops else None
-        out = _attend(link.prefix(), query, key, value, mask, drop, form).transpose(1, 2)
+        out = _attend(link.prefix(), query, key, value, mask, masks and masks.behind, form)
+        out = out.transpose(1, 2)
         return (cast(Tensor, packing.pack(out)) if packing else out), None
     sizes = [block.tokens for block in packing.blocks]
-    lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
+    lines: Sequence[Tensor | None] = [None] * len(sizes)
+    if masks is not None:
+        every = masks.token_lines(packing.rows, packing.columns, query.shape[1])
+        lines = torch.split(every, sizes)
     parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))
-    prefixes, outs = _by_block(link.prefix(), packing), []
+    prefix, outs = link.prefix(), []
+    prefixes: list[Prefix | None] = [None] * len(sizes)
+    if prefix is not None:
+        keys, values = packing.by_block(prefix.key), packing.by_block(prefix.value)
+        shown = [None] * len(keys) if prefix.mask is None else packing.by_block(prefix.mask)
+        prefixes = [Prefix(*three) for three in zip(keys, values, shown, strict=True)]
     for block, prefix, line, *three in zip(packing.blocks, prefixes, lines, *parts, strict=True):
         q, k, v = (t.unflatten(1, (-1, block.width)).transpose(0, 1) for t in three)
         drop = None
@@ -166,15 +173,6 @@ def _attend(
     return torch.matmul(weights if drop is None else drop(weights, origin=length), value)
 
 
-def _by_block(prefix: Prefix | None, packing: Packing) -> list[Prefix | None]:
-    """Return the prefix of the rows of each block."""
-    if prefix is None:
-        return [None] * len(packing.blocks)
-    keys, values = packing.by_block(prefix.key), packing.by_block(prefix.value)
-    masks = [None] * len(keys) if prefix.mask is None else packing.by_block(prefix.mask)
-    return [Prefix(*three) for three in zip(keys, values, masks, strict=True)]
-
-
 def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return keys and values `[B, heads, P + S, d]`, the prefix's first."""
     return (
@@ -193,30 +191,12 @@ def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
     return torch.cat([columns, mask.expand(len(columns), -1, -1, -1)], dim=-1)
 
 
+@dataclass(frozen=True)
 class Sight:
-    """What the tokens of one pass see, in one kind of layer; attention makes the mask from it.
+    """What the tokens of one pass see, in one kind of layer; attention makes the mask from it."""
 
-    Args:
-        reach: which tokens of its row a token sees.
-        mask: `[B, S]` bool, True at real tokens.
-
-    >>> import torch
-    >>> from ptrun.backbone.attention import Sight
-    >>> from ptrun.backbone.packing import LOOK_BACK
-    >>> Sight(LOOK_BACK, torch.ones(1, 3, dtype=torch.bool)).visible(2).int().tolist()
-    [[[[1, 1, 0], [1, 1, 1]]]]
-    """
-
-    def __init__(self, reach: Reach, mask: Tensor):
-        self.reach, self.mask = reach, mask
-        self._visible: dict[int, Tensor | None] = {}
-
-    def visible(self, queries: int) -> Tensor | None:
-        """Return which keys the last `queries` tokens see, bool `[B, 1, 1 or T, S]`, or None."""
-        if queries not in self._visible:
-            reach = self.reach.within(self.mask.shape[1])
-            self._visible[queries] = reach(self.mask, queries)
-        return self._visible[queries]
+    reach: Reach
+    rows: Block
 
 
 def sight_of(
@@ -234,17 +214,18 @@ def sight_of(
     """
     if attention_mask is None:
         attention_mask = torch.ones(1, kv_length, dtype=torch.bool, device=device)
+    rows = Block(attention_mask)
     if mask_function is bidirectional_mask_function:
-        return Sight(EVERY, attention_mask)
+        return Sight(EVERY, rows)
     if mask_function is causal_mask_function:
-        return Sight(LOOK_BACK, attention_mask)
+        return Sight(LOOK_BACK, rows)
     place = torch.arange(kv_length + 1)  # a window that is wider makes no difference
     start = torch.zeros_like(place)
     before, after = (
         int(mask_function(0, 0, *pair).sum()) - 1 for pair in ((place, start), (start, place))
     )
     bounds = (None if bound == kv_length else bound for bound in (before, after))
-    return Sight(Reach(*bounds), attention_mask)
+    return Sight(Reach(*bounds), rows)
 
 
 AttentionInterface.register(NAME, attend)

@@ -148,11 +148,27 @@ class BackboneInput:
 
 @dataclass(frozen=True)
 class BackboneOutput:
-    """The requested outputs and no others: `[K, H]`, `[K, H]` and `[K, V]`."""
+    """The requested outputs and no others: `[K, H]`, `[K, H]` and `[K, V]`.
+
+    >>> import torch
+    >>> from ptrun.backbone.base import BackboneOutput
+    >>> BackboneOutput(logits=torch.ones(2, 3)).map(torch.sum).tensors
+    [tensor(6.)]
+    """
 
     hidden: Tensor | None = None
     pooled: Tensor | None = None
     logits: Tensor | None = None
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The outputs that were requested."""
+        return [t for t in (self.hidden, self.pooled, self.logits) if t is not None]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "BackboneOutput":
+        """Return the output with each of its tensors changed."""
+        parts = (self.hidden, self.pooled, self.logits)
+        return BackboneOutput(*(None if t is None else change(t) for t in parts))
 
 
 @dataclass(frozen=True)

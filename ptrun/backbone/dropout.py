@@ -6,7 +6,7 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
@@ -14,10 +14,20 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone import launch
-from ptrun.backbone.hashes import GOLDEN, MIX1, MIX2, PRIMES, mix
 
 RULE = 2
 """Number of the rule that says which cells are dropped: results and saved states depend on it."""
+GOLDEN, MIX1, MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
+PRIMES = (73856093, 19349663, 83492791)
+
+
+def mix(x: Tensor) -> Tensor:
+    """Return int32 values, scrambled in place (the murmur3 finaliser on arithmetic shifts)."""
+    x ^= x >> 16
+    x *= MIX1
+    x ^= x >> 13
+    x *= MIX2
+    return x
 
 
 def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:
@@ -55,13 +65,21 @@ class Keyed:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return `x` after dropout; on CUDA one program computes it, where Triton works."""
-        if launch.chosen(x) and (not x.is_cuda or _works(x.device, x.dtype)):
+        if launch.chosen(x) and (
+            not x.is_cuda or launch.agrees("dropout", differs, x.device, x.dtype)
+        ):
             return cast(Tensor, _keyed(x, self))
         return drop_lines(x, self.lines(x.shape[1:-1]), self.p, self.origin)
 
+    def behind(self, x: Tensor, origin: int) -> Tensor:
+        """Return `x` after dropout, where `origin` cells come before those of the last axis."""
+        return replace(self, origin=origin)(x)
+
     def lines(self, shape: Sequence[int]) -> Tensor:
         """Return int32 hashes `[B, *shape]` of everything but the last axis, or `[N]` of tokens."""
-        lines = _of_rows(self.keys, self.site)
+        low = (self.keys & 0x7FFFFFFF).to(torch.int32)
+        high = (self.keys >> 31 & 0x7FFFFFFF).to(torch.int32)
+        lines = mix(mix(low * GOLDEN + high) + self.site)
         if self.rows is not None and self.columns is not None:
             return mix(lines[self.rows] + self.columns.to(torch.int32) * PRIMES[0])
         for axis, size in enumerate(shape):
@@ -69,6 +87,14 @@ class Keyed:
             index = (index + self.start * (axis == 0)).mul_(PRIMES[axis])
             lines = mix(lines.unsqueeze(-1) + index)
         return lines
+
+    def token_lines(self, rows: Tensor, columns: Tensor, heads: int) -> Tensor:
+        """Return the hashes `[N, heads]` of the attention weights of tokens, for `drop_lines`.
+
+        They are those of weights `[B, heads, T, S]`.
+        """
+        lines = self.lines([heads])[rows]
+        return mix(lines + (columns.to(torch.int32) * PRIMES[1])[:, None])
 
     def arguments(self, x: Tensor) -> dict[str, Any]:
         """Return what programs need to know of the dropout of `x`."""
@@ -93,17 +119,6 @@ def drop(
     added along the second axis. Without keys, in evaluation, return `x` unchanged.
     """
     return x if keys is None or p == 0.0 else Keyed(keys, site, p, origin, start)(x)
-
-
-def token_lines(
-    keys: Tensor, rows: Tensor, columns: Tensor, site: int, heads: int, start: int = 0
-) -> Tensor:
-    """Return the hashes `[N, heads]` of the attention weights of tokens, for `drop_lines`.
-
-    They are those that `drop` computes for rows with `keys [B]` and weights `[B, heads, T, S]`.
-    """
-    by_row = Keyed(keys, site, 0.0, start=start).lines([heads])
-    return mix(by_row[rows] + (columns.to(torch.int32) * PRIMES[1])[:, None])
 
 
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
@@ -163,12 +178,6 @@ def limit(p: float) -> int:
     return min(max(1, round(p * 2**16)), 2**16 - 1) - 2**15
 
 
-def _of_rows(keys: Tensor, site: int) -> Tensor:
-    low = (keys & 0x7FFFFFFF).to(torch.int32)
-    high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
-    return mix(mix(low * GOLDEN + high) + site)
-
-
 def _kept(lines: Tensor, size: int, p: float, origin: int) -> Tensor:
     """Return 1 where a cell of the lines `[n]` is kept, else 0, `[n, size]`, of 16 bits.
 
@@ -184,9 +193,6 @@ def _kept(lines: Tensor, size: int, p: float, origin: int) -> Tensor:
     cells *= MIX2
     least = limit(p)
     return cells.view(torch.int16)[:, odd : odd + size].clamp_(least - 1, least).sub_(least - 1)
-
-
-# Dropout in one program of Triton each way: the mask is computed again from the keys.
 
 
 class _Keyed(torch.autograd.Function):
@@ -217,17 +223,11 @@ def _started(x: Tensor, dropout: Keyed) -> Tensor:
     return out
 
 
-@cache
-def _works(device: torch.device, dtype: torch.dtype) -> bool:
-    return launch.agrees("dropout", device, lambda: 2.0 * differs(device, dtype))
-
-
-def differs(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether the program and torch drop other cells, of a batch or of packed tokens."""
+def differs(device: torch.device, dtype: torch.dtype) -> float:
+    """Return 2 if the program and torch drop other cells, of a batch or of packed tokens, or 0."""
     keys, cells = row_keys(1, 2, range(3)).to(device), torch.arange(42, device=device)
     kinds = Keyed(keys, 3, 0.3, 5, 7), Keyed(keys, 3, 0.3, rows=cells % 3, columns=cells * 9)
     x = 2 ** (cells.repeat(37) % 9).to(dtype).view(3, 2, 7, 37)  # products are exact
     by_torch = (drop_lines(x, kind.lines(x.shape[1:-1]), kind.p, kind.origin) for kind in kinds)
-    return any(
-        not torch.equal(_started(x, kind), y) for kind, y in zip(kinds, by_torch, strict=True)
-    )
+    pairs = zip(kinds, by_torch, strict=True)
+    return 2.0 * any(not torch.equal(_started(x, kind), y) for kind, y in pairs)

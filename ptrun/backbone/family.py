@@ -18,8 +18,6 @@ from ptrun.backbone.packing import BLOCK, Packing, Reach, packing_of
 from ptrun.backbone.tokenizers import Kind
 from ptrun.errors import UserError, explained, of_device
 
-# The dropouts of a model and the epsilon of its norms; every model type names them differently.
-
 
 @dataclass(frozen=True)
 class SwitchFields:
@@ -279,11 +277,7 @@ def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:
 
 @contextmanager
 def reading(name: str, place: object) -> Iterator[None]:
-    """Say which model a library cannot read: what it raises depends on what is wrong.
-
-    Raises:
-        UserError: config.json or the weights are not those of a model.
-    """
+    """Refuse, by its name, a config.json or weights that a library cannot read as a model."""
     try:
         yield
     except (UserError, MemoryError, torch.OutOfMemoryError):

@@ -21,11 +21,7 @@ _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
 
 
 def locate(shipped: str | None, path: str | None) -> Path | None:
-    """Return the local folder of a backbone, or None for a hub model.
-
-    Raises:
-        UserError: the folder does not exist, has no safetensors model, or has a damaged one.
-    """
+    """Return the local folder of a backbone, which must hold a model; None for a hub model."""
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
@@ -46,11 +42,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a folder.
-
-    Raises:
-        UserError: there are none; the message names pickled weights and how to convert them.
-    """
+    """Return the safetensors files of a folder; without any, say how to convert pickled ones."""
     if weights := sorted(folder.glob("*.safetensors")):
         for file in weights:
             if not file.is_file():
@@ -65,11 +57,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return a folder's config.json.
-
-    Raises:
-        UserError: it is not a JSON object, or needs remote code (`auto_map`).
-    """
+    """Return a folder's config.json; refuse one that needs remote code (`auto_map`)."""
     file = folder / "config.json"
     try:
         config: dict[str, Any] = read_json(file, links=True)
@@ -110,11 +98,7 @@ def device_map(device: str) -> dict[str, str] | None:
 
 
 def tensor_names(file: Path) -> list[str]:
-    """Return the names of the tensors of a safetensors file.
-
-    Raises:
-        UserError: the file is not a safetensors file.
-    """
+    """Return the names of the tensors of a safetensors file; refuse any other file."""
     try:
         with opened_tensors(file, links=True) as tensors:
             return list(tensors.keys())

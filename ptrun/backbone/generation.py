@@ -47,12 +47,6 @@ class Decoding:
     ends: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Make whole numbers floats, as transformers wants them."""
-        for key in ("temperature", "top_p", "repetition_penalty", "length_penalty"):
-            if (value := getattr(self, key)) is not None:
-                object.__setattr__(self, key, float(value))
-
 
 Dice = torch.Generator
 """Draws the noise of a row's samples, step by step."""
@@ -71,10 +65,8 @@ def generate(
 
     `inputs` has the prompt of each row and, for an encoder-decoder, the decoder's first tokens.
     `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows. A
-    generator goes on where it is. `watch` sees greedy and sampled tokens as they are written.
-
-    Raises:
-        UserError: the model cannot write.
+    generator goes on where it is. `watch` sees greedy and sampled tokens as they are written. A
+    model that cannot write is refused.
     """
     from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 
@@ -88,8 +80,8 @@ def generate(
     config = GenerationConfig(
         max_new_tokens=decoding.max_new_tokens,
         num_beams=decoding.beams,
-        length_penalty=decoding.length_penalty,
-        repetition_penalty=decoding.repetition_penalty,
+        length_penalty=float(decoding.length_penalty),  # transformers refuses whole numbers
+        repetition_penalty=float(decoding.repetition_penalty),
         stop_strings=list(decoding.stop) or None,
         eos_token_id=ends or None,
         pad_token_id=(ends or [0])[0] if pad is None or pad < 0 else pad,
@@ -177,18 +169,12 @@ def _until(row: list[int], ends: Sequence[int]) -> list[int]:
 def _padded_left(inputs: BackboneInput) -> BackboneInput:
     """Return rows whose last token is the last column."""
     order = inputs.mask.int().argsort(dim=1, stable=True)
-
-    def moved(grid: Tensor | None) -> Tensor | None:
-        if grid is None:
-            return None
-        index = order if grid.dim() == 2 else order[..., None].expand_as(grid)
-        return grid.gather(1, index)
-
-    ids, embeddings, types = map(moved, (inputs.ids, inputs.embeddings, inputs.types))
-    mask = inputs.mask.gather(1, order)
-    return replace(
-        inputs, ids=ids, embeddings=embeddings, types=types, mask=mask, lengths=None, logits_at=None
-    )
+    grids: dict[str, Any] = {n: getattr(inputs, n) for n in ("mask", "ids", "embeddings", "types")}
+    for name, grid in grids.items():
+        if grid is not None:
+            index = order if grid.dim() == 2 else order[..., None].expand_as(grid)
+            grids[name] = grid.gather(1, index)
+    return replace(inputs, **grids, lengths=None, logits_at=None)
 
 
 def _repeated(inputs: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
@@ -271,9 +257,9 @@ def _draws(decoding: Decoding, seeds: Sequence[int | Dice] | None) -> Any:
 
     if not decoding.temperature or seeds is None:
         return None
-    chain: list[Any] = [TemperatureLogitsWarper(decoding.temperature)]
+    chain: list[Any] = [TemperatureLogitsWarper(float(decoding.temperature))]
     chain += [TopKLogitsWarper(decoding.top_k)] if decoding.top_k else []
-    chain += [TopPLogitsWarper(decoding.top_p)] if decoding.top_p else []
+    chain += [TopPLogitsWarper(float(decoding.top_p))] if decoding.top_p else []
     return LogitsProcessorList([*chain, _Gumbel(seeds)])
 
 

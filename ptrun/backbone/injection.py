@@ -11,11 +11,9 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site, Updates
-from ptrun.backbone.dropout import Keyed, drop, token_lines
+from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix, Site, Updates
+from ptrun.backbone.dropout import Keyed
 from ptrun.backbone.packing import Members, Packing, members_of
-
-# A rank of a tensor-parallel group, and how tensors are split and gathered over the group.
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,8 @@ class Injection:
     `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
     module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
     of the backbone's residual stream (`ptrun.backbone.seq2seq`). `places` are the position ids of
-    the tokens that a step of generation reads; None: all are read. `seen` receives the keys and
-    values of each attention, unless it is None.
+    the tokens that a step of generation reads; None: all are read. `seen` receives the keys,
+    values and mask of each attention, unless it is None.
 
     >>> import torch
     >>> from ptrun.backbone.base import BackboneInput
@@ -123,7 +121,7 @@ class Injection:
     tokens: Packing | None = None
     unit: float = 1.0
     places: Tensor | None = None
-    seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] | None = None
+    seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor, Any]] | None = None
 
     def __init__(self, division: Division | None = None):
         self.division = division
@@ -149,17 +147,13 @@ class Injection:
         """Return hidden states after the edit of a site."""
         half = self.read_by(reader)
         assert half is not None and half.edits is not None
-        edits = half.edits
-        if self.packing is not None:
-            changed = self._changed(edits[site], self.packing.unpack(hidden))
-            return cast(Tensor, self.packing.pack(changed))
-        return self._changed(edits[site], hidden)
-
-    def _changed(self, edit: Edit, hidden: Tensor) -> Tensor:
+        grid = hidden if self.packing is None else self.packing.unpack(hidden)
         if self.unit == 1.0:
-            return edit(hidden)
-        edited = edit(hidden.float() * self.unit)  # fp16 may not hold it
-        return (edited / self.unit).to(hidden.dtype)
+            changed = half.edits[site](grid)
+        else:
+            changed = half.edits[site](grid.float() * self.unit)  # fp16 may not hold it
+            changed = (changed / self.unit).to(grid.dtype)
+        return changed if self.packing is None else cast(Tensor, self.packing.pack(changed))
 
     def members(self, updates: Sequence[Updates]) -> Members:
         """Return the packed tokens of members with updates, for the current module."""
@@ -262,38 +256,19 @@ class Link:
         prefix: Prefix | None = prefixes[layer] if prefixes else None
         return prefix
 
-    def show(self, key: Tensor, value: Tensor) -> None:
-        """Put keys and values `[B, heads, T, d]` into `Injection.seen`, if somebody looks."""
+    def show(self, key: Tensor, value: Tensor, mask: Any) -> None:
+        """Put keys and values `[B, heads, T, d]` and their mask into `Injection.seen`."""
         if self.injection.seen is not None:
-            self.injection.seen[self.reader, self.site] = key, value
+            self.injection.seen[self.reader, self.site] = key, value, mask
 
-    def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
-        """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""
-        start = self._first(weights.shape[_HEADS])
-        return drop(weights, self.injection.keys, self._dropout_site, p, origin, start)
-
-    def lines(self, heads: int) -> Tensor:
-        """Return the dropout hashes `[N, heads]` of packed tokens."""
-        packing, keys = self.injection.packing, self.injection.keys
-        assert packing is not None and keys is not None
-        origin = packing.rows, packing.columns
-        return token_lines(keys, *origin, self._dropout_site, heads, self._first(heads))
-
-    def keyed(self, heads: int, p: float) -> Keyed:
-        """Return the dropout of attention weights, for the heads of this rank."""
-        assert self.injection.keys is not None
-        return Keyed(self.injection.keys, self._dropout_site, p, start=self._first(heads))
-
-    @property
-    def _dropout_site(self) -> int:
-        kind, layer = self.site
+    def keyed(self, heads: int, p: float) -> Keyed | None:
+        """Return the dropout of attention weights, for the heads of this rank, or None."""
+        keys, division, (kind, layer) = self.injection.keys, self.injection.division, self.site
+        if keys is None or p == 0.0:
+            return None
         stack = 2 * (self.reader == "decoder") + (kind == "cross")
-        return _DROPOUT_SITE + 1000 * stack + layer
-
-    def _first(self, heads: int) -> int:
-        """Return the first head of this rank, which holds `heads` of them."""
-        division = self.injection.division
-        return division.first(heads) if division else 0
+        start = division.first(heads) if division else 0
+        return Keyed(keys, _DROPOUT_SITE + 1000 * stack + layer, p, start=start)
 
 
 def link_of(module: Any) -> Link:
@@ -344,9 +319,6 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
         return (edited, *output[1:]) if isinstance(output, tuple) else edited
 
     module.register_forward_hook(edit)
-
-
-# The dropout modules of a backbone: each row is dropped by its own key.
 
 
 class KeyedDropout(nn.Module):

@@ -42,21 +42,33 @@ def join(parts: Collection[BackboneInput], embed: Embed | None = None) -> Backbo
     """
     if len(parts) == 1:
         return next(iter(parts))
-    parts = _alike(list(parts), embed)
-    rows = [part.mask.shape[0] for part in parts]
+    if embed is not None and any(part.embeddings is not None for part in parts):
+        parts = [
+            part if part.ids is None else replace(part, ids=None, embeddings=embed(part.ids))
+            for part in parts
+        ]
+    updated = any(part.updates for part in parts)
+    masks = [part.mask for part in parts]
+    rows = [len(mask) for mask in masks]
     lengths = [part.lengths for part in parts]
-    decoders = [part.decoder for part in parts]
+    decoders = [part.decoder for part in parts if part.decoder is not None]
+    assert len(decoders) in (0, len(rows)), "members differ in whether they use the decoder"
+    decoder = None
+    if decoders:
+        cross = _prefixes([decoder.cross for decoder in decoders], rows)
+        decoder = DecoderInput(**_half(decoders, rows), cross=cross)
     return BackboneInput(
-        **_half(parts, rows, ("types",)),
+        **_half(parts, rows),
+        types=_optional([p.types for p in parts], max(m.shape[1] for m in masks), masks),
         lengths=None if None in lengths else [n for member in lengths for n in member or ()],
-        shift=_optional([p.shift for p in parts]),
+        shift=_optional([p.shift for p in parts], like=[mask[:, 0] for mask in masks]),
         updates=[
             replace(update, reads=sum(len(at.rows) for at in part.requested))
             for part in parts
-            for update in part.updates
+            for update in part.updates or ([Updates(len(part.mask), {})] if updated else ())
         ],
         keys=_optional([p.keys for p in parts]),
-        decoder=_decoder([d for d in decoders if d is not None], rows),
+        decoder=decoder,
         hidden_at=_positions([p.hidden_at for p in parts], rows),
         pooled_at=_positions([p.pooled_at for p in parts], rows),
         logits_at=_positions([p.logits_at for p in parts], rows),
@@ -71,51 +83,26 @@ def split(output: BackboneOutput, parts: Collection[BackboneInput]) -> list[Back
     return [BackboneOutput(*three) for three in zip(hidden, pooled, logits, strict=True)]
 
 
-def _alike(parts: Sequence[BackboneInput], embed: Embed | None) -> Sequence[BackboneInput]:
-    """Return inputs that all have embeddings, types, shifts and updates, if one of them has."""
-    if any(part.embeddings is not None for part in parts) and embed is not None:
-        parts = [
-            part if part.ids is None else replace(part, ids=None, embeddings=embed(part.ids))
-            for part in parts
-        ]
-    if any(part.types is not None for part in parts):
-        parts = [_filled(part, "types", part.mask) for part in parts]
-    if any(part.shift is not None for part in parts):
-        parts = [_filled(part, "shift", part.mask[:, 0]) for part in parts]
-    if any(part.updates for part in parts):
-        parts = [
-            part if part.updates else replace(part, updates=[Updates(len(part.mask), {})])
-            for part in parts
-        ]
-    return parts
-
-
-def _filled(inputs: BackboneInput, name: str, like: Tensor) -> BackboneInput:
-    """Return an input with zeros where it has nothing."""
-    if getattr(inputs, name) is not None:
-        return inputs
-    zeros: Mapping[str, Tensor] = {name: torch.zeros_like(like, dtype=torch.long)}
-    return replace(inputs, **zeros)  # type: ignore[arg-type]
-
-
-def _half(parts: Sequence[Any], rows: Sequence[int], grids: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what encoder and decoder inputs share, and other `grids [B, T]`."""
-    width = max(part.mask.shape[1] for part in parts)
-    grids = "mask", "ids", "embeddings", *grids
+def _half(parts: Collection[Any], rows: Sequence[int]) -> dict[str, Any]:
+    """Return what encoder and decoder inputs share."""
+    width, grids = max(part.mask.shape[1] for part in parts), ("mask", "ids", "embeddings")
     tokens = {name: _optional([getattr(part, name) for part in parts], width) for name in grids}
     prefixes = _prefixes([part.prefixes for part in parts], rows)
     return {**tokens, "prefixes": prefixes, "edits": _edits([part.edits for part in parts], rows)}
 
 
-def _decoder(parts: Sequence[DecoderInput], rows: Sequence[int]) -> DecoderInput | None:
-    assert len(parts) in (0, len(rows)), "members differ in whether they use the decoder"
-    if not parts:
-        return None
-    return DecoderInput(**_half(parts, rows), cross=_prefixes([p.cross for p in parts], rows))
+def _optional(
+    tensors: Sequence[Tensor | None],
+    width: int | None = None,
+    like: Sequence[Tensor] | None = None,
+) -> Tensor | None:
+    """Concatenate tensors that all members have or none; zeros pad the second axis to `width`.
 
-
-def _optional(tensors: Sequence[Tensor | None], width: int | None = None) -> Tensor | None:
-    """Concatenate tensors that all members have or none; zeros pad the second axis to `width`."""
+    With `like`, a member that lacks one has zeros of its shape, which change nothing.
+    """
+    if like is not None and any(tensor is not None for tensor in tensors):
+        pairs = zip(tensors, like, strict=True)
+        tensors = [torch.zeros_like(m, dtype=torch.long) if t is None else t for t, m in pairs]
     present = [tensor for tensor in tensors if tensor is not None]
     assert len(present) in (0, len(tensors)), "members differ in what they give the backbone"
     if width is not None:

@@ -1,8 +1,11 @@
-"""The attention kernel for CUDA: whether it is used, its arguments, and a probe of it."""
+"""Attention by Triton for CUDA: whether it is used, its arguments, and a probe of it.
 
-from collections.abc import Callable
+With a prefix, a mask, a bias and keyed dropout, without scores in memory. Letters in shapes: B
+rows, T queries, S keys, P vectors of a prefix, d head size, N packed tokens.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,8 +15,6 @@ from ptrun.backbone import launch
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import Keyed, drop, limit, scale
 from ptrun.backbone.packing import LOOK_BACK, Packing
-
-# The arguments of the kernels: pointers, strides, sizes, and what is known when they compile.
 
 
 @dataclass(frozen=True)
@@ -35,29 +36,19 @@ class Terms:
     dropout: Keyed | None = None
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """The queries and keys of a tile, and the warps and stages of a program."""
+def tiles_of(
+    dtype: torch.dtype, width: int, length: int, *, backward: bool
+) -> tuple[int, int, int, int]:
+    """Return the queries and keys of a tile, and the warps and stages of a program.
 
-    queries: int
-    keys: int
-    warps: int = 4
-    stages: int = 2
-
-
-def tiles_of(dtype: torch.dtype, width: int, length: int, *, backward: bool) -> Tiles:
-    """Return the tiles for a type, a head size and the most queries of a row.
-
-    They are fixed, so no run tunes them. On compute capability 8.6 they fit in its 99 KiB of shared
-    memory.
+    They are for a type, a head size and the most queries of a row, so no run tunes them. On compute
+    capability 8.6 they fit in its 99 KiB of shared memory.
     """
     if dtype == torch.float32:  # without tensor cores a program keeps its tiles in registers
-        return Tiles(32, 32) if width <= 64 else Tiles(16, 16, stages=1)
+        return (32, 32, 4, 2) if width <= 64 else (16, 16, 4, 1)
     if width > 128:
-        return Tiles(32, 32, warps=8, stages=1)
-    if width > 64 or length <= 64 or backward:
-        return Tiles(64, 64, warps=8)
-    return Tiles(128, 64, warps=8, stages=3)
+        return 32, 32, 8, 1
+    return (64, 64, 8, 2) if width > 64 or length <= 64 or backward else (128, 64, 8, 3)
 
 
 @dataclass(frozen=True)
@@ -94,47 +85,39 @@ class Launch:
         batch, heads, length, width = self.query.shape
         out = self.query.new_empty(batch, length, heads, width)
         sums = self.query.new_empty(heads, batch * length, dtype=torch.float32)
-        arguments = self._arguments(backward=False) | {"OUT": out, "SUMS": sums}
-        self._run("forward", arguments, heads, self._tokens, arguments["M"])
+        self._run("forward", heads, self._tokens, {"OUT": out, "SUMS": sums})
         return out, sums
 
     def deltas(self, out: Tensor, grad: Tensor) -> Tensor:
         """Return the products `[heads, B * T]` of output and gradient, both `[B, T, heads, d]`."""
         tokens, heads = out.shape[0] * out.shape[1], out.shape[2]
         deltas = out.new_empty(heads, tokens, dtype=torch.float32)
-        arguments = self._arguments(backward=True) | {"OUT": out, "GRAD": grad, "DELTAS": deltas}
-        self._run("deltas", arguments, heads, tokens, arguments["M"], rows=1)
+        self._run("deltas", heads, tokens, {"OUT": out, "GRAD": grad, "DELTAS": deltas}, rows=1)
         return deltas
 
     def queries(self, **tensors: Tensor) -> Tensor:
         """Return the gradient of the queries; `tensors` are GRAD, SUMS and DELTAS."""
         (slope,) = _like(self.query)
-        arguments = self._arguments(backward=True) | tensors | {"DQ": slope}
-        self._run("queries", arguments, self.query.shape[1], self._tokens, arguments["M"])
+        self._run("queries", self.query.shape[1], self._tokens, tensors | {"DQ": slope})
         return slope
 
     def keys(self, **tensors: Tensor) -> list[Tensor]:
         """Return the gradients of the keys and values of the text."""
-        arguments = self._arguments(backward=True) | {"TEXT": True, "first": 0}
+        slopes = _like(self.key, self.value)
         length = self._tokens if self.terms.packing else self.key.shape[2]
-        return self._of_keys(self.key, self.value, length, arguments | tensors)
+        others = {"DK": slopes[0], "DV": slopes[1], "TEXT": True, "first": 0}
+        self._run("keys", self.key.shape[1], length, tensors | others)
+        return slopes
 
     def prefix(self, **tensors: Tensor) -> list[Tensor]:
         """Return the gradients of the keys and values of the prefix."""
         key, value = self.prefix_key, self.prefix_value
         assert key is not None and value is not None
-        length = key.shape[2]
-        arguments = self._arguments(backward=True) | {"TEXT": False, "first": -length, "S": length}
-        arguments |= _vectors("k", key) | _vectors("v", value) | _mask("", self.prefix_mask)
-        arguments |= {"CAUSAL": False, "BIASED": False}
-        return self._of_keys(key, value, length, arguments | tensors)
-
-    def _of_keys(
-        self, key: Tensor, value: Tensor, length: int, arguments: dict[str, Any]
-    ) -> list[Tensor]:
-        slopes = _like(key, value)
-        arguments = arguments | {"DK": slopes[0], "DV": slopes[1]}
-        self._run("keys", arguments, key.shape[1], length, arguments["N"])
+        slopes, length = _like(key, value), key.shape[2]
+        others = _vectors("k", key) | _vectors("v", value) | _mask("", self.prefix_mask)
+        others |= {"DK": slopes[0], "DV": slopes[1], "S": length, "first": -length}
+        others |= dict.fromkeys(("TEXT", "CAUSAL", "BIASED"), False)
+        self._run("keys", key.shape[1], length, tensors | others)
         return slopes
 
     @property
@@ -144,21 +127,15 @@ class Launch:
         return packing.width if packing else self.query.shape[2]
 
     def _run(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        heads: int,
-        length: int,
-        part: int,
-        rows: int = 0,
+        self, name: str, heads: int, length: int, others: Mapping[str, Any], rows: int = 0
     ) -> None:
-        """Start a program for each row, each head and each `part` of the length."""
-        blocks = -(-length // part)
-        packing = self.terms.packing
-        rows = rows or (packing.size[0] if packing else self.query.shape[0])
+        """Start a program for each row, each head and each tile of the length."""
+        packing, arguments = self.terms.packing, self._arguments(backward=name != "forward")
+        arguments |= others
+        blocks = -(-length // arguments["N" if name == "keys" else "M"])
+        programs = (rows or (packing.size[0] if packing else self.query.shape[0])) * heads * blocks
         numbers = arguments["warps"], arguments["stages"]
-        arguments = arguments | {"blocks": blocks}
-        launch.start(name, rows * heads * blocks, arguments, self.query.device, *numbers)
+        launch.start(name, programs, arguments | {"blocks": blocks}, self.query.device, *numbers)
 
     def _arguments(self, *, backward: bool) -> dict[str, Any]:
         """Return the arguments that kernels share, by name, and more."""
@@ -191,10 +168,7 @@ class Launch:
             "GROUPS": heads // self.key.shape[1],
             "HEAD": width,
             "D": max(16, 1 << (width - 1).bit_length()),
-            "M": tiles.queries,
-            "N": tiles.keys,
-            "warps": tiles.warps,
-            "stages": tiles.stages,
+            **dict(zip(("M", "N", "warps", "stages"), tiles, strict=True)),
             "PRECISION": "ieee" if precise else "tf32",
         }
 
@@ -234,14 +208,8 @@ def _drops(dropout: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
     """Return the arguments of dropout; the plain path scales by the same number."""
     if dropout is None:
         return {"KEYS": None, "DROPS": False, "site": 0, "top": 0, "limit": 0, "boost": 1.0}
-    numbers = {"limit": limit(dropout.p), "boost": scale(dropout.p, dtype)}
-    return {
-        "KEYS": dropout.keys,
-        "DROPS": True,
-        "site": dropout.site,
-        "top": dropout.start,
-        **numbers,
-    }
+    drops = {"KEYS": dropout.keys, "DROPS": True, "site": dropout.site, "top": dropout.start}
+    return drops | {"limit": limit(dropout.p), "boost": scale(dropout.p, dtype)}
 
 
 def _like(*vectors: Tensor) -> list[Tensor]:
@@ -249,12 +217,6 @@ def _like(*vectors: Tensor) -> list[Tensor]:
     batch, heads, length, width = vectors[0].shape
     slopes = vectors[0].new_empty(len(vectors), batch, length, heads, width)
     return [slope.transpose(1, 2) for slope in slopes]
-
-
-# Attention with a prefix, a mask, a bias and keyed dropout, without scores in memory.
-#
-# Forward and backward run in Triton (`forward.py`, `backward.py`). Letters in shapes: B rows, T
-# queries, S keys, P vectors of a prefix, d head size, N packed tokens.
 
 
 def attention(
@@ -266,7 +228,9 @@ def attention(
     T and S are N, but the rows of the prefix are those of the batch. Computation is in the type of
     the queries, or that of autocast. A query that sees no key gives zeros.
     """
-    dtype = _dtype(query)
+    device, dtype = query.device.type, query.dtype
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)  # the meta device has no autocast
     vectors: list[Tensor | None] = [query, key, value, None, None]
     mask = None
     if prefix is not None and prefix.key.shape[2]:
@@ -275,14 +239,6 @@ def attention(
     dense = (v if v is None or v.stride(-1) == 1 else v.contiguous() for v in typed)
     out: Tensor = _Attention.apply(*dense, mask, terms)  # type: ignore[no-untyped-call]
     return out
-
-
-def _dtype(query: Tensor) -> torch.dtype:
-    """Return the type to compute in; the meta device has no autocast."""
-    device = query.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return query.dtype
 
 
 class _Attention(torch.autograd.Function):
@@ -307,16 +263,14 @@ class _Attention(torch.autograd.Function):
         return query, *text, *prefix, None, None
 
 
-# Which attention the kernel computes: on CUDA all that it can, where it agrees with torch.
-#
-# The plain path computes the rest: on a CPU, in fp64, with a learned bias, with a head size over
-# 256, and that of DeBERTa, whose bias is a product of queries and keys.
-
 _WIDEST = 256  # larger tiles do not fit in shared memory
 
 
 def suits(query: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> bool:
-    """Return whether the kernel computes an attention.
+    """Return whether the kernel computes an attention: on CUDA, where it agrees with torch.
+
+    The plain path computes the rest: on a CPU, in fp64, with a learned bias, with a head size over
+    256, and that of DeBERTa, whose bias is a product of queries and keys.
 
     Args:
         query: `[B, heads, T, d]`.
@@ -331,15 +285,10 @@ def suits(query: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None
         return False
     if bias is not None and bias.requires_grad:
         return False
-    return not query.is_cuda or _works(query.device, query.dtype, width)
+    if not query.is_cuda:
+        return True
+    return launch.agrees("attention", error, query.device, query.dtype, width)
 
-
-@cache
-def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    return launch.agrees("attention", device, lambda: error(device, dtype, width))
-
-
-# One small attention by the kernel and by torch: does the kernel work on a device?
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 """The largest difference, as a share of the largest number of an output or a gradient."""
@@ -350,55 +299,38 @@ _TF32 = 3e-3
 _ROWS, _HEADS, _TOKENS, _PROMPT, _SITE, _P = 2, 2, 80, 3, 0, 0.1
 """80 tokens use the largest tiles."""
 
-_Attend = Callable[[list[Tensor], Tensor, Tensor], Tensor]
-
 
 def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
     """Return how far the kernel is from torch, over the output and all gradients.
 
     1 is the tolerance of the type. `width` is the head size.
     """
-    lengths = (_TOKENS, _TOKENS, _TOKENS, _PROMPT, _PROMPT)
-    vectors = [_fixed_vectors(length, width, 0.7 + n, device) for n, length in enumerate(lengths)]
-    vectors = [vector.to(dtype) for vector in vectors]
-    slopes = _differentiated(_by_kernel, vectors, dtype)
-    exact = _differentiated(_by_torch, vectors, torch.float64)
-    far = [distance(slope, other) for slope, other in zip(slopes, exact, strict=True)]
+    keys = torch.arange(_ROWS, device=device)
+    real = torch.arange(_TOKENS, device=device) < (_TOKENS - 9 * keys)[:, None]
+    fixed = []  # `[B, heads, length, d]`, without torch's random numbers
+    for place, length in enumerate((_TOKENS, _TOKENS, _TOKENS, _PROMPT, _PROMPT)):
+        count = _ROWS * _HEADS * length * width
+        numbers = (torch.arange(count, dtype=torch.float64) * (0.7 + place)).sin()
+        fixed.append(numbers.view(_ROWS, _HEADS, length, width).to(device).to(dtype))
+
+    def computed(fused: bool, dtype: torch.dtype) -> list[Tensor]:
+        """Return the output `[B, T, heads, d]` and the gradients of all vectors."""
+        leaves = [vector.detach().to(dtype).requires_grad_() for vector in fixed]
+        query, key, value, before, old = leaves
+        if fused:
+            terms = Terms(width**-0.5, real[:, None, None], dropout=Keyed(keys, _SITE, _P))
+            out = attention(query, key, value, Prefix(before, old), terms)
+        else:
+            key, value = torch.cat([before, key], dim=2), torch.cat([old, value], dim=2)
+            scores = query @ key.transpose(2, 3) * width**-0.5
+            scores[..., _PROMPT:].masked_fill_(~real[:, None, None], -torch.inf)
+            weights = drop(scores.softmax(dim=-1), keys, _SITE, _P, origin=_PROMPT)
+            out = (weights @ value).transpose(1, 2)
+        return [out, *torch.autograd.grad(out, leaves, query.detach().transpose(1, 2))]
+
+    pairs = zip(computed(True, dtype), computed(False, torch.float64), strict=True)
     rounds = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
-    return max(far) / (_TF32 if rounds else TOLERANCE[dtype])
-
-
-def _fixed_vectors(length: int, width: int, pace: float, device: torch.device) -> Tensor:
-    """Return fixed vectors `[B, heads, length, d]`, without torch's random numbers."""
-    numbers = torch.arange(_ROWS * _HEADS * length * width, dtype=torch.float64) * pace
-    return numbers.sin().view(_ROWS, _HEADS, length, width).to(device)
-
-
-def _differentiated(attend: _Attend, vectors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Return the output `[B, T, heads, d]` and the gradients of all vectors."""
-    vectors = [vector.to(dtype).requires_grad_(True) for vector in vectors]
-    keys = torch.arange(_ROWS, device=vectors[0].device)
-    ends = _TOKENS - 9 * keys
-    real = (torch.arange(_TOKENS, device=keys.device) < ends[:, None])[:, None, None]
-    out = attend(vectors, keys, real)
-    weights = vectors[0].transpose(1, 2).to(dtype)
-    return [out, *torch.autograd.grad(out, vectors, weights)]
-
-
-def _by_kernel(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
-    query, key, value, before, old = vectors
-    terms = Terms(query.shape[-1] ** -0.5, real, dropout=Keyed(keys, _SITE, _P))
-    return attention(query, key, value, Prefix(before, old), terms)
-
-
-def _by_torch(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
-    query, key, value, before, old = vectors
-    key, value = torch.cat([before, key], dim=2), torch.cat([old, value], dim=2)
-    scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
-    scores[..., _PROMPT:].masked_fill_(~real, -torch.inf)
-    weights = scores.softmax(dim=-1)
-    used = drop(weights, keys, _SITE, _P, origin=_PROMPT)
-    return (used @ value).transpose(1, 2)
+    return max(distance(*pair) for pair in pairs) / (_TF32 if rounds else TOLERANCE[dtype])
 
 
 def distance(tensor: Tensor, other: Tensor) -> float:

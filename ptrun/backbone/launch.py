@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -55,8 +56,12 @@ def start(
         program[(programs,)](**{n: arguments[n] for n in program.arg_names}, **options)
 
 
-def agrees(what: str, device: torch.device, distance: Callable[[], float]) -> bool:
-    """Return whether a `distance` from torch, of which 1 is allowed, is small; say so if not."""
+@cache
+def agrees(what: str, distance: Callable[..., float], device: torch.device, *facts: Any) -> bool:
+    """Return whether a device computes as torch does, and say so if not.
+
+    `distance` takes the device and the facts; 1 is allowed.
+    """
     if find_spec("triton") is None:
         _LOG.info("triton is not installed: plain %s is used", what)
         return False
@@ -65,7 +70,7 @@ def agrees(what: str, device: torch.device, distance: Callable[[], float]) -> bo
     unseen = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.enable_grad(), torch.autocast(device.type, enabled=False), unseen:
         try:
-            far = distance()
+            far = distance(device, *facts)
         except Exception as failed:  # Triton, its compiler and the driver share no error class
             _LOG.warning("plain %s is used; its kernel fails on %s: %s", what, device, failed)
             return False

@@ -133,10 +133,10 @@ class Albert(Architecture):
         if len(groups) != 1 or len(groups[0].albert_layers) != 1:
             raise UserError("only ALBERT models with one shared layer are supported.")
         count = model.config.num_hidden_layers
-        encoder.albert_layer_groups = nn.ModuleList(Call(groups[0]) for _ in range(count))
+        encoder.albert_layer_groups = nn.ModuleList(_Call(groups[0]) for _ in range(count))
         encoder.config = deepcopy(encoder.config)
         encoder.config.num_hidden_groups = count
-        model.supports_gradient_checkpointing = True  # `Call` supports it
+        model.supports_gradient_checkpointing = True  # `_Call` supports it
         super().prepare(model, injection)
 
 
@@ -237,19 +237,8 @@ KINDS: dict[str, Architecture] = {
 }
 
 
-# One module for each call of ALBERT's shared layer.
-
-
-class Call(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One call of ALBERT's layer: new modules that share their tensors with all other calls.
-
-    >>> from torch import nn
-    >>> from ptrun.backbone.masked import Call
-    >>> group = nn.Module()
-    >>> group.albert_layers = nn.ModuleList([nn.Linear(2, 2)])
-    >>> Call(group).albert_layers[0].weight is group.albert_layers[0].weight
-    True
-    """
+class _Call(GradientCheckpointingLayer):  # type: ignore[misc]
+    """One call of ALBERT's layer: new modules that share their tensors with all other calls."""
 
     def __init__(self, group: Any):
         super().__init__()
@@ -290,7 +279,7 @@ def _attend(
     """Return attention over prefix and tokens, `[B, T, H]`, and no weights."""
     query, key, value, bias = _parts(module, hidden, relative_pos, rel_embeddings)
     link, mask, length = link_of(module), attention_mask.bool(), 0
-    link.show(key, value)
+    link.show(key, value, mask)
     scores = torch.matmul(query, key.transpose(2, 3)) + bias
     prefix = link.prefix()
     if prefix is not None:
@@ -303,8 +292,9 @@ def _attend(
         value = joined(prefix, key, value)[1]
     scores = _mixed(module, "head_logits_proj", scores)
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    if module.training:
-        weights = link.drop(weights, module.dropout.p, length)
+    dropout = link.keyed(weights.shape[1], module.dropout.p)
+    if module.training and dropout is not None:
+        weights = dropout.behind(weights, length)
     weights = _mixed(module, "head_weights_proj", weights)
     return torch.matmul(weights, value).transpose(1, 2).flatten(2), None
 

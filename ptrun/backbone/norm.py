@@ -1,6 +1,5 @@
 """Dropout, residual sum and LayerNorm in one program of Triton each way, for frozen norms."""
 
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -22,7 +21,7 @@ def suits(x: Tensor, residual: Tensor, norm: nn.Module) -> bool:
     if norm.weight.requires_grad or norm.bias.requires_grad or residual.shape != x.shape:
         return False
     same = {x.dtype} == {t.dtype for t in (residual, norm.weight, norm.bias)}
-    return same and (not x.is_cuda or _works(x.device, x.dtype))
+    return same and (not x.is_cuda or launch.agrees("the norm", error, x.device, x.dtype))
 
 
 def add_norm(
@@ -77,11 +76,6 @@ def _start(
     arguments |= {"lines": lines, "SIZE": width, "N": block, "eps": eps}
     arguments |= _OFF if dropout is None else dropout.arguments(x) | {"DROPS": True}
     launch.start(name, lines, arguments, x.device, warps=min(16, max(1, block // 256)))
-
-
-@cache
-def _works(device: torch.device, dtype: torch.dtype) -> bool:
-    return launch.agrees("the norm", device, lambda: error(device, dtype))
 
 
 def error(device: torch.device, dtype: torch.dtype) -> float:

@@ -5,7 +5,7 @@ tokens at once. Rows are padded to the longest row of their block only.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -47,7 +47,9 @@ class Reach:
             if self.before is not None:
                 order = mask.int().cumsum(dim=1)
                 columns = columns & (order[:, -1:] - order <= self.before)[:, None, None]
-            return None if _all(columns) else columns
+            # memory counts full rows; a GPU has no answer without a wait
+            full = columns.is_meta or (columns.is_cpu and bool(columns.all()))
+            return None if full else columns
         width = mask.shape[1]
         place = torch.arange(width, device=mask.device)
         last = slice(width - (queries or width), None)
@@ -70,43 +72,29 @@ class Reach:
 EVERY, LOOK_BACK = Reach(), Reach(after=0)
 
 
-def _all(mask: Tensor) -> bool:
-    """Return whether all is seen; False on a GPU, without a wait. Memory counts full rows."""
-    return mask.is_meta or (mask.is_cpu and bool(mask.all()))
-
-
-@dataclass(frozen=True)
 class Block:
-    """Rows of a batch that are padded to one width.
+    """Rows of a batch that are padded to one width, and what their tokens see.
 
     Args:
-        rows: b, the number of rows.
-        width: t, the tokens of each row.
         mask: `[b, t]`, True at real tokens.
 
     >>> import torch
-    >>> from ptrun.backbone.packing import EVERY, Block
-    >>> mask = torch.tensor([[True, True, False]])
-    >>> Block(1, 3, mask).visible(EVERY).shape
-    torch.Size([1, 1, 1, 3])
+    >>> from ptrun.backbone.packing import LOOK_BACK, Block
+    >>> Block(torch.ones(1, 3, dtype=torch.bool)).visible(LOOK_BACK, queries=2).int().tolist()
+    [[[[1, 1, 0], [1, 1, 1]]]]
     """
 
-    rows: int
-    width: int
-    mask: Tensor
-    _seen: dict[Reach, Tensor | None] = field(default_factory=dict, repr=False)
+    def __init__(self, mask: Tensor):
+        self.mask, self.tokens = mask, mask.numel()
+        self.rows, self.width = mask.shape
+        self._seen: dict[tuple[Reach, int | None], Tensor | None] = {}
 
-    def visible(self, reach: Reach) -> Tensor | None:
-        """Return the keys of each token, bool `[b, 1, 1 or t, t]`; None if it sees its row."""
-        reach = reach.within(self.width)
-        if reach not in self._seen:
-            self._seen[reach] = reach(self.mask)
-        return self._seen[reach]
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens, with padding."""
-        return self.rows * self.width
+    def visible(self, reach: Reach, queries: int | None = None) -> Tensor | None:
+        """Return which keys the last `queries` tokens see, bool `[b, 1, 1 or t, s]`; None: all."""
+        key = reach.within(self.width), queries
+        if key not in self._seen:
+            self._seen[key] = key[0](self.mask, queries)
+        return self._seen[key]
 
 
 @dataclass(frozen=True)
@@ -207,10 +195,7 @@ def packing_of(mask: Tensor, lengths: Sequence[int] | None, reach: Reach, price:
     columns = torch.arange(total, device=device) - starts[rows]
     in_order = ordered_rows == list(range(size[0]))
     ordered = torch.split(mask if in_order else mask[order], [len(group) for group in groups])
-    blocks = [
-        Block(len(real), width, real[:, :width])
-        for real, width in zip(ordered, widths, strict=True)
-    ]
+    blocks = [Block(real[:, :width]) for real, width in zip(ordered, widths, strict=True)]
     every = rows, columns, starts, wide.int(), mask
     return Packing(blocks, *every, reach, None if in_order else order, size, tokens)
 
@@ -240,9 +225,6 @@ def requested(
         return [None if at is None else hidden[at.rows, at.columns] for at in requests]
     parts = torch.split(hidden[0], [0 if at is None else len(at.rows) for at in requests])
     return [None if at is None else part for at, part in zip(requests, parts, strict=True)]
-
-
-# The packed tokens of each member, whose rows follow each other in a batch.
 
 
 @dataclass(frozen=True)
@@ -332,12 +314,11 @@ def rooms(lengths: Sequence[Sequence[int]], *, apart: bool = False) -> list[Room
     count = -(-(_step(base) + (base // 2 if apart else 0)) // (widest - 1))
     size = base + count
     missing = [size - n for n in sums] if apart else [*[0] * (len(sums) - 1), size - total]
-    return [Room(width, _shares(tokens, count if tokens else 0)) for tokens in missing]
-
-
-def _shares(tokens: int, count: int) -> list[int]:
-    """Return `count` numbers that differ by at most 1, with a sum of `tokens`."""
-    return [tokens // count + (place < tokens % count) for place in range(count)]
+    shares = (  # of the missing tokens; they differ by at most 1
+        [tokens // count + (place < tokens % count) for place in range(count if tokens else 0)]
+        for tokens in missing
+    )
+    return [Room(width, share) for share in shares]
 
 
 # Cut the rows of a step into micro-batches with little padding.

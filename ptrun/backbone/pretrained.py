@@ -57,9 +57,6 @@ class PretrainedBackbone:
         layer_norm_eps: the epsilon of all norms; null is the checkpoint's.
         families: what makes the family of a model type that ptrun does not know, by model type.
 
-    Raises:
-        UserError: the family is not supported, a file is not readable, or an option does not fit.
-
     >>> from ptrun.backbone.pretrained import PretrainedBackbone
     >>> backbone = PretrainedBackbone(name="pocket_bert", shipped="pocket_bert")
     >>> backbone.shape.layers, backbone.shape.hidden_size
@@ -199,12 +196,7 @@ class PretrainedBackbone:
             proof.accept(self)
 
     def read_weights(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
-        """Read the frozen weights one by one, directly in their final precision and place.
-
-        Raises:
-            UserError: the files cannot be fetched, weights are missing, or the number of
-                parameters differs from the published one.
-        """
+        """Read the frozen weights one by one into their final place; refuse lost or other ones."""
         folder = self._files()
         self.__dict__.pop("model", None)
         with reading(self.name, folder):
@@ -226,7 +218,11 @@ class PretrainedBackbone:
                     model, folder, dtype, device, lambda n, t: self._part(cuts.get(n, Cut()), t)
                 )
                 self.cuts = {id(p): cuts[n] for n, p in model.named_parameters() if n in cuts}
-        self.has_head = weights.has_head(self.name, missing, self.architecture)
+        if lost := sorted(name for name in missing if not self.architecture.of_head(name)):
+            raise UserError(
+                f"backbone={self.name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
+            )
+        self.has_head = not missing
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             source = stored(folder) if self.has_pooler else None
@@ -243,11 +239,7 @@ class PretrainedBackbone:
             )
 
     def quantize(self, kind: Quantization) -> None:
-        """Choose how the linear maps of the layers are held; before `load`.
-
-        Raises:
-            UserError: most weights are in no linear map.
-        """
+        """Choose how linear maps are held, before `load`; refuse experts in one tensor."""
         if kind != "none" and self.architecture.fused:
             raise UserError(
                 f"hardware.quantization={kind}: the experts of {self.name} are one tensor, which "
@@ -338,14 +330,14 @@ class PretrainedBackbone:
         row = torch.tensor([list(ids)], device=self.model.get_input_embeddings().weight.device)
         mask, start = torch.ones_like(row, dtype=torch.bool), torch.zeros_like(row[:, 0])
         decoder = DecoderInput(mask=mask, ids=row) if self.architecture.has_decoder else None
-        seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] = {}
+        seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor, Any]] = {}
         self.injection.seen = seen
         try:
             at = Positions(start, start + len(ids) - 1)
             self.forward(BackboneInput(ids=row, mask=mask, decoder=decoder, hidden_at=at))
         finally:
             self.injection.seen = None
-        tensors = [tensor[0] for site in sites for tensor in seen[site]]
+        tensors = [tensor[0] for site in sites for tensor in seen[site][:2]]
         if self.division:
             tensors = [self.division.whole(tensor, 0) for tensor in tensors]
         return torch.stack([tensor.transpose(0, 1).float() for tensor in tensors], dim=1)
@@ -410,7 +402,6 @@ class PretrainedBackbone:
         return model.requires_grad_(False).eval()
 
 
-# The linear maps of a backbone's layers.
 
 
 def transposed(backbone: PretrainedBackbone) -> bool:

@@ -53,17 +53,8 @@ _FIELDS = {
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 _GROWING = ("dynamic", "longrope")  # scalings of rotary positions by the longest row of a batch
 _HYBRID = ("num_kv_shared_layers", "vision_config", "attention_chunk_size")
-_KNOWN = {
-    "scaling",
-    "dropout",
-    "position_ids",
-    "use_cache",
-    "sliding_window",
-    "softcap",
-    "s_aux",
-    "deterministic",
-}
-_KNOWN |= {"output_attentions", "output_hidden_states", "output_router_logits"}
+_KNOWN = {"scaling", "dropout", "position_ids", "use_cache", "sliding_window", "softcap", "s_aux"}
+_KNOWN |= {"deterministic", "output_attentions", "output_hidden_states", "output_router_logits"}
 _TEXT, _ANSWER = 6, 4  # tokens of the traced pass
 
 
@@ -254,9 +245,6 @@ def _drop_by_key(model: Any, stack: Stack, reader: Reader, p: float, injection: 
             )
 
 
-# One traced pass.
-
-
 @dataclass(frozen=True)
 class _Call:
     """One attention in the traced pass; `after` counts the modules that ended before it."""
@@ -301,11 +289,7 @@ class _Drops(TorchFunctionMode):
 
 
 def probed(name: str, config: Mapping[str, Any]) -> Probed:
-    """Return the family of a configuration whose model type has no entry.
-
-    Raises:
-        UserError: transformers has no such model type, or ptrun cannot put prompts into it.
-    """
+    """Return the family of a model type without an entry; refuse what prompts cannot enter."""
     try:
         return _traced(json.dumps(config, sort_keys=True, default=str))
     except UserError as error:
@@ -380,7 +364,17 @@ class _Reading:
     def family(self, loose: float) -> Probed:
         """Return the family."""
         model, config = self.model, self.model.config.get_text_config()
-        self._check()
+        called = [id(call.module) for call in self.calls]
+        more = {name for call in self.calls for name in call.more} - _KNOWN
+        if not called or not all(isinstance(call.sight, Sight) for call in self.calls):
+            raise UserError(_FOREIGN.format(self.kind))
+        if len(set(called)) < len(called):
+            raise UserError(f"model type {self.kind!r} calls one layer several times.")
+        if more:
+            raise UserError(
+                f"model type {self.kind!r} passes {', '.join(sorted(more))} to its attention, "
+                "which ptrun does not compute."
+            )
         causal = self.name == "causal"
         halves: list[tuple[Any, list[_Call]]] = []
         if self.name == "seq2seq":
@@ -431,20 +425,6 @@ class _Reading:
             loose=loose,
             widths=(hidden, table.shape[1], self._length(config) - start),
         )
-
-    def _check(self) -> None:
-        modules = [id(call.module) for call in self.calls]
-        seen = [call.sight for call in self.calls]
-        more = {name for call in self.calls for name in call.more} - _KNOWN
-        if not modules or not all(isinstance(sight, Sight) for sight in seen):
-            raise UserError(_FOREIGN.format(self.kind))
-        if len(set(modules)) < len(modules):
-            raise UserError(f"model type {self.kind!r} calls one layer several times.")
-        if more:
-            raise UserError(
-                f"model type {self.kind!r} passes {', '.join(sorted(more))} to its attention, "
-                "which ptrun does not compute."
-            )
 
     def _path(self, module: nn.Module) -> tuple[str, int, str]:
         """Return where a part of a layer is: the path of the layers, its index, and its own."""

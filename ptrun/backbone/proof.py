@@ -8,8 +8,7 @@ versions; `$XDG_CACHE_HOME/ptrun/proofs` remembers it.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
-from ptrun.backbone.attention import NAME, Sight, attend, sight_of
+from ptrun.backbone.attention import NAME, Sight
 from ptrun.backbone.base import (
     BackboneInput,
     BackboneOutput,
@@ -31,10 +28,8 @@ from ptrun.backbone.base import (
     Site,
 )  # fmt: skip
 from ptrun.backbone.files import cache_file
-from ptrun.backbone.injection import link_of
 from ptrun.errors import UserError
 
-_RECORD = "ptrun_record"
 _LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 """The largest difference allowed, as a share of the largest number that is compared."""
 _STEPS = 1e-2, 1e-3, 1e-4  # of finite differences; a router of experts may jump in one
@@ -69,11 +64,7 @@ class ModelCheck:
 
 
 def accept(backbone: Any) -> None:
-    """Check a loaded backbone whose family was probed, unless it was accepted before.
-
-    Raises:
-        UserError: a check fails; the message names the layer.
-    """
+    """Check a loaded backbone whose family was probed, once; a refusal names the layer."""
     code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
     versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
     division = backbone.division
@@ -108,8 +99,18 @@ def prove(backbone: Any) -> list[ModelCheck]:
     4. Gradients are slopes.
     """
     inputs = _rows(backbone, (7, 4))
+    seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
+    rows, columns = seen.nonzero(as_tuple=True)
+    at = "logits_at" if backbone.has_head else "hidden_at"
+    with torch.no_grad():
+        states, ours = _read(backbone, inputs, **{at: Positions(rows, columns)})
+        theirs, logits = _stock(backbone, inputs)
+    pairs = [(a[inputs.mask], b[inputs.mask]) for a, b in zip(states, theirs, strict=True)]
+    if ours.logits is not None:
+        pairs.append((ours.logits, logits[rows, columns].view_as(ours.logits)))
+    bare = _compared(backbone, "the bare backbone computes what transformers computes", pairs)
     prefixes, joint = _joint(backbone)
-    return [_bare(backbone, inputs), joint, *_slopes(backbone, prefixes)]
+    return [bare, joint, *_slopes(backbone, prefixes)]
 
 
 def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
@@ -125,20 +126,6 @@ def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
     if backbone.architecture.has_decoder:
         decoder = DecoderInput(mask=torch.ones_like(mask[:, :3]), ids=ids[:, :3].flip(1))
     return BackboneInput(mask=mask, lengths=list(lengths), ids=ids, decoder=decoder)
-
-
-def _bare(backbone: Any, inputs: BackboneInput) -> ModelCheck:
-    seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
-    rows, columns = seen.nonzero(as_tuple=True)
-    at = "logits_at" if backbone.has_head else "hidden_at"
-    with torch.no_grad():
-        states, ours = _read(backbone, inputs, **{at: Positions(rows, columns)})
-        theirs, logits = _stock(backbone, inputs)
-    name = "the bare backbone computes what transformers computes"
-    pairs = [(a[inputs.mask], b[inputs.mask]) for a, b in zip(states, theirs, strict=True)]
-    if ours.logits is not None:
-        pairs.append((ours.logits, logits[rows, columns].view_as(ours.logits)))
-    return _compared(backbone, name, pairs)
 
 
 def _read(
@@ -167,11 +154,12 @@ def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
         )
         for layer in _layers(backbone)
     ]
+    backbone.model.config._attn_implementation = "eager"
     try:
-        with _attention(backbone, "eager"):
-            mask = inputs.mask.long()
-            logits = backbone.model.eval()(input_ids=inputs.ids, attention_mask=mask, **more).logits
+        mask = inputs.mask.long()
+        logits = backbone.model.eval()(input_ids=inputs.ids, attention_mask=mask, **more).logits
     finally:
+        backbone.model.config._attn_implementation = NAME
         for hook in hooks:
             hook.remove()
     return states, logits
@@ -181,69 +169,39 @@ def _layers(backbone: Any) -> Any:
     return backbone.architecture.layers(backbone.model)
 
 
-@contextmanager
-def _attention(backbone: Any, name: str) -> Iterator[None]:
-    """Compute attention by another of the registered functions."""
-    config = backbone.model.config
-    config._attn_implementation = name
-    try:
-        yield
-    finally:
-        config._attn_implementation = NAME
-
-
-_recorded: dict[tuple[str, Site], tuple[Tensor, Tensor, int | None]] = {}
-
-
-def _record(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *rest: Any, **more: Any
-) -> tuple[Tensor, None]:
-    """Attend, and keep the keys and values of the text and how far a token sees."""
-    link = link_of(module)
-    division = link.injection.division
-    pair = [division.whole(t, 1) if division else t for t in (key.detach(), value.detach())]
-    bound = mask.reach.before if isinstance(mask, Sight) else None
-    _recorded[link.reader, link.site] = pair[0], pair[1], bound
-    return attend(module, query, key, value, mask, *rest, **more)
-
-
-AttentionInterface.register(_RECORD, _record)
-AttentionMaskInterface.register(_RECORD, sight_of)
-
-
 def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
     """Return a prefix for each layer `[1, heads, P, d]`; check that it stands for P tokens."""
     for prompt, length in ((4, 5), (2, 1)):  # the second for narrow windows
-        _recorded.clear()
         joint = replace(_rows(backbone, (prompt + length,)), decoder=None)
-        with torch.no_grad(), _attention(backbone, _RECORD):
-            joined, _ = _read(backbone, joint)
-        bounds = [bound for _, _, bound in _recorded.values() if bound is not None]
-        if all(bound >= prompt + length - 1 for bound in bounds):
+        seen = backbone.injection.seen = {}
+        try:
+            with torch.no_grad():
+                joined, _ = _read(backbone, joint)
+        finally:
+            backbone.injection.seen = None
+        bounds = [m.reach.before for _, _, m in seen.values() if isinstance(m, Sight)]
+        if all(bound is None or bound >= prompt + length - 1 for bound in bounds):
             break
-    pairs = {
-        layer: (key[:, :, :prompt], value[:, :, :prompt])
-        for (_, (_, layer)), (key, value, _) in _recorded.items()
-    }
-    with torch.no_grad():
-        states, _ = _read(backbone, _alone(joint, prompt, pairs))
-    name = "keys and values of a joint pass stand for its text"
-    both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
-    return pairs, _compared(backbone, name, both)
-
-
-def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:
-    """Return the input after the text, with the prefix of the text and its positions moved."""
-    assert joint.ids is not None and joint.lengths is not None
-    prefixes = tuple(Prefix(*pairs[layer]) for layer in sorted(pairs))
-    return replace(
+    pairs: _Pairs = {}
+    for (_, (_, layer)), (key, value, _) in seen.items():
+        if division := backbone.division:  # which has some of the heads
+            key, value = division.whole(key, 1), division.whole(value, 1)
+        pairs[layer] = key[:, :, :prompt], value[:, :, :prompt]
+    # the input after the text, with the prefix of the text and its positions moved
+    assert joint.ids is not None
+    alone = replace(
         joint,
         ids=joint.ids[:, prompt:],
         mask=joint.mask[:, prompt:],
-        lengths=[length - prompt for length in joint.lengths],
+        lengths=[length],
         shift=torch.full_like(joint.ids[:, 0], prompt),
-        prefixes=prefixes,
+        prefixes=tuple(Prefix(*pairs[layer]) for layer in sorted(pairs)),
     )
+    with torch.no_grad():
+        states, _ = _read(backbone, alone)
+    name = "keys and values of a joint pass stand for its text"
+    both = [(state, other[:, prompt:]) for state, other in zip(states, joined, strict=True)]
+    return pairs, _compared(backbone, name, both)
 
 
 def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:

@@ -28,11 +28,7 @@ _LARGEST = 127
 
 
 def check_installed(kind: Quantization) -> None:
-    """Check that the package which a format needs is installed.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Refuse a format that needs a package which is not installed."""
     if kind == "nf4" and find_spec("bitsandbytes") is None:
         raise UserError(
             "hardware.quantization=nf4 needs the package bitsandbytes; type "
@@ -94,9 +90,6 @@ def _levels(device: torch.device) -> Tensor:
 
     levels: Tensor = functional.get_4bit_type("nf4", device=device)  # type: ignore[no-untyped-call]
     return levels
-
-
-# A frozen linear map that holds its matrix quantized and makes it dense for each product.
 
 
 class QuantizedLinear(nn.Linear):

@@ -146,20 +146,8 @@ def factor(name: str) -> float:
     return next((f for pattern, f in _FACTORS.items() if re.fullmatch(pattern, name)), 1.0)
 
 
-def divided(backbone: Any, name: str, tensor: Tensor) -> Tensor:
-    """Return a learned tensor of a method, by its name, in the unit in which it is trained."""
-    divisor = _learned_divisor(backbone, name)
-    return tensor if divisor == 1.0 else tensor / divisor
-
-
-def whole(backbone: Any, name: str, tensor: Tensor) -> Tensor:
-    """Return a learned tensor of a method, by its name, in the unit of the checkpoint."""
-    divisor = _learned_divisor(backbone, name)
-    return tensor if divisor == 1.0 else tensor * divisor
-
-
-def _learned_divisor(backbone: Any, name: str) -> float:
-    """Return the divisor of a learned tensor: 1 unless it is that of a scaled backbone."""
+def learned_divisor(backbone: Any, name: str) -> float:
+    """Return the divisor of a method's learned tensor: 1 unless it is of a scaled backbone."""
     stored = name.removeprefix(PREFIX)
     scaled = stored != name and backbone.injection.unit == UNIT
     return _divisor(backbone.model, stored) if scaled else 1.0

@@ -39,14 +39,11 @@ def digest(folder: Path) -> str:
 
 
 def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool = False) -> Any:
-    """Return the tokenizer of a folder.
+    """Return the tokenizer of a folder; refuse a folder without a readable one.
 
     `words` is for input that is already split into words: byte-level tokenizers then also put a
     space before the first word. T5's appends no `</s>`, since patterns decide how an input ends
     (PPT never appends it).
-
-    Raises:
-        UserError: the folder has no readable tokenizer, or a package for it is missing.
     """
     kind = kind or kind_of(model_type)
     if not any((folder / name).is_file() for name in FILES):  # else the library makes an empty one
@@ -55,19 +52,26 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
             "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
         )
     check_packages(folder, model_type, kind)
+    from tokenizers.processors import TemplateProcessing
+    from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedTokenizerFast
+
+    # 1. Read its files
     spaced = words and kind == "bpe"
-    tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
+    library: Any = AutoTokenizer if model_type in CONFIG_MAPPING else PreTrainedTokenizerFast
+    try:
+        tokenizer = library.from_pretrained(folder, **{"add_prefix_space": True} if spaced else {})
+    except BaseException as error:  # the library raises what it meets first, also a Rust panic
+        if isinstance(error, UserError) or not (isinstance(error, Exception) or is_panic(error)):
+            raise
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(
+            f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
+            "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."
+        ) from error
     if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
         # the library may ignore the option (5.23)
         tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
-    _set_frame(tokenizer, model_type)
-    return tokenizer
-
-
-def _set_frame(tokenizer: Any, model_type: str) -> None:
-    """Set the special tokens around texts where the library's are not the model's own (5.23)."""
-    from tokenizers.processors import TemplateProcessing
-
+    # 2. Set the special tokens around texts where the library's are not the model's own (5.23)
     if model_type in _ENDING:  # patterns decide how an input ends
         frame = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
         tokenizer.backend_tokenizer.post_processor = frame
@@ -78,14 +82,11 @@ def _set_frame(tokenizer: Any, model_type: str) -> None:
         pair = f"{single} $B:1 {sep}:1"
         frame = TemplateProcessing(single=single, pair=pair, special_tokens=special)
         tokenizer.backend_tokenizer.post_processor = frame
+    return tokenizer
 
 
 def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:
-    """Refuse a tokenizer that needs a package which is not installed; reads only names of files.
-
-    Raises:
-        UserError: a package is missing.
-    """
+    """Refuse a tokenizer that needs a package which is not installed; reads names of files only."""
     kind = kind or kind_of(model_type)
     if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
         return
@@ -103,20 +104,3 @@ def copy(folder: Path, there: Path) -> None:
             copied = there / file.relative_to(folder)
             copied.parent.mkdir(exist_ok=True)
             copied.write_bytes(read_bytes(file, _LARGEST, links=True))
-
-
-def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
-    """Return transformers' tokenizer of a folder."""
-    from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedTokenizerFast
-
-    library: Any = AutoTokenizer if model_type in CONFIG_MAPPING else PreTrainedTokenizerFast
-    try:
-        return library.from_pretrained(folder, **options)
-    except BaseException as error:  # the library raises what it meets first, also a Rust panic
-        if isinstance(error, UserError) or not (isinstance(error, Exception) or is_panic(error)):
-            raise
-        reason = " ".join(str(error).split())[:120]
-        raise UserError(
-            f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
-            "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."
-        ) from error

@@ -12,14 +12,11 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ptrun.backbone import files
-from ptrun.backbone.family import Family
 from ptrun.backbone.files import tensor_names
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
 
-
-# Reads a model's weights from a folder, and checks whether they include the output head.
 
 _BUFFERS = ("position_ids", ".attn.bias", ".attn.masked_bias")  # of older versions of the library
 
@@ -50,21 +47,6 @@ def read(
         _LOG.info("%s: %d tensors of the files are not read, e.g. %s", folder, len(rest), shown)
     return model, report["missing_keys"]
 
-
-def has_head(name: str, missing: set[str], family: Family) -> bool:
-    """Return whether the output head is complete, given the names that the files lack.
-
-    Raises:
-        UserError: the files lack other tensors.
-    """
-    if lost := sorted(tensor for tensor in missing if not family.of_head(tensor)):
-        raise UserError(
-            f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
-        )
-    return not missing
-
-
-# Builds a model without weights and reads its tensors from files one by one.
 
 _OLD_NAMES = [(".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta")]
 _OLD_NAMES += [("lm_head.weight", "embed_out.weight")]
@@ -106,8 +88,15 @@ def _files_of_tensors(folder: Path) -> dict[str, Path]:
 
 
 def _stored(names: Sequence[str], base: str, where: Container[str]) -> str | None:
-    """Return the name that the files have for a parameter of these names."""
-    return next((name for name in _spellings(names, base) if name in where), None)
+    """Return the name that the files have for a parameter: with or without the base prefix."""
+    for name in names:
+        for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
+            ends = [e for e in _OLD_NAMES if spelling.endswith(e[0])]
+            old = [spelling.removesuffix(new) + ending for new, ending in ends]
+            for stored in (spelling, *old):
+                if stored in where:
+                    return stored
+    return None
 
 
 @contextmanager
@@ -164,18 +153,6 @@ def fill(
             setattr(owner, last, parameter)
     return missing
 
-
-def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
-    """Return possible names of a parameter in files: with and without the base prefix, old ones."""
-    for name in names:
-        for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
-            yield spelling
-            for new, old in _OLD_NAMES:
-                if spelling.endswith(new):
-                    yield spelling.removesuffix(new) + old
-
-
-# The classification head of a tuned checkpoint, such as an NLI model.
 
 _ENTAILED = ("entailment", "entail", "entailed")
 _STORED = {
@@ -246,8 +223,6 @@ def classifier_of(backbone: Any) -> Classifier | None:
     return Classifier(labels, stored, pooler, "the checkpoint's")
 
 
-# A backbone that a run tuned: its tensors are in the `prompt.safetensors` of that run.
-
 PREFIX = "backbone."
 
 
@@ -273,11 +248,7 @@ class Tuned:
     pooler_seed: int | None = None
 
     def put(self, backbone: Any) -> None:
-        """Copy the tuned tensors into a loaded backbone.
-
-        Raises:
-            UserError: the backbone lacks one of the tensors.
-        """
+        """Copy the tuned tensors into a loaded backbone; refuse one that lacks any of them."""
         with safe_open(self.file, "pt") as opened, torch.no_grad():
             names = [n.removeprefix(PREFIX) for n in opened.keys() if n.startswith(PREFIX)]  # noqa: SIM118
             places = backbone.body()

@@ -10,6 +10,7 @@ Dropout acts after the up-projection; the layer's own dropout then acts on the s
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -19,9 +20,10 @@ from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Method, check_dropout
+from ptrun.method.base import Method
 from ptrun.prompt import PHM, drawn, mixing
 from ptrun.readout.base import Batch
+from ptrun.readout.head import check_dropout
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
@@ -72,7 +74,7 @@ class Adapter(Method):
         super().__init__(backbone, task, reading)
         if hidden < 1:
             raise UserError(f"method.hidden is {hidden}; use 1 or more.")
-        check_dropout(dropout)
+        check_dropout("method", dropout)
         self.dropout, width = dropout, backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None
         halves: dict[Half, int] = {"encoder": backbone.shape.layers}
@@ -103,39 +105,26 @@ class Adapter(Method):
         return replace(text, edits=self._edits("encoder", batch), decoder=decoder)
 
     def _edits(self, half: Half, batch: Batch) -> dict[Site, Edit]:
+        dropped = partial(drop, keys=batch.keys, p=self.dropout)
         return {
-            site: self._edit(self.adapters[_name(half, site)], number, batch)
+            site: partial(self.adapters[_name(half, site)], drop=partial(dropped, site=number))
             for number, (owner, site) in enumerate(self.sites, start=_SITE)
             if owner == half
         }
-
-    def _edit(self, adapter: nn.Module, number: int, batch: Batch) -> Edit:
-        def edit(hidden: Tensor) -> Tensor:
-            changed: Tensor = adapter(hidden, lambda x: drop(x, batch.keys, number, self.dropout))
-            return changed
-
-        return edit
 
 
 def _name(half: Half, site: Site) -> str:
     return f"{half}_{site[0]}_{site[1]}"
 
 
-# Adapters: h + drop(up(gelu(down h))), with dense or hypercomplex maps.
-
 _STD = 1e-6  # of dense maps: training starts from the bare backbone
 
 
-class Bottleneck(nn.Module):
+class _Bottleneck(nn.Module):
     """A residual map of each token through a small hidden layer.
 
     Args:
         down: `[..., H] -> [..., m]`; `up`: back.
-
-    >>> import torch
-    >>> from ptrun.method.adapter import dense
-    >>> dense(32, 4)(torch.ones(2, 5, 32), lambda added: added).shape
-    torch.Size([2, 5, 32])
     """
 
     def __init__(self, down: nn.Module, up: nn.Module):
@@ -148,15 +137,15 @@ class Bottleneck(nn.Module):
         return hidden + drop(added).to(hidden.dtype)
 
 
-def dense(width: int, hidden: int) -> Bottleneck:
+def dense(width: int, hidden: int) -> _Bottleneck:
     """Return an adapter of 2 H m + m + H parameters (Houlsby et al. 2019, §2.1)."""
     down, up = nn.Linear(width, hidden), nn.Linear(hidden, width)
-    return Bottleneck(drawn(down, _STD), drawn(up, _STD))
+    return _Bottleneck(drawn(down, _STD), drawn(up, _STD))
 
 
 def hypercomplex(
     width: int, hidden: int, order: int, shared: nn.Parameter | None = None
-) -> Bottleneck:
+) -> _Bottleneck:
     """Return an adapter of n³ + 3 H + 3 m parameters (Mahabadi et al. 2021, §4).
 
     Each B_i has rank 1. Both maps have the same A: their own, or `shared` with other adapters.
@@ -165,4 +154,4 @@ def hypercomplex(
     up = PHM(hidden, width, order, rank=1, bias=True, shared=down.mixing)
     assert up.bias is not None
     nn.init.uniform_(up.bias, -0.5, 0.5)
-    return Bottleneck(down, up)
+    return _Bottleneck(down, up)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.seq2seq import divided, whole
+from ptrun.backbone.seq2seq import learned_divisor
 from ptrun.config.build import Component, build, target
 from ptrun.errors import UserError
 from ptrun.prompt import DeepPrefix, PromptEncoder
@@ -84,11 +84,7 @@ class Method(nn.Module):
         return 0
 
     def room(self) -> int:
-        """Return the longest input in tokens.
-
-        Raises:
-            UserError: the prompt leaves fewer than 8 positions for the text.
-        """
+        """Return the longest input in tokens; refuse a prompt that leaves fewer than 8."""
         positions = self.backbone.shape.positions
         left = positions - self.prompt_positions
         if left < _LEAST_TOKENS:
@@ -108,7 +104,14 @@ class Method(nn.Module):
         for part in in_parts(examples):
             features = self.readout.encode(part, room)
             for example in features if self.backbone.rowless else ():
-                _check_rows(self.backbone, example)
+                ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
+                for number in sorted(ids & self.backbone.rowless.keys()):
+                    raise UserError(  # it would end the process on a GPU
+                        f"{example.id}: its text has the token {self.backbone.rowless[number]!r} "
+                        f"with the id {number}, and the embedding of backbone={self.backbone.name} "
+                        f"has {self.backbone.embedding_rows:,} rows. Use the tokenizer that "
+                        "belongs to these weights, or leave the token out of the text."
+                    )
             yield from features
 
     @classmethod
@@ -205,30 +208,23 @@ class Method(nn.Module):
 
         Those of a tuned backbone are in the unit of its checkpoint.
         """
-        tensors = {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
+        tensors = {name: p.detach() for name, p in self.learned().items()}
+        for name, tensor in tensors.items():
+            if (divisor := learned_divisor(self.backbone, name)) != 1:
+                tensors[name] = tensor * divisor
         return {**tensors, **self.readout.settled()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Load exported tensors.
-
-        Raises:
-            UserError: a tensor is missing, or has another shape.
-        """
+        """Load exported tensors; refuse them if one is missing, or has another shape."""
         self.readout.recall(tensors)
         with torch.no_grad():
             for name, parameter in self.learned().items():
                 if name not in tensors:
                     raise UserError(f"the saved prompt has no tensor {name}.")
-                tensor = divided(self.backbone, name, tensors[name])
+                tensor = tensors[name] / learned_divisor(self.backbone, name)
                 if tensor.shape != parameter.shape:
                     raise UserError(f"the saved prompt has {name} of another shape.")
                 parameter.copy_(tensor)
-
-
-def check_dropout(dropout: float) -> None:
-    """Raise UserError unless `method.dropout` is in [0, 1)."""
-    if not 0 <= dropout < 1:
-        raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
 
 
 def check_pair(
@@ -242,7 +238,6 @@ def check_pair(
     """Check that a method supports a backbone and a task, before anything is loaded.
 
     Returns the option and node of the read-out, `auto` resolved: `ptrun.readout.choose.resolved`.
-
     """
     family = backbone.architecture
     missing = [need for key, need in method.needs.items() if not getattr(family, key)]
@@ -276,8 +271,6 @@ def built(
     method: Method = component.build(backbone, task, build("readout", node))
     return method
 
-
-# Methods whose prompt comes from an encoder: only the encoder's output is exported.
 
 _PROMPT, _TABLE, _FROZEN = "prompt.", "prompt.table", "prompt.frozen"
 
@@ -321,15 +314,3 @@ class Folded(Method):
             return {_TABLE: values, **others}
         frozen, table = prompt.divided(values)
         return {_FROZEN: frozen, **({_TABLE: table} if len(table) else {}), **others}
-
-
-def _check_rows(backbone: PretrainedBackbone, example: Features) -> None:
-    """Refuse a token that the embedding has no row for: it would end the process on a GPU."""
-    ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
-    for number in sorted(ids & backbone.rowless.keys()):
-        raise UserError(
-            f"{example.id}: its text has the token {backbone.rowless[number]!r} with the id "
-            f"{number}, and the embedding of backbone={backbone.name} has "
-            f"{backbone.embedding_rows:,} rows. Use the tokenizer that belongs to these weights, "
-            "or leave the token out of the text."
-        )

@@ -25,11 +25,12 @@ from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Method, check_dropout
+from ptrun.method.base import Method
 from ptrun.method.instance import FrozenPass, MeanOfWords
 from ptrun.method.instance import glove as glove_file
 from ptrun.prompt import PHM, drawn
 from ptrun.readout.base import Batch, Features
+from ptrun.readout.head import check_dropout
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
@@ -305,7 +306,7 @@ class IDPG(Method):
             raise UserError(f"method.length is {length}; use 0 (no prompt) or more.")
         if position not in get_args(Place):
             raise UserError(f"method.position is {position}; use 0, 1, 2, 3 or 4.")
-        check_dropout(dropout)
+        check_dropout("method", dropout)
         if glove is not None and deep and source == "previous":
             raise UserError(
                 "method.glove: a generator cannot read both word vectors and [CLS] states; "
@@ -363,10 +364,14 @@ class IDPG(Method):
         if types is not None:  # a prompt has the segment of the token before it
             before = types.gather(1, put.at[:, None] - 1)
             types = put.weave(types, before.expand(-1, put.added))
+        prompt = self._prompt(batch, 0, self._dropped(batch, 0, instance))  # `[B, G, E]`
+        if self.position == 4:
+            ends = self.backbone.embed(torch.full_like(batch.ids[:, :1], self._separator))
+            prompt = torch.cat([ends, prompt.to(ends.dtype), ends], dim=1)
         prompted = replace(
             text,
             ids=None,
-            embeddings=put.weave(self.backbone.embed(batch.ids), self._inserted(batch, instance)),
+            embeddings=put.weave(self.backbone.embed(batch.ids), prompt),
             mask=put.weave(batch.mask, batch.mask.new_ones(len(batch), put.added)),
             lengths=[length + put.added for length in batch.lengths],
             types=types,
@@ -396,27 +401,12 @@ class IDPG(Method):
         used = self.length > 0 and self.prompt.reads_instances
         return self.encoder if used and isinstance(self.encoder, FrozenPass) else None
 
-    def _inserted(self, batch: Batch, instance: Tensor) -> Tensor:
-        """Return the vectors to insert into the text, `[B, G, E]`."""
-        prompt = self._prompt(batch, 0, self._dropped(batch, 0, instance))
-        if self.position != 4:
-            return prompt
-        ends = self.backbone.embed(torch.full_like(batch.ids[:, :1], self._separator))
-        return torch.cat([ends, prompt.to(ends.dtype), ends], dim=1)
-
     def _edits(self, batch: Batch, put: Insertion, instance: Tensor) -> dict[Site, Edit]:
         start = put.at + (self.position == 4)
         columns = start[:, None] + torch.arange(self.length, device=start.device)
-        return {
-            ("layer", layer - 1): self._edit(batch, layer, columns, instance)
-            for layer in range(1, self.layers + 1)
-        }
-
-    def _edit(self, batch: Batch, layer: int, columns: Tensor, instance: Tensor) -> Edit:
-        """Return the edit that adds a layer's prompt at `columns [B, t]`."""
         rows = torch.arange(len(batch), device=columns.device)[:, None]
 
-        def edit(hidden: Tensor) -> Tensor:
+        def edit(hidden: Tensor, layer: int) -> Tensor:
             if self.source == "previous":
                 source = hidden[:, 0].float()  # without dropout, as in the released code
             else:
@@ -424,7 +414,8 @@ class IDPG(Method):
             prompt = self._prompt(batch, layer, source).to(hidden.dtype)
             return hidden.index_put((rows, columns), hidden[rows, columns] + prompt)
 
-        return edit
+        layers = range(1, self.layers + 1)
+        return {("layer", layer - 1): partial(edit, layer=layer) for layer in layers}
 
     def _prompt(self, batch: Batch, layer: int, source: Tensor) -> Tensor:
         prompt: Tensor = self.prompt(layer, source, partial(self._dropped, batch, 2 * layer + 1))

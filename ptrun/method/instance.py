@@ -133,7 +133,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _STD = 0.6
 
 
-def glove(file: str) -> "Glove":
+def glove(file: str) -> "_Glove":
     """Return a file's vectors; callers that name the same file share them."""
     path = Path(os.path.expanduser(file))
     if not os.path.isfile(path):
@@ -146,19 +146,12 @@ def glove(file: str) -> "Glove":
 
 
 @cache
-def _opened(path: Path, _size: int, _changed: int) -> "Glove":
-    return Glove(path)
+def _opened(path: Path, _size: int, _changed: int) -> "_Glove":
+    return _Glove(path)
 
 
-class Glove:
-    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far.
-
-    >>> from pathlib import Path
-    >>> from ptrun.method.instance import glove
-    >>> _ = Path("words.txt").write_text("good 0.1 0.2")
-    >>> glove("words.txt").mean("A good, good film.")
-    tensor([0.1000, 0.2000])
-    """
+class _Glove:
+    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -195,16 +188,15 @@ class Glove:
 
     def vector(self, word: str) -> Tensor | None:
         """Return a word's vector `[width]`, or None."""
-        if word not in self._known:
-            start = self._starts.get(word.encode("utf-8", "surrogatepass"))
-            self._known[word] = None if start is None else self._at(start)
-        return self._known[word]
-
-    def _at(self, start: int) -> Tensor:
+        if word in self._known:
+            return self._known[word]
+        start = self._starts.get(word.encode("utf-8", "surrogatepass"))
+        if start is None:
+            self._known[word] = None
+            return None
         with self.path.open("rb") as opened:
             opened.seek(start)
-            line = opened.readline().decode("utf-8", "replace")
-        word, _, rest = line.partition(" ")
+            rest = opened.readline().decode("utf-8", "replace").partition(" ")[2]
         where = f"method.glove={self.path}: the vector of {word!r}"
         try:
             numbers = [float(number) for number in rest.split()]
@@ -212,4 +204,5 @@ class Glove:
             raise UserError(f"{where}: {error}.") from error
         if len(numbers) != self.width or not all(map(isfinite, numbers)):
             raise UserError(f"{where} is {rest[:40].strip()!r}; line 1 has {self.width} numbers.")
-        return torch.tensor(numbers)
+        self._known[word] = torch.tensor(numbers)
+        return self._known[word]

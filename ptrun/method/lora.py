@@ -4,7 +4,7 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,9 @@ from ptrun.backbone.injection import Division, Injection, keyed
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.pretrained import PretrainedBackbone, sizes, transposed
 from ptrun.errors import UserError
-from ptrun.method.base import Method, check_dropout
+from ptrun.method.base import Method
 from ptrun.readout.base import Batch
+from ptrun.readout.head import check_dropout
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
@@ -64,7 +65,7 @@ class LoRA(Method):
             raise UserError(f"method.rank is {rank}; use 1 or more.")
         if alpha <= 0:
             raise UserError(f"method.alpha is {alpha}; use more than 0.")
-        check_dropout(dropout)
+        check_dropout("method", dropout)
         if dropout and not backbone.architecture.position_maps.isdisjoint(chosen):
             kind = backbone.config["model_type"]
             raise UserError(f"method.dropout is {dropout}; on a {kind} backbone use 0.")
@@ -72,7 +73,7 @@ class LoRA(Method):
         maps = self._maps(chosen)
         self.shared = [names for names, _ in maps]
         self.lora = nn.ModuleDict(
-            {key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
+            {key(names[0]): low_rank(rank, *sizes(module)) for names, module in maps}
         )
 
     @classmethod
@@ -93,9 +94,8 @@ class LoRA(Method):
         for path in (name for names in self.shared for name in names):
             module = self.backbone.model.get_submodule(path)
             if not hasattr(module, "ptrun_updated"):
-                updated = _Updated(self.backbone.injection, path)
-                object.__setattr__(module, "ptrun_updated", updated)  # no submodule
-                module.register_forward_hook(updated)
+                module.register_forward_hook(partial(updated, self.backbone.injection, path))
+                module.ptrun_updated = True
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with an update for each map."""
@@ -108,8 +108,8 @@ class LoRA(Method):
             (name, self.lora[key(names[0])]) for names in self.shared for name in names
         ]
         maps = {}
-        for site, (name, low_rank) in enumerate(owned, start=_SITE):
-            down, up = low_rank.down.weight, low_rank.up.weight
+        for site, (name, pair) in enumerate(owned, start=_SITE):
+            down, up = pair.down.weight, pair.up.weight
             update = Update(down, up, self.alpha / len(down), self.dropout, site)
             if division := self.backbone.division:
                 weight: Any = self.backbone.model.get_submodule(name).weight
@@ -124,9 +124,9 @@ class LoRA(Method):
         """
         weights = {}
         for name, *_ in self.shared:
-            low_rank: Any = self.lora[key(name)]
-            added = low_rank.up.weight @ low_rank.down.weight
-            added = added * (self.alpha / low_rank.down.out_features)
+            pair: Any = self.lora[key(name)]
+            added = pair.up.weight @ pair.down.weight
+            added = added * (self.alpha / pair.down.out_features)
             weight = self.backbone.model.get_submodule(name).weight
             weights[f"{name}.weight"] = weight + (added.T if transposed(self.backbone) else added)
         return weights
@@ -153,74 +153,43 @@ def key(name: str) -> str:
     return name.replace(".", "_")
 
 
-# The low-rank update of a linear map (Hu et al. 2022, §4.1).
+def low_rank(rank: int, inputs: int, outputs: int) -> nn.ModuleDict:
+    """Return the maps `down [r, in]` and then `up [out, r]`, which starts at zero."""
+    down, up = nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False)
+    nn.init.kaiming_uniform_(down.weight, a=5**0.5)  # as in PEFT
+    nn.init.zeros_(up.weight)
+    return nn.ModuleDict({"down": down, "up": up})
 
 
-class LowRank(nn.Module):
-    """The maps `down [r, in]` and then `up [out, r]`, which starts at zero.
+def updated(
+    injection: Injection, path: str, _module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+) -> Tensor | None:
+    """Return a map's output with the updates of the current pass; None if it has none.
 
-    >>> from ptrun.method.lora import LowRank
-    >>> LowRank(2, 32, 16).up.weight.shape  # [out, r]
-    torch.Size([16, 2])
+    For a batch `[B, T, in]` or packed tokens `[1, N, in]`; members without an update of this map
+    add zeros.
     """
-
-    def __init__(self, rank: int, inputs: int, outputs: int):
-        super().__init__()
-        self.down = nn.Linear(inputs, rank, bias=False)
-        self.up = nn.Linear(rank, outputs, bias=False)
-        nn.init.kaiming_uniform_(self.down.weight, a=5**0.5)  # as in PEFT
-        nn.init.zeros_(self.up.weight)
-
-
-# Adds low-rank updates to the outputs of linear maps: to each row those of its own member.
-#
-# The backbone's modules and weights stay as they are, so several members can share them.
-
-
-class _Updated:
-    """The forward hook of a linear map."""
-
-    def __init__(self, injection: Injection, path: str):
-        self.injection, self.path = injection, path
-
-    def __call__(
-        self, _module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
-    ) -> Tensor | None:
-        """Return the output with the updates of the current pass; None if it has none."""
-        backbone_input = self.injection.given
-        members = backbone_input.updates if backbone_input else ()
-        updates = [member.maps.get(self.path) for member in members]
-        if not any(updates):
-            return None
-        scale = next(update.scale for update in updates if update)
-        division = self.injection.division
-        joint = partial(_of_one, width=output.shape[-1], scale=scale, division=division)
-        added = self._added(updates, members, inputs[0], joint)
-        return torch.add(output, added, alpha=scale).to(output.dtype)
-
-    def _added(
-        self,
-        updates: Sequence[Update | None],
-        members: Sequence[Updates],
-        x: Tensor,
-        of_one: Callable[..., Tensor],
-    ) -> Tensor:
-        """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`.
-
-        Members without an update of this map add zeros.
-        """
-        keys, tokens = self.injection.keys, self.injection.tokens
-        if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
-            return of_one(updates[0], x, keys, tokens)
-        if tokens is not None:
-            packed = self.injection.members(members)
-            zipped = zip(updates, packed.split(x), packed.tokens, strict=True)
-            return packed.joined([of_one(u, part, keys, at) for u, part, at in zipped])
+    members = injection.given.updates if injection.given else ()
+    updates = [member.maps.get(path) for member in members]
+    if not any(updates):
+        return None
+    scale = next(update.scale for update in updates if update)
+    width, division = output.shape[-1], injection.division
+    of_one = partial(_of_one, width=width, scale=scale, division=division)
+    x, keys, tokens = inputs[0], injection.keys, injection.tokens
+    if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
+        added = of_one(updates[0], x, keys, tokens)
+    elif tokens is not None:
+        packed = injection.members(members)
+        zipped = zip(updates, packed.split(x), packed.tokens, strict=True)
+        added = packed.joined([of_one(u, part, keys, at) for u, part, at in zipped])
+    else:
         rows = [member.rows for member in members]
         parts = torch.split(x, rows)
         each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
         by_rows = zip(updates, parts, each, strict=True)
-        return torch.cat([of_one(u, part, key, None) for u, part, key in by_rows])
+        added = torch.cat([of_one(u, part, key, None) for u, part, key in by_rows])
+    return torch.add(output, added, alpha=scale).to(output.dtype)
 
 
 def _of_one(

@@ -9,7 +9,7 @@ stay frozen, and the read-out is `readout`. It needs `pip install 'ptrun[peft]'`
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
@@ -53,9 +53,6 @@ class PeftMethod(Method):
     Args:
         backbone: frozen. Its modules change, so it serves one member at a time.
         config: `peft_type`, such as IA3, and the fields of PEFT's configuration of that type.
-
-    Raises:
-        UserError: PEFT is absent, or it or ptrun rejects the configuration.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=peft", "method.config={peft_type: IA3}")
@@ -198,20 +195,13 @@ _PEFT_ERRORS = (
 
 
 @dataclass(frozen=True)
-class Tuner:
+class _Tuner:
     """The layers that PEFT put into a backbone.
 
     Args:
         root: PEFT's tuner; it holds the backbone's model and what layers share.
         layers: the replaced modules, by path.
         learned: the new parameters that PEFT trains, by path.
-
-    >>> from ptrun.testing import read
-    >>> from ptrun.method.peft import peft_config, tuned_by
-    >>> method, batch, output = read("method=fine_tuning")
-    >>> tuner = tuned_by(method.backbone, peft_config({"peft_type": "IA3"}), seed=1)
-    >>> list(tuner.layers)[0]
-    'bert.encoder.layer.0.attention.self.key'
     """
 
     root: Any
@@ -221,7 +211,7 @@ class Tuner:
 
 def tuned_by(
     backbone: PretrainedBackbone, config: Any, seed: int, *, decoder: bool = True
-) -> Tuner:
+) -> _Tuner:
     """Replace modules of a backbone by the layers of a PEFT configuration; remove earlier ones.
 
     Args:
@@ -235,7 +225,15 @@ def tuned_by(
     """
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
 
-    _check_quantized(backbone, config)
+    # 1. Refuse layers that read matrices which are held quantized
+    kind, reads = backbone.quantization, getattr(config, "use_dora", False)
+    if kind != "none" and (reads or config.peft_type not in _BESIDE):
+        name = "DoRA" if reads else config.peft_type
+        raise UserError(
+            f"hardware.quantization={kind}: {name} reads dense matrices of the backbone; type "
+            f"hardware.quantization=none, or use {', '.join(_BESIDE)}."
+        )
+    # 2. Let PEFT put its layers in
     model = backbone.model
     detach(model)
     before = {id(p): (p._version, p.data_ptr()) for p in model.parameters()}
@@ -261,16 +259,31 @@ def tuned_by(
         raise UserError(f"method.config: PEFT rejects it: {reason}.") from error
     model.__dict__.pop("peft_config", None)
     _keep_inside(backbone, decoder)
-    _check_untouched(backbone, before)
-    _widen(root, buffers)
+    # 3. Refuse a configuration that changes or trains the backbone's own weights
+    for name, parameter in model.named_parameters():
+        version = before.get(id(parameter))
+        changed = version is not None and version != (parameter._version, parameter.data_ptr())
+        if changed or (version is not None and parameter.requires_grad):
+            detach(model)
+            model.requires_grad_(False)
+            raise UserError(
+                f"method.config: PEFT would change the backbone's own {name}, which stays frozen. "
+                "Leave out bias, and initializations that change weights, such as pissa."
+            )
+    # 4. Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision
+    wide: dict[int, Tensor] = {}  # layers share them
+    for module in root.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if id(buffer) not in buffers and buffer.is_floating_point():
+                setattr(module, name, wide.setdefault(id(buffer), buffer.float()))
     layers = {n: m for n, m in model.named_modules() if hasattr(m, "base_layer")}
     fresh = {n: p for n, p in root.named_parameters() if id(p) not in before and p.requires_grad}
     if not fresh:
         raise UserError("method.config: PEFT trains nothing with it; give other target_modules.")
-    return Tuner(root, layers, {n.removeprefix("model."): p for n, p in fresh.items()})
+    return _Tuner(root, layers, {n.removeprefix("model."): p for n, p in fresh.items()})
 
 
-def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbone) -> None:
+def adopt(tuner: _Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbone) -> None:
     """Make the layers use tensors that are not their parameters, and dropout keyed by rows."""
     by_id = {id(parameter): owned[name] for name, parameter in tuner.learned.items()}
     for module in tuner.root.modules():
@@ -278,60 +291,8 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
             if id(parameter) in by_id:
                 delattr(module, name)
                 object.__setattr__(module, name, by_id[id(parameter)])
-    _key_dropout(tuner.root, backbone)
-
-
-def _check_quantized(backbone: PretrainedBackbone, config: Any) -> None:
-    """Refuse layers that read matrices which are held quantized."""
-    kind, reads = backbone.quantization, getattr(config, "use_dora", False)
-    if kind != "none" and (reads or config.peft_type not in _BESIDE):
-        name = "DoRA" if reads else config.peft_type
-        raise UserError(
-            f"hardware.quantization={kind}: {name} reads dense matrices of the backbone; type "
-            f"hardware.quantization=none, or use {', '.join(_BESIDE)}."
-        )
-
-
-def _keep_inside(backbone: PretrainedBackbone, decoder: bool) -> None:
-    """Put back the modules outside the layers: poolers, output heads and an unused decoder."""
-    body = backbone.architecture.body(backbone.model)
-    inside = {id(module) for module in body.modules()}
-    outputs = backbone.model.get_output_embeddings()
-    modules: list[tuple[str, Any]] = list(backbone.model.named_modules())
-    for name, module in modules:
-        unused = name.startswith("decoder.") and not decoder
-        is_output = outputs is not None and getattr(module, "base_layer", None) is outputs
-        if hasattr(module, "base_layer") and (unused or is_output or id(module) not in inside):
-            parent, _, child = name.rpartition(".")
-            setattr(backbone.model.get_submodule(parent), child, module.base_layer)
-
-
-def _check_untouched(backbone: PretrainedBackbone, before: Mapping[int, tuple[int, int]]) -> None:
-    """Refuse a configuration that changes or trains the backbone's own weights."""
-    for name, parameter in backbone.model.named_parameters():
-        version = before.get(id(parameter))
-        changed = version is not None and version != (parameter._version, parameter.data_ptr())
-        if changed or (version is not None and parameter.requires_grad):
-            detach(backbone.model)
-            backbone.model.requires_grad_(False)
-            raise UserError(
-                f"method.config: PEFT would change the backbone's own {name}, which stays frozen. "
-                "Leave out bias, and initializations that change weights, such as pissa."
-            )
-
-
-def _widen(root: Any, buffers: Collection[int]) -> None:
-    """Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision."""
-    wide: dict[int, Tensor] = {}  # layers share them
-    for module in root.modules():
-        for name, buffer in list(module.named_buffers(recurse=False)):
-            if id(buffer) not in buffers and buffer.is_floating_point():
-                setattr(module, name, wide.setdefault(id(buffer), buffer.float()))
-
-
-def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
     site = _SITE
-    for parent in list(root.modules()):
+    for parent in list(tuner.root.modules()):
         for name, child in parent.named_children():
             kind = type(child).__name__
             if isinstance(child, nn.Dropout):
@@ -346,7 +307,18 @@ def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:
                 )
 
 
-# The package PEFT, and its layers in a backbone.
+def _keep_inside(backbone: PretrainedBackbone, decoder: bool) -> None:
+    """Put back the modules outside the layers: poolers, output heads and an unused decoder."""
+    body = backbone.architecture.body(backbone.model)
+    inside = {id(module) for module in body.modules()}
+    outputs = backbone.model.get_output_embeddings()
+    modules: list[tuple[str, Any]] = list(backbone.model.named_modules())
+    for name, module in modules:
+        unused = name.startswith("decoder.") and not decoder
+        is_output = outputs is not None and getattr(module, "base_layer", None) is outputs
+        if hasattr(module, "base_layer") and (unused or is_output or id(module) not in inside):
+            parent, _, child = name.rpartition(".")
+            setattr(backbone.model.get_submodule(parent), child, module.base_layer)
 
 
 def need_peft(option: str) -> None:

@@ -40,9 +40,6 @@ class PromptTuning(Method):
         double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
             does. For BERT-like encoders only.
 
-    Raises:
-        UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
-
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=prompt_tuning", "method.length=5")
     >>> batch.ids.shape, method.inputs(batch).embeddings.shape  # [B, T], [B, P + T, E]

@@ -26,9 +26,10 @@ from ptrun.backbone.dropout import drop
 from ptrun.backbone.injection import Reader, link_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Folded, check_dropout
+from ptrun.method.base import Folded
 from ptrun.prompt import DeepPrefix, PrefixKind, Project, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
+from ptrun.readout.head import check_dropout
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
@@ -36,8 +37,6 @@ _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
 
 _READER: dict[Stack, Reader] = {"encoder": "text", "decoder": "decoder", "cross": "decoder"}
 _SITE = {"encoder": "attention", "decoder": "attention", "cross": "cross"}
-
-Prefixes = tuple[Prefix | None, ...]
 
 
 class PTuningV2(Folded):
@@ -61,10 +60,6 @@ class PTuningV2(Folded):
         layers: first and last layer with a prefix, in each stack, counted from 1; null is all.
         stacks: the attentions of an encoder-decoder that have prefixes. Null is both
             self-attentions, or the encoder's if the read-out does not use the decoder.
-
-    Raises:
-        UserError: the prompt leaves no room for text, the interval is not one of the model's, or
-            the model has no such stack or the read-out does not use it.
 
     >>> from ptrun.testing import read
     >>> method, batch, output = read("method=ptuning_v2", "method.length=5")
@@ -106,7 +101,7 @@ class PTuningV2(Folded):
                 f"method: {backbone.name} has keys and values of different widths, so a prefix of "
                 "one form cannot enter its layers. Use prompt_tuning, lora or adapter."
             )
-        check_dropout(dropout or 0.0)
+        check_dropout("method", dropout)
         usual = "hidden" if backbone.architecture.has_blank else "kv"  # as in GLM's code
         hidden_states = (prefix_kind or usual) == "hidden"
         self.length = length
@@ -117,10 +112,10 @@ class PTuningV2(Folded):
         chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
         self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
         self.places = places(self.depth, layers)
+        self.sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
         project: Project | None = None
         if hidden_states:  # no method of this object: a cycle would keep the backbone in memory
-            sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
-            project = partial(keys_values, backbone, sites)
+            project = partial(keys_values, backbone, self.sites)
         self.prompt = DeepPrefix(
             length,
             len(self.places),
@@ -155,16 +150,13 @@ class PTuningV2(Folded):
 
     def begin(self, ids: Sequence[int]) -> None:
         """Start from the keys and values that the backbone computes of `length` tokens."""
-        sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
-        self.prompt.begin(self.backbone.read(sites, ids))
+        self.prompt.begin(self.backbone.read(self.sites, ids))
 
     def join(self, exported: Sequence[Mapping[str, Tensor]]) -> None:
         """Start from the prefixes of several exported prompts, one after another.
 
-        The keys of each keep their own positions, from 0.
-
-        Raises:
-            UserError: one has no prefix of these layers, or they have another length together.
+        The keys of each keep their own positions, from 0. Prefixes of other layers, or of another
+        length together, are refused.
         """
         prefixes = [tensors[self.finished] for tensors in exported if self.finished in tensors]
         length, form = sum(map(len, prefixes)), self.prompt().shape[1:]
@@ -188,22 +180,19 @@ class PTuningV2(Folded):
         text = super().inputs(batch)
         if self.length == 0:
             return text
-        stacks, decoder = self._prefixes(batch), text.decoder
-        if decoder is not None:
-            decoder = replace(decoder, prefixes=stacks.get("decoder"), cross=stacks.get("cross"))
-        shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
-        return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
-
-    def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
-        """Return one prefix a layer for each stack; None outside the interval."""
         prompt = self.prompt()
         rows = prompt.expand(len(batch), *prompt.shape).flatten(2)
         dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *prompt.shape)
         dropped = dropped.to(self.backbone.model.get_input_embeddings().weight.dtype)
         slices = dropped.permute(2, 0, 3, 1, 4).unbind()  # 2n of [B, heads, P, d]
         pairs = zip(self.places, slices[::2], slices[1::2], strict=True)
-        by_place = {place: Prefix(key, value) for place, key, value in pairs}
-        return {s: tuple(by_place.get((s, i)) for i in range(n)) for s, n in self.depth.items()}
+        of = {place: Prefix(key, value) for place, key, value in pairs}  # none outside `layers`
+        stacks = {s: tuple(of.get((s, i)) for i in range(n)) for s, n in self.depth.items()}
+        decoder = text.decoder
+        if decoder is not None:
+            decoder = replace(decoder, prefixes=stacks.get("decoder"), cross=stacks.get("cross"))
+        shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
+        return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
 
 
 def _stacks(

@@ -110,8 +110,8 @@ def test_a_proof_is_kept_for_the_weights(folder_of, monkeypatch):
 def test_positions_that_are_not_moved_fail_the_proof(folder_of, monkeypatch):
     backbone = read(folder_of("gemma"), "gemma")
     backbone.load()
-    alone = proof._alone
-    monkeypatch.setattr(proof, "_alone", lambda *given: replace(alone(*given), shift=None))
+    forward = backbone.forward
+    monkeypatch.setattr(backbone, "forward", lambda given: forward(replace(given, shift=None)))
     wrong = [check for check in proof.prove(backbone) if not check.passed]
     assert [check.name for check in wrong] == ["keys and values of a joint pass stand for its text"]
     assert wrong[0].far > 0.01 and wrong[0].where == "layer 1"

@@ -19,10 +19,9 @@ _LINES = ("X", "RESIDUAL", "WEIGHT", "BIAS", "OUT", "SUM", "GRAD", "DR", "DX")
 
 def install() -> None:
     """Let torch answer for the kernels."""
-    from ptrun.backbone import dropout, kernel, launch, norm
+    from ptrun.backbone import kernel, launch
 
-    kernel._works = lambda device, dtype, width: True  # type: ignore[assignment]
-    dropout._works = norm._works = lambda device, dtype: True  # type: ignore[assignment]
+    launch.agrees = lambda *_: True  # type: ignore[assignment]
     kernel.Launch._run = graphs.recorded(_emulated)  # type: ignore[method-assign]
     launch.start = graphs.recorded(_started)
 
@@ -50,9 +49,10 @@ def _check_tensor(what: str, value: Tensor) -> None:
         raise CudaRefuses(f"{what} has strides {value.stride()}")
 
 
-def _emulated(self: Any, name: str, given: dict[str, Any], *_: Any, **__: Any) -> None:
+def _emulated(self: Any, name: str, _: int, __: int, others: dict[str, Any], rows: int = 0) -> None:
     if self.query.is_meta:
         return
+    given = self._arguments(backward=name != "forward") | others
     _check(name, given)
     with _disable_current_modes(), torch.enable_grad():
         if name == "forward":

@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import transformers
 from ptrun.backbone.base import Update, Updates
 from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.pretrained import sizes
-from ptrun.method.lora import _Updated
+from ptrun.method.lora import updated
 from tests.backbone.test_generation import asked
 from tests.conftest import write_tiny
 from tests.cuda.events import EVENTS, WAIT
@@ -44,7 +45,7 @@ def updates(backbone: Any, rows: int) -> Updates:
     maps = {}
     for path, module in backbone.linear_maps().items():
         if path.rpartition(".")[2] in backbone.architecture.attention_maps:
-            module.register_forward_hook(_Updated(backbone.injection, path))
+            module.register_forward_hook(partial(updated, backbone.injection, path))
             width, out = sizes(module)
             maps[path] = Update(torch.ones(2, width), torch.ones(out, 2), 2.0, 0.0, 1)
     return Updates(rows, maps)

@@ -8,7 +8,7 @@ import torch
 from ptrun.backbone import dropout, kernel
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import Keyed
-from ptrun.backbone.kernel import Terms, Tiles, attention
+from ptrun.backbone.kernel import Terms, attention
 from tests.backbone.kernel.comparing import (
     DEVICE,
     SITE,
@@ -36,7 +36,7 @@ CASES += [(HALF, *own[1:]) for own in CASES[::3]]
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Use the smallest tiles, so that short inputs have several, and bf16 products."""
-    monkeypatch.setattr(kernel, "tiles_of", lambda *_, **__: Tiles(16, 16, stages=1))
+    monkeypatch.setattr(kernel, "tiles_of", lambda *_, **__: (16, 16, 4, 1))
     exact_products(monkeypatch)
 
 

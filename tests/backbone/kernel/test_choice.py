@@ -17,9 +17,9 @@ def query(width=8, dtype=torch.float32):
 
 @pytest.fixture(autouse=True)
 def unknown():
-    kernel._works.cache_clear()
+    launch.agrees.cache_clear()
     yield
-    kernel._works.cache_clear()
+    launch.agrees.cache_clear()
 
 
 def test_a_cpu_takes_the_plain_path_and_no_triton_is_needed(monkeypatch):
@@ -52,7 +52,7 @@ def test_what_the_kernel_computes(width, dtype, value, mask, bias, suits):
 def test_without_triton_attention_is_plain(monkeypatch, caplog):
     monkeypatch.setattr(launch, "find_spec", lambda _: None)
     with caplog.at_level(logging.INFO, "ptrun"):
-        assert not kernel._works(torch.device("cpu"), torch.float32, 8)
+        assert not launch.agrees("attention", kernel.error, torch.device("cpu"), torch.float32, 8)
     assert "triton is not installed" in caplog.text
 
 
@@ -74,7 +74,7 @@ def test_a_kernel_that_fails_or_is_wrong_is_not_used(monkeypatch, caplog, far, m
         return far
 
     monkeypatch.setattr(kernel, "error", error)
-    assert not kernel._works(torch.device("cpu"), torch.float32, 8)
+    assert not launch.agrees("attention", kernel.error, torch.device("cpu"), torch.float32, 8)
     assert message in caplog.text and "plain attention is used" in caplog.text
 
 
@@ -91,7 +91,7 @@ def test_the_first_use_may_be_inside_a_layer_that_is_recomputed(monkeypatch):
     monkeypatch.setattr(kernel, "error", error)
 
     def layer(x):
-        assert kernel._works(torch.device(DEVICE), torch.float32, 8)
+        assert launch.agrees("attention", kernel.error, torch.device(DEVICE), torch.float32, 8)
         return x.exp().sin()
 
     x = torch.ones(2, requires_grad=True)

@@ -51,8 +51,10 @@ def test_a_program_drops_what_torch_drops(kind, dtype):
 def test_a_program_that_drops_other_cells_is_not_used(monkeypatch, caplog, wrong):
     arguments = Keyed.arguments
     monkeypatch.setattr(Keyed, "arguments", lambda own, x: arguments(own, x) | wrong)
-    dropout._works.cache_clear()
+    launch.agrees.cache_clear()
     with caplog.at_level(logging.WARNING, "ptrun"):
-        assert dropout._works(torch.device(DEVICE), torch.float32) is not bool(wrong)
-    dropout._works.cache_clear()
+        device = torch.device(DEVICE)
+        agrees = launch.agrees("dropout", dropout.differs, device, torch.float32)
+        assert agrees is not bool(wrong)
+    launch.agrees.cache_clear()
     assert ("plain dropout is used" in caplog.text) == bool(wrong)
