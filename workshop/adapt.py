@@ -362,14 +362,14 @@ class Trainer:
         """
         texts = self.source.after(self.place)
         began, saved = time.monotonic() - self.seconds, time.monotonic()
-        with meter(self.recipe.steps, self.step) as shown:
+        with meter(self.recipe.steps, self.step) as show:
             while self.step < self.recipe.steps:
                 drawn = list(islice(texts, self.recipe.batch))
                 loss, tokens = self._update([text for _, text in drawn])
                 self.step, self.place = self.step + 1, drawn[-1][0]
                 self.seconds = time.monotonic() - began
                 self._note(loss)
-                shown.show(self.step, loss, "", None, tokens)
+                show(self.step, loss, "", None, tokens)
                 if time.monotonic() - saved >= self.recipe.save_every:
                     save()
                     saved = time.monotonic()

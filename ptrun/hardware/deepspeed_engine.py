@@ -21,7 +21,6 @@ from ptrun.hardware.device import resolved
 from ptrun.hardware.ranks import Ranks, imported, joined
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.training.loop import needs_all_rows
 from ptrun.training.member import Member
 from ptrun.training.optim import MOMENTS, TorchStepper, counted
 
@@ -84,7 +83,7 @@ class DeepSpeedEngine(TorchEngine):
         Raises:
             UserError: a method changes maps of a divided model, or the loss needs all rows.
         """
-        if self.world.data_parallel > 1 and any(map(needs_all_rows, methods)):
+        if self.world.data_parallel > 1 and any(m.reading.whole for m in methods):
             raise UserError(
                 "readout.objective=batch_margin needs all rows of a batch, which are divided over "
                 f"{self.world.data_parallel} ranks; type readout.objective=margin or hardware=gpu."

@@ -94,9 +94,15 @@ class Graphs:
             self.clear()  # a member has ended: the others take other passes from here on
         key = trains, tuple(methods), size
         self._seen[key] += 1
-        if self._due(key):
+        alike = sum(held[0] == trains for held in self._held)
+        new = self.reason is None and key not in self._held
+        if new and self._seen[key] >= SEEN and alike < MOST:
             learned = [p for method in methods for p in method.learned().values()]
-            self._capture(key, content, learned, forward)
+            try:
+                self._held[key] = self._captured(content.clone(), learned, forward)
+            except Exception as failed:  # torch, Triton and the driver share no error class
+                self.reason = " ".join(str(failed).split())[:160] or type(failed).__name__
+                _LOG.warning("passes are not captured on this device: %s", self.reason)
         graph = self._held.get(key)
         if graph is None:
             self.others += 1
@@ -107,27 +113,7 @@ class Graphs:
             graph.forward.replay()
             return graph.outputs
         tensors = iter(_replayed(graph, *graph.learned))
-        outputs = []
-        for output in graph.outputs:
-            parts = (output.hidden, output.pooled, output.logits)
-            slopable = (t if t is None or not t.requires_grad else next(tensors) for t in parts)
-            outputs.append(BackboneOutput(*slopable))
-        return outputs
-
-    def _due(self, key: Key) -> bool:
-        """Return whether a pass is to be captured now: no other, and no capture failed before."""
-        alike = sum(held[0] == key[0] for held in self._held)
-        new = self.reason is None and key not in self._held
-        return new and self._seen[key] >= SEEN and alike < MOST
-
-    def _capture(
-        self, key: Key, content: Tensor, learned: Sequence[nn.Parameter], forward: Forward
-    ) -> None:
-        try:
-            self._held[key] = self._captured(content.clone(), learned, forward)
-        except Exception as failed:  # torch, Triton and the driver share no error class
-            self.reason = " ".join(str(failed).split())[:160] or type(failed).__name__
-            _LOG.warning("passes are not captured on this device: %s", self.reason)
+        return [out.map(lambda t: next(tensors) if t.requires_grad else t) for out in graph.outputs]
 
     def _captured(
         self, content: Tensor, learned: Sequence[nn.Parameter], forward: Forward
@@ -165,8 +151,7 @@ def _grad(
 
 def _slopable(outputs: Sequence[BackboneOutput]) -> list[Tensor]:
     """Return the tensors of outputs that have a gradient, in their order."""
-    every = (t for out in outputs for t in (out.hidden, out.pooled, out.logits))
-    return [tensor for tensor in every if tensor is not None and tensor.requires_grad]
+    return [tensor for out in outputs for tensor in out.tensors if tensor.requires_grad]
 
 
 class _Replayed(torch.autograd.Function):

@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -15,8 +14,6 @@ from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Prediction
-
-# Signs before training that a run will not learn what was meant, each with a remedy.
 
 _FAR = 100  # times the usual rate, or less than its hundredth part
 _CUT = 0.1  # of the texts
@@ -61,24 +58,19 @@ def toy(backbone: PretrainedBackbone, task: Task) -> str | None:
 def unread_mean(method: Method) -> str | None:
     """Return a warning if a head reads one token of a model that was trained for their mean."""
     backbone, pooler = method.backbone, method.readout.pooler or "mean"
-    if pooler == "mean" or backbone.folder is None or not trained_for_mean(backbone.folder):
+    if pooler == "mean" or backbone.folder is None:
+        return None
+    try:  # the sentence-transformers library writes it for sentence embeddings
+        content = read_json(backbone.folder / "1_Pooling" / "config.json", links=True)
+        trained_for_mean = content["pooling_mode_mean_tokens"] is True
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+    if not trained_for_mean:
         return None
     return (
         f"backbone={backbone.name} was trained for the mean of its tokens, and "
         f"readout.pooler={pooler} reads one; try readout.pooler=mean"
     )
-
-
-def trained_for_mean(folder: Path) -> bool:
-    """Return whether a model was trained for the mean of its tokens, as sentence embeddings are.
-
-    Such a folder has `1_Pooling/config.json`, which the sentence-transformers library writes.
-    """
-    try:
-        content = read_json(folder / "1_Pooling" / "config.json", links=True)
-        return content["pooling_mode_mean_tokens"] is True
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return False
 
 
 def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | None:
@@ -109,8 +101,6 @@ def cut_texts(examples: Sequence[Features], task: Task, room: int) -> str | None
         f"{full} of {len(examples)} texts fill the limit of {limit} tokens and may be cut; {remedy}"
     )
 
-
-# Finds label words that a vocabulary cuts into pieces, of which only the first is read.
 
 _SHOWN = 6
 
@@ -145,8 +135,6 @@ def words_in_pieces(readout: Any, task: Task) -> str | None:
         f"only the first piece is read: {shown}{more}. To use a whole word, {where}"
     )
 
-
-# Signs in training that a run does not learn, each with a remedy.
 
 _LEAST_STEPS = 40  # below, the loss of a tenth of the steps is noise
 _IN_A_ROW = 3  # evaluations with one answer
@@ -187,7 +175,16 @@ class Health:
         warnings = [f"the last dev answers are all the same; {_REMEDY}"] if self._alike else []
         if steps != len(self.losses) or steps < _LEAST_STEPS:
             return warnings
-        return warnings + [text for text in [_loss(self.losses)] if text]
+        size, begin = steps // 10, self.losses[0]
+        start, last = fmean(self.losses[:size]), fmean(self.losses[-size:])
+        if last > _ROSE * begin and last > _SMALL:
+            text = f"the loss rose from {begin:.4g} to {last:.4g}; try a lower train.lr"
+            return [*warnings, text]
+        if abs(start - last) < _MOVED * start and start > _SMALL:
+            told = f"from {start:.4g} in the first tenth of the steps to {last:.4g} in the last"
+            text = f"the loss hardly moved, {told}; try a higher train.lr or more steps"
+            return [*warnings, text]
+        return warnings
 
 
 _REMEDY = "try another train.lr, more steps, or another seed, and look at ptrun check"
@@ -205,15 +202,3 @@ def one_answer(predictions: Sequence[Prediction]) -> bool:
         value: Any = prediction.value
         answers.update(map(repr, value) if isinstance(value, list) else [repr(value)])
     return len(answers) == 1
-
-
-def _loss(losses: Sequence[float]) -> str | None:
-    """Return a warning if the loss rose or did not move."""
-    size = len(losses) // 10
-    begin, start, last = losses[0], fmean(losses[:size]), fmean(losses[-size:])
-    if last > _ROSE * begin and last > _SMALL:
-        return f"the loss rose from {begin:.4g} to {last:.4g}; try a lower train.lr"
-    if abs(start - last) < _MOVED * start and start > _SMALL:
-        told = f"from {start:.4g} in the first tenth of the steps to {last:.4g} in the last"
-        return f"the loss hardly moved, {told}; try a higher train.lr or more steps"
-    return None

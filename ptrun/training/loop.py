@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +38,7 @@ from ptrun.readout.base import (
     with_tensors,
 )
 from ptrun.training import stopping
-from ptrun.training.member import Member, RankGroup, save
+from ptrun.training.member import Member, save
 from ptrun.training.out_of_memory import MemoryGuard
 from ptrun.training.progress import meter, track
 from ptrun.types import Prediction
@@ -145,8 +146,8 @@ class Loop(ABC):
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
     checkpointing: bool = field(kw_only=True)
-    world: RankGroup = field(init=False)
-    """The processes of the run."""
+    world: Any = field(init=False)
+    """The processes of the run: `ptrun.hardware.ranks.Ranks`."""
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""
     speed: Speed = field(default_factory=Speed, init=False)
@@ -199,7 +200,7 @@ class Loop(ABC):
         self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
         done = sum(member.step for member in members)
-        with meter(total, done, quiet=not self.world.main) as bar, stopping.training():
+        with meter(total, done, quiet=not self.world.main) as show, stopping.training():
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 tokens = self._step(active)
@@ -213,7 +214,7 @@ class Loop(ABC):
                 done, leader = sum(member.step for member in members), active[0]
                 best = leader.best_value if leader.best else None
                 if leader.health.losses:  # else none is read yet
-                    bar.show(done, leader.health.losses[-1], leader.metric, best, sum(tokens))
+                    show(done, leader.health.losses[-1], leader.metric, best, sum(tokens))
 
     def _step(self, members: Sequence[Member]) -> list[int]:
         """Send a step of each member, then read those that are due; return real tokens."""
@@ -275,26 +276,24 @@ class Loop(ABC):
             self.world.check_same(zlib.crc32(repr(ids).encode()), members[0].step + 1)
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
-        for part in self._parts(members, items):
+        parts = [items]
+        if any(method.reading.whole for method in methods):  # its loss needs all rows at once
+            self.largest = len(items) * max(item.features.tokens for item in items)
+        else:
+            parts = self._cut(self._own(items))
+        for part in parts:
             groups = by_owner(part)
             keys = {o: members[o].keys([i.slot for i in rows]) for o, rows in groups.items()}
             read = self._batches(methods, groups, keys)
-            parts = {
+            means = {
                 owner: methods[owner].loss(output, read.of[owner]) / max(1, targets[owner])
                 for owner, output in self._forward(methods, read).items()
             }
-            scaled = [loss * members[owner].stepper.scale for owner, loss in parts.items()]
+            scaled = [loss * members[owner].stepper.scale for owner, loss in means.items()]
             torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
-            for owner, loss in parts.items():
+            for owner, loss in means.items():
                 losses[owner] += loss.detach()
         return losses, tokens
-
-    def _parts(self, members: Sequence[Member], items: list[Item]) -> list[list[Item]]:
-        """Return the micro-batches of a step: one if a loss needs all rows of a member at once."""
-        if not any(needs_all_rows(member.method) for member in members):
-            return self._cut(self._own(items))
-        self.largest = len(items) * max(item.features.tokens for item in items)
-        return [items]
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:
@@ -433,30 +432,21 @@ class Loop(ABC):
             lengths = [i.features.tokens + decoding.max_new_tokens for i in rows]
             for part in track(cut(lengths, self.token_budget, 0), "writing texts"):
                 groups = by_owner([rows[index] for index in part])
-                for item, tokens in self._written(methods, groups, decoding):
+                shared = [item for group in groups.values() for item in group]
+                inputs = [
+                    methods[owner].inputs(self._collate([item.features for item in group]))
+                    for owner, group in groups.items()
+                ]
+                seeds = None
+                if decoding.temperature:
+                    seeds = [readouts[item.owner].seed(item.features.id) for item in shared]
+                self.backbone.model.eval()
+                joined = join(inputs, self.backbone.embed)
+                with self.precise():
+                    written = generate(self.backbone, joined, decoding, seeds)
+                for item, tokens in zip(shared, written, strict=True):
                     key = item.owner, item.slot
                     done[key] = readouts[item.owner].answer(done[key], item.features, tokens)
-
-    def _written(
-        self, methods: Sequence[Method], groups: Mapping[int, Sequence[Item]], decoding: Decoding
-    ) -> list[tuple[Item, list[int]]]:
-        """Return items with the tokens that are written after them, in shared passes."""
-        rows = {owner: [i.features for i in examples] for owner, examples in groups.items()}
-        inputs = [
-            methods[owner].inputs(self._collate(examples)) for owner, examples in rows.items()
-        ]
-        seeds = None
-        if decoding.temperature:
-            readouts: dict[int, Any] = {owner: methods[owner].readout for owner in groups}
-            seeds = [
-                seed for owner, examples in rows.items() for seed in readouts[owner].seeds(examples)
-            ]
-        self.backbone.model.eval()
-        with self.precise():
-            written = generate(self.backbone, join(inputs, self.backbone.embed), decoding, seeds)
-        return list(
-            zip([i for examples in groups.values() for i in examples], written, strict=True)
-        )
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape, lengths = self.backbone.shape, [item.features.tokens for item in items]
@@ -513,8 +503,12 @@ class Loop(ABC):
         total = sum(length for batch in read.filled.values() for length in batch.lengths)
         size = total, *read.of, *((tensor.shape, tensor.dtype) for tensor in fixed)
         outputs = self.graphs.run(methods, size, read.content, forward)
-        reads = [len(batch.reads.rows) for batch in read.of.values()]
-        return dict(zip(read.of, map(first_reads, outputs, reads), strict=True))
+        read_by: dict[int, BackboneOutput] = {}  # without the reads that fill the batch
+        for (owner, batch), output in zip(read.of.items(), outputs, strict=True):
+            count = len(batch.reads.rows)
+            filled = any(len(tensor) > count for tensor in output.tensors)
+            read_by[owner] = output.map(itemgetter(slice(count))) if filled else output
+        return read_by
 
     def _outputs(
         self, methods: Sequence[Method], batches: Mapping[int, Batch]
@@ -524,15 +518,13 @@ class Loop(ABC):
         for owner, batch in batches.items():
             inputs = methods[owner].inputs(batch)
             passes.setdefault((inputs.keys is None, inputs.decoder is None), {})[owner] = inputs
-        outputs = {o: out for inputs in passes.values() for o, out in self._pass(inputs).items()}
+        outputs: dict[int, BackboneOutput] = {}
+        for shared in passes.values():
+            joined = join(shared.values(), self.backbone.embed)
+            with self.precise():
+                output = self.backbone.forward(joined)
+            outputs |= zip(shared, split(output, shared.values()), strict=True)
         return {owner: outputs[owner] for owner in batches}
-
-    def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
-        """Run the backbone once on the inputs of several members."""
-        joined = join(inputs.values(), self.backbone.embed)
-        with self.precise():
-            output = self.backbone.forward(joined)
-        return dict(zip(inputs, split(output, inputs.values()), strict=True))
 
     def precise(self) -> AbstractContextManager[None]:
         """Compute in half precision over fp32 weights: those of a tuned backbone."""
@@ -554,14 +546,3 @@ def by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
     for item in sorted(items, key=lambda item: item.owner):
         groups.setdefault(item.owner, []).append(item)
     return groups
-
-
-def first_reads(output: BackboneOutput, count: int) -> BackboneOutput:
-    """Return an output at the first `count` of its positions."""
-    parts = (output.hidden, output.pooled, output.logits)
-    return BackboneOutput(*(t if t is None or len(t) == count else t[:count] for t in parts))
-
-
-def needs_all_rows(method: Method) -> bool:
-    """Return whether a method's loss is no sum over examples, so that they cannot be divided."""
-    return method.reading.whole

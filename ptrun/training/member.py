@@ -8,9 +8,9 @@ import hashlib
 import logging
 import math
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,31 +28,10 @@ from ptrun.types import Journal, Prediction
 _LOG = logging.getLogger(__name__)
 
 
-# The order of training examples: a pure function of seed and epoch.
-
-
-@dataclass(frozen=True)
-class Slices:
-    """An order `[N]` as `count` batches of `size` indices; it takes 8 bytes an example."""
-
-    order: Tensor
-    size: int
-    count: int
-
-    def __len__(self) -> int:
-        """Return the number of batches."""
-        return self.count
-
-    def __getitem__(self, place: int) -> list[int]:
-        """Return a batch."""
-        batch: list[int] = self.order[place * self.size : (place + 1) * self.size].tolist()
-        return batch
-
-
 def batches(
     features: Sequence[Features], size: int, seed: int, epoch: int, *, drop_last: bool = False
-) -> list[list[int]] | Slices:
-    """Return an epoch's batches of `size` indices, each of one data set.
+) -> Sequence[Sequence[int]]:
+    """Return an epoch's batches of `size` indices, each of one data set, in 8 bytes an index.
 
     Examples of several data sets (MPT-2) are cut into batches set by set, and the batches are
     shuffled. `drop_last` leaves out smaller batches, unless there are no others.
@@ -63,11 +42,11 @@ def batches(
         names = [example.facts["set"] for example in features]
         for index in order.tolist():
             sets.setdefault(names[index], []).append(index)
-    if len(sets) < 2:
-        full = len(order) // size
-        return Slices(order, size, full if drop_last and full else -(-len(order) // size))
-    cut = [rows[i : i + size] for rows in sets.values() for i in range(0, len(rows), size)]
-    cut = [cut[i] for i in shuffled(len(cut), seed, epoch).tolist()]
+    indices = [array("q", rows) for rows in sets.values()]
+    indices = indices if len(sets) > 1 else [array("q", order.numpy().tobytes())]
+    cut = [rows[i : i + size] for rows in indices for i in range(0, len(rows), size)]
+    if len(sets) > 1:
+        cut = [cut[i] for i in shuffled(len(cut), seed, epoch).tolist()]
     complete = [batch for batch in cut if len(batch) == size]
     return complete if drop_last and complete else cut
 
@@ -95,11 +74,7 @@ def by_loss(train: TrainConfig, method: Method) -> bool:
 
 
 def check_select(train: TrainConfig, method: Method) -> None:
-    """Check that `train.select=loss` has a loss on dev.
-
-    Raises:
-        UserError: the read-out trains on other examples or rows than it predicts from.
-    """
+    """Refuse `train.select=loss` where a read-out trains on other rows than it predicts from."""
     if by_loss(train, method) and method.readout.teaches:
         raise UserError(
             f"train.select=loss: {type(method.readout).__name__} reads dev in another way than "
@@ -173,7 +148,7 @@ class Member:
         self.saved_at = time.monotonic()
         self._began = 0, self.saved_at  # the first step and the time of this process
         self.seconds = self.earlier = 0.0  # of training, in all and in earlier processes
-        self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
+        self._order: tuple[int, Sequence[Sequence[int]]] = (-1, [])
         self._read: dict[int, list[Features]] = {}  # the examples of this step and the next one
 
     @property
@@ -253,7 +228,7 @@ class Member:
             return self.features.part(places)
         return picked(self.features, places)
 
-    def _batches(self, epoch: int) -> list[list[int]] | Slices:
+    def _batches(self, epoch: int) -> Sequence[Sequence[int]]:
         size, drop_last = self.train.batch_size, self.train.drop_last
         return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
 
@@ -364,10 +339,6 @@ class Member:
         """Whether the last save is older than `SAVE_SECONDS`."""
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
-    def save(self) -> None:
-        """Write the state to the journal."""
-        save([self])
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return everything the next step depends on: tensors, and plain data.
 
@@ -390,16 +361,30 @@ class Member:
         return tensors | moments, plain
 
     def resume(self) -> bool:
-        """Restore the journal's saved state; return whether there is one.
-
-        Raises:
-            UserError: it does not fit the run; somebody else wrote it.
-        """
-        saved = self.journal.restore()
-        if saved is None:
+        """Restore the journal's saved state; refuse another run's. Return whether there is one."""
+        if (saved := self.journal.restore()) is None:
             return False
+        tensors, plain = saved
         try:
-            self._restore(*saved)
+            if (rule := plain.get("masks", 1)) != RULE:  # 0.1.0 gave no number
+                raise UserError(
+                    f"the saved state goes on with dropout masks of rule {rule}, and this version "
+                    f"draws those of rule {RULE}. Type the command with rerun=true to start anew."
+                )
+            for name in _COUNTS:
+                setattr(self, name, plain[name])
+            self.token_budget = plain.get("token_budget")
+            self.seconds = self.earlier = float(plain.get("seconds", 0.0))
+            if plain["best_value"] is not None:
+                self.best_value = plain["best_value"]
+                row = next(r for r in self.history if r["step"] == self.best_step)
+                self.best_metrics = self._ranked(row)
+            with torch.no_grad():
+                for name, parameter in self.learned.items():
+                    parameter.copy_(tensors[f"learned.{name}"])
+                    if f"best.{name}" in tensors:
+                        self.best[name] = tensors[f"best.{name}"].to(parameter.device)
+            self.stepper.resume(tensors, plain)
         except (*_MISFITS, RuntimeError) as error:
             if isinstance(error, RuntimeError) and of_device(error):
                 raise
@@ -407,70 +392,5 @@ class Member:
                 f"the saved state does not fit this run ({type(error).__name__}: {error}). Type "
                 "the command with rerun=true to start anew."
             ) from error
-        return True
-
-    def _restore(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        if (rule := plain.get("masks", 1)) != RULE:  # 0.1.0 gave no number
-            raise UserError(
-                f"the saved state goes on with dropout masks of rule {rule}, and this version "
-                f"draws those of rule {RULE}. Type the command with rerun=true to start anew."
-            )
-        for name in _COUNTS:
-            setattr(self, name, plain[name])
-        self.token_budget = plain.get("token_budget")
-        self.seconds = self.earlier = float(plain.get("seconds", 0.0))
-        if plain["best_value"] is not None:
-            self.best_value = plain["best_value"]
-            row = next(r for r in self.history if r["step"] == self.best_step)
-            self.best_metrics = self._ranked(row)
-        with torch.no_grad():
-            for name, parameter in self.learned.items():
-                parameter.copy_(tensors[f"learned.{name}"])
-                if f"best.{name}" in tensors:
-                    self.best[name] = tensors[f"best.{name}"].to(parameter.device)
-        self.stepper.resume(tensors, plain)
         self._began = self.step, time.monotonic()
-
-
-# The processes of a run, as training sees them.
-
-T = TypeVar("T")
-
-
-class RankGroup(Protocol):
-    """The ranks that train one run together. `ptrun.hardware.ranks.Ranks` implements it."""
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-
-    @property
-    def data_parallel(self) -> int:
-        """Number of ranks, or groups of ranks, that divide the rows of a batch."""
-
-    @property
-    def share(self) -> int:
-        """Index of this rank's share of the rows."""
-
-    @property
-    def model_parallel(self) -> int:
-        """Number of ranks that hold one model together."""
-
-    @property
-    def main(self) -> bool:
-        """Whether this is the first rank."""
-
-    def broadcast(self, value: T) -> T:
-        """Return the first rank's value."""
-
-    def decided(self, numbers: Sequence[int]) -> list[int]:
-        """Return the first rank's numbers."""
-
-    def check_same(self, number: int, step: int) -> None:
-        """Check that ranks which hold one model together have the same number."""
-
-    def total(self, values: list[float]) -> list[float]:
-        """Return sums over the shares."""
-
-    def merged(self, predictions: Mapping[Any, T]) -> dict[Any, T]:
-        """Return the predictions of all shares."""
+        return True

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from ptrun.config.schema import Optimizer, Schedule, Select, Ties, TrainConfig
 from ptrun.errors import UserError
-
-# The optimizer and the learning rate as a pure function of the step.
 
 
 def total_steps(train: TrainConfig, per_epoch: int) -> int:
@@ -91,21 +89,10 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
 
 _HIGHEST = 1e30  # above 1e38 fp32 overflows
 _RULES: Sequence[tuple[str, str, Callable[[Any], bool]]] = (
-    ("epochs batch_size", "1 or more", lambda v: v >= 1),
-    (
-        "max_steps eval_every eval_rows patience",
-        "null, or 1 or more",
-        lambda v: v is None or v >= 1,
-    ),
-    ("lr eps", f"more than 0, at most {_HIGHEST:g}", lambda v: 0 < v <= _HIGHEST),
-    (
-        "backbone_lr",
-        f"null, or more than 0, at most {_HIGHEST:g}",
-        lambda v: v is None or 0 < v <= _HIGHEST,
-    ),
-    ("clip", "null, or more than 0", lambda v: v is None or v > 0),
-    ("weight_decay", "0 or more", lambda v: v >= 0),
-    ("backbone_weight_decay", "null, or 0 or more", lambda v: v is None or v >= 0),
+    ("epochs batch_size max_steps eval_every eval_rows patience", "1 or more", lambda v: v >= 1),
+    ("lr eps backbone_lr", f"more than 0, at most {_HIGHEST:g}", lambda v: 0 < v <= _HIGHEST),
+    ("clip", "more than 0", lambda v: v > 0),
+    ("weight_decay backbone_weight_decay", "0 or more", lambda v: v >= 0),
     ("decay", "more than 0, at most 1", lambda v: 0 < v <= 1),
     ("warmup", "a share of all steps, 0 or more and less than 1", lambda v: 0 <= v < 1),
     (
@@ -117,16 +104,13 @@ _RULES: Sequence[tuple[str, str, Callable[[Any], bool]]] = (
 
 
 def check_train(train: TrainConfig) -> None:
-    """Check the values of `train`, and report all problems at once.
-
-    Raises:
-        UserError: one line for each value out of range.
-    """
+    """Refuse values of `train` that are out of range: one line for each."""
+    optional = {field.name for field in fields(train) if type(None) in get_args(field.type)}
     problems = [
-        f"train.{name} is {getattr(train, name)}; use {allowed}."
+        f"train.{name} is {value}; use {'null, or ' * (name in optional)}{allowed}."
         for names, allowed, valid in _RULES
         for name in names.split()
-        if not valid(getattr(train, name))
+        if (value := getattr(train, name)) is not None and not valid(value)
     ]
     if problems:
         raise UserError("\n".join(problems))
@@ -172,7 +156,9 @@ class TorchStepper:
         """
         for parameter in self._updated():
             if not self.optimizer.state.get(parameter):
-                self.optimizer.state[parameter] = _moments(parameter)
+                zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
+                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                self.optimizer.state[parameter] = {"step": count, **zeros}
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         if stop is not None:  # torch's fused kernels read it
@@ -198,11 +184,7 @@ class TorchStepper:
         return tensors, {"updates": counted({n: s["step"] for n, s in states.items() if s})}
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Restore a state; the learned parameters are already restored.
-
-        Raises:
-            UserError: ranks saved it, each its own part of a tuned backbone.
-        """
+        """Restore a state, after the learned parameters; refuse one that is divided over ranks."""
         names = {f"{MOMENTS[0]}.{name}" for name in self.learned}
         if any(key.startswith(f"{MOMENTS[0]}.") and key not in names for key in tensors):
             raise UserError(
@@ -215,12 +197,6 @@ class TorchStepper:
                 moments = {k: tensors[f"{k}.{name}"].to(parameter.device) for k in MOMENTS}
                 step = torch.tensor(float(updates), device=parameter.device)
                 self.optimizer.state[parameter] = {"step": step, **moments}
-
-
-def _moments(parameter: Tensor) -> dict[str, Tensor]:
-    """Return the state with which torch's fused Adam begins."""
-    zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
-    return {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), **zeros}
 
 
 def counted(steps: Mapping[str, Tensor]) -> dict[str, int]:

@@ -49,25 +49,38 @@ class MemoryGuard:
     def passes(self, run: Callable[[], T], doing: str = "") -> T:
         """Return the value of passes: of a training step, or of what `doing` names.
 
-        Raises:
-            MemoryRanOut: memory ran out with the halved budget too. A step's members are saved.
+        If memory runs out with the halved budget too, a step's members are saved: `MemoryRanOut`.
         """
         value = self._attempt(run)
-        if not value:
-            self._halve(doing)
+        if not value and not self.halved and self.engine.world.size == 1:  # ranks must cut alike
+            self._free()
+            old = self.engine.token_budget
+            self.engine.token_budget = max(1, min(old, self.engine.largest) // 2)
+            self.halved = True
+            for member in self.members:
+                member.token_budget = self.engine.token_budget
+            _LOG.warning(
+                "out of memory %s: from here on micro-batches have %d tokens at most, not %d; "
+                "a step still uses the same examples",
+                *(self._place(doing), self.engine.token_budget, old),
+            )
             value = self._attempt(run)
         if not value:
             raise self._refused(doing)
         return value[0]
 
     def step(self, member: Member, run: Callable[[], None]) -> None:
-        """Take a member's optimizer step; the first one allocates the optimizer's moments.
-
-        Raises:
-            MemoryRanOut: there is no memory for them; the members are saved.
-        """
-        if not self._attempt(run):
-            raise self._no_moments(member)
+        """Take a member's optimizer step; save the members if its moments have no memory."""
+        if self._attempt(run):
+            return
+        self._free()
+        state, count = self._saved(), sum(p.numel() for p in member.learned.values())
+        fewer = f"hardware.population={len(self.members) // 2}, " if len(self.members) > 1 else ""
+        raise MemoryRanOut(
+            f"out of memory at step {member.step + 1}, in the optimizer: the moments of "
+            f"{count:,} learned numbers need {8 * count / 2**30:.2f} GiB;"
+            f"\ntype {fewer}hardware=zero1 on several GPUs, or a method that learns less.\n{state}"
+        )
 
     def _attempt(self, run: Callable[[], T]) -> tuple[T] | None:
         """Return the value in a tuple; None if memory ran out."""
@@ -77,21 +90,6 @@ class MemoryGuard:
             if not is_out_of_memory(error):
                 raise
         return None  # the error ended above: its frames hold the activations
-
-    def _halve(self, doing: str) -> None:
-        if self.halved or self.engine.world.size > 1:  # ranks must cut the same rows alike
-            raise self._refused(doing)
-        self._free()
-        old = self.engine.token_budget
-        self.engine.token_budget = max(1, min(old, self.engine.largest) // 2)
-        self.halved = True
-        for member in self.members:
-            member.token_budget = self.engine.token_budget
-        _LOG.warning(
-            "out of memory %s: from here on micro-batches have %d tokens at most, not %d; "
-            "a step still uses the same examples",
-            *(self._place(doing), self.engine.token_budget, old),
-        )
 
     def _refused(self, doing: str) -> MemoryRanOut:
         """Return the error for passes that do not fit; an evaluation keeps the last save."""
@@ -105,16 +103,6 @@ class MemoryGuard:
         return MemoryRanOut(
             f"out of memory {self._place(doing)}, with micro-batches of {largest} tokens;"
             f"\ntype {', '.join(ways)} or a shorter method.length.\n{state}"
-        )
-
-    def _no_moments(self, member: Member) -> MemoryRanOut:
-        self._free()
-        state, count = self._saved(), sum(p.numel() for p in member.learned.values())
-        fewer = f"hardware.population={len(self.members) // 2}, " if len(self.members) > 1 else ""
-        return MemoryRanOut(
-            f"out of memory at step {member.step + 1}, in the optimizer: the moments of "
-            f"{count:,} learned numbers need {8 * count / 2**30:.2f} GiB;"
-            f"\ntype {fewer}hardware=zero1 on several GPUs, or a method that learns less.\n{state}"
         )
 
     def _place(self, doing: str) -> str:

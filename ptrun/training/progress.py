@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -32,38 +32,13 @@ def _is_drawn() -> bool:
     return sys.stderr.isatty() and not _silent.get()
 
 
-class Meter:
-    """Shows the progress of training in a line that each step updates, or in one a minute.
-
-    Args:
-        bar: the line.
-        total, done: steps of all members.
-        speaks: whether a line is logged every minute, because nobody sees the bar.
-    """
-
-    def __init__(self, bar: Progress, total: int, done: int, *, speaks: bool = False):
-        self.bar, self.total, self.before = bar, total, done
-        self.task = bar.add_task("training", total=total, completed=done)
-        self.started, self.tokens = time.monotonic(), 0
-        self.speaks, self.spoken = speaks, self.started
-
-    def show(self, done: int, loss: float, metric: str, best: float | None, tokens: int) -> None:
-        """Update the line; `done` counts steps of all members, `tokens` those just computed."""
-        self.tokens += tokens
-        speed = self.tokens / max(1e-6, time.monotonic() - self.started)
-        dev = "" if best is None else f" · best dev {metric} {best:.1f}"
-        text = f"loss {loss:.3f}{dev} · {speed:,.0f} tokens/s"
-        self.bar.update(self.task, completed=done, description=text)
-        now = time.monotonic()
-        if self.speaks and now - self.spoken >= _EVERY and done > self.before:
-            self.spoken = now
-            left = (now - self.started) / (done - self.before) * (self.total - done)
-            _LOG.info("step %d of %d · %s · %d min left", done, self.total, text, round(left / 60))
-
-
 @contextmanager
-def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
-    """Yield a meter that draws on standard error if it is a terminal, and else logs lines."""
+def meter(total: int, before: int, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Yield what shows the progress of training: a line on a terminal, else a logged one a minute.
+
+    It takes the steps of all members that are done, a loss, the name of the metric on dev with its
+    best value or None, and the tokens just computed. `total` and `before` count steps too.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -72,8 +47,24 @@ def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
     )
     drawn = not quiet and _is_drawn()
     speaks = not (quiet or drawn or _silent.get())
+    started = spoken = time.monotonic()
+    computed = 0
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not drawn) as bar:
-        yield Meter(bar, total, done, speaks=speaks)
+        task = bar.add_task("training", total=total, completed=before)
+
+        def show(done: int, loss: float, metric: str, best: float | None, tokens: int) -> None:
+            nonlocal computed, spoken
+            computed += tokens
+            now = time.monotonic()
+            dev = "" if best is None else f" · best dev {metric} {best:.1f}"
+            text = f"loss {loss:.3f}{dev} · {computed / max(1e-6, now - started):,.0f} tokens/s"
+            bar.update(task, completed=done, description=text)
+            if speaks and now - spoken >= _EVERY and done > before:
+                spoken = now
+                left = round((now - started) / (done - before) * (total - done) / 60)
+                _LOG.info("step %d of %d · %s · %d min left", done, total, text, left)
+
+        yield show
 
 
 def track(parts: Sequence[T], title: str) -> Iterator[T]:

@@ -18,10 +18,10 @@ def clock(monkeypatch):
 
 def steps(clock, seconds, **keys):
     """Train ten steps of a run that was resumed at step 10 of 40."""
-    with progress.meter(40, 10, **keys) as meter:
+    with progress.meter(40, 10, **keys) as show:
         for step in range(11, 21):
             clock[0] += seconds
-            meter.show(step, 0.5, "accuracy", None if step < 15 else 81.25, 600)
+            show(step, 0.5, "accuracy", None if step < 15 else 81.25, 600)
 
 
 def test_a_line_a_minute_says_how_far_it_is(clock, caplog):

@@ -14,6 +14,7 @@ from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.training.member import save
 from tests.facts import facts
 from tests.readings import reading
 from tests.small_runs import Memory, conll03, engine, member
@@ -68,7 +69,7 @@ def _cut_and_resumed(tiny, data_dir, make, stop, **train):
     """Return a run, one that ended after `stop` steps, and the rest of that; the bits are equal."""
     whole = _run(tiny(), data_dir, make, Memory(), **train)
     first = _run(tiny(), data_dir, make, Memory(), stop=stop, **train)
-    first.save()
+    save([first])
     second = _run(tiny(), data_dir, make, Memory(first.journal.saved), **train)
     assert whole.journal.losses()[stop:] == second.journal.losses()
     assert whole.history == second.history and whole.best_step == second.best_step
