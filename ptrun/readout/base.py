@@ -246,16 +246,13 @@ def unfilled(batch: Batch) -> Batch:
     rows = batch.rows
     count, width = len(rows), max(len(row.ids) for row in rows)
     reads = sum(len(row.reads) for row in rows)
-    return replace(
-        batch,
-        ids=batch.ids[:count, :width],
-        mask=batch.mask[:count, :width],
-        types=None if batch.types is None else batch.types[:count, :width],
-        keys=None if batch.keys is None else batch.keys[:count],
-        softs=None if batch.softs is None else batch.softs[:count],
-        reads=Positions(batch.reads.rows[:reads], batch.reads.columns[:reads]),
-        filling=(),
-    )
+    parts: dict[str, Any] = {}
+    for name in ("ids", "mask", "types", "keys", "softs"):
+        if (grid := getattr(batch, name)) is not None:
+            cells = (slice(count),) if name in ("keys", "softs") else (slice(count), slice(width))
+            parts[name] = grid[cells]
+    at = Positions(batch.reads.rows[:reads], batch.reads.columns[:reads])
+    return replace(batch, **parts, reads=at, filling=())
 
 
 def word_logits(output: BackboneOutput) -> Tensor:

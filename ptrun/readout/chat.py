@@ -57,9 +57,6 @@ class Chat:
         backbone: its tokenizer has the template.
         date: what a template gets that asks for today's date, as YYYY-MM-DD.
 
-    Raises:
-        UserError: the tokenizer has no template, or that shows no answer, or reads no date.
-
     >>> from ptrun.testing import read
     >>> from ptrun.readout.chat import Chat
     >>> method, batch, output = read("method=fine_tuning")
@@ -123,11 +120,21 @@ class Chat:
             [i for i, (_, last) in zip(row, offsets, strict=True) if last <= end]
             for (row, offsets), (_, end) in zip(self._encoded(prompts), prompts, strict=True)
         ]
-        learned = [
-            self._learned(*row, spans)
-            for row, (_, spans) in zip(self._encoded(rendered), rendered, strict=True)
-        ]
-        return [(prompt, *row) for prompt, row in zip(before, learned, strict=True)]
+        rows = []
+        pairs = zip(before, self._encoded(rendered), rendered, strict=True)
+        for prompt, (tokens, offsets), (_, spans) in pairs:
+            places = [
+                i
+                for i, (start, end) in enumerate(offsets)
+                if any(begin <= start and end <= last and start < end for begin, last in spans)
+            ]
+            if tokens and not places:
+                raise UserError(
+                    f"backbone={self._name}: its chat template shows no token of the assistant, so "
+                    "a conversation teaches nothing. Correct the template, or use another model."
+                )
+            rows.append((prompt, tokens, places))
+        return rows
 
     def _asked(self, turns: Turns, answer: str | None) -> Asked:
         """Return what is rendered to find the prompt and the answers of a conversation.
@@ -169,22 +176,6 @@ class Chat:
             )
             for (start, last), more in zip(spans, added, strict=True)
         ]
-
-    def _learned(
-        self, ids: list[int], offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
-    ) -> tuple[list[int], list[int]]:
-        """Return tokens, and the places of those within spans of the text."""
-        places = [
-            i
-            for i, (start, end) in enumerate(offsets)
-            if any(begin <= start and end <= last and start < end for begin, last in spans)
-        ]
-        if ids and not places:
-            raise UserError(
-                f"backbone={self._name}: its chat template shows no token of the assistant, so a "
-                "conversation teaches nothing. Correct the template, or use another model."
-            )
-        return ids, places
 
     def _encoded(
         self, texts: Sequence[tuple[str, Any]]

@@ -58,10 +58,8 @@ def resolved(
 
     `offered` are the method's read-outs in order of preference, and `soft` says whether it learns
     vectors of a pattern. Keys at their default are left out, so that a new one moves no id. A key
-    that a file gives and that has no effect here is left out too; one that was `typed` is refused.
-
-    Raises:
-        UserError: a key or value is wrong or has no effect, or the read-out cannot answer the task.
+    that a file gives and that has no effect here is left out too; one that was `typed` is refused,
+    and so is a read-out that cannot answer the task.
     """
     if option == AUTO:
         chosen = automatic(task, offered)
@@ -73,23 +71,16 @@ def resolved(
         )
     reading: type[Reading] = build.target("readout", node)
     keys = {TARGET: node[TARGET], **known(reading, node)}
-    _check_owner(option, reading, node.keys() & typed, task, offered)
-    build.check({"readout": {**keys, **{k: v for k, v in node.items() if k in typed}}})
-    if not reading.reads(task):
-        raise _cannot(option, task, offered)
-    asked: Reading = build.build("readout", keys)
-    used = asked.check(backbone, task, soft=soft, keys=typed)
-    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
-
-
-def _check_owner(
-    option: str, reading: type[Reading], typed: Set[str], task: Task, offered: Sequence[str]
-) -> None:
-    """Name the read-out that has a typed key, if another one has it."""
-    for key in sorted(typed - known(reading, dict.fromkeys(typed)).keys()):
+    for key in sorted(node.keys() & typed - known(reading, dict.fromkeys(typed)).keys()):
         owners = [other.name for other in _fitting(task, offered) if known(other, {key: None})]
         if owners:
             raise UserError(
                 f"readout.{key}: readout={option} has no such key; leave it out, or type "
                 f"readout={owners[0]}."
             )
+    build.check({"readout": {**keys, **{k: v for k, v in node.items() if k in typed}}})
+    if not reading.reads(task):
+        raise _cannot(option, task, offered)
+    asked: Reading = build.build("readout", keys)
+    used = asked.check(backbone, task, soft=soft, keys=typed)
+    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}

@@ -54,12 +54,7 @@ class Cloze(WordReader):
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder of pieces into rows.
-
-        Raises:
-            UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end, or
-                that of an encoder-decoder has no token for the gap in the text.
-        """
+        """The encoder of pieces into rows; a refusal names what the tokenizer lacks for them."""
         tokenizer = self.backbone.tokenizer()
         if self.marked and not mask_ids(tokenizer, 1)[0]:
             raise UserError(

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, moved
-from ptrun.backbone.generation import Decoding
+from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.files import from_json, read_text, write_text
 from ptrun.folder.store import bound_to, draft, read_tensors
 from ptrun.readout import document
-from ptrun.readout.base import Batch, Features, collate, word_logits
+from ptrun.readout.base import Batch, Features, TokenRow, collate, word_logits
 from ptrun.readout.document import Document, Span
 from ptrun.readout.writing import LossOn, Writing, WritingReading
 from ptrun.task.dataset import Task
@@ -38,6 +38,7 @@ from ptrun.types import Example, Prediction
 _LOG = logging.getLogger(__name__)
 _SPAN = "part of the document"  # the field of an example
 _QUESTION = 48  # tokens of a question
+_TOGETHER = 16  # rows that are written together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +66,12 @@ class DistillationReading(WritingReading):
     self_study: int = 0
     chunk: int = 512
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a model that cannot have a text in view as keys and values, and values."""
-        super().fits(backbone, task, soft=soft)
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that change a number: the parts are those of self-study.
+
+        A model that cannot have a text in view as keys and values is refused.
+        """
+        keys = super().used(backbone, task, soft=soft)
         family = backbone.architecture
         if not family.left_to_right or family.has_blank:
             raise UserError(
@@ -86,10 +90,6 @@ class DistillationReading(WritingReading):
                 f"readout.self_study={self.self_study}: task={task.name} has the fields "
                 f"{', '.join(task.fields)}, and a question needs one. Type task.text=COLUMN."
             )
-
-    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys that change a number: the parts are those of self-study."""
-        keys = super().used(backbone, task, soft=soft)
         keys |= {"document", "kept_tokens", "self_study"}
         return keys | ({"chunk", "draw"} if self.self_study else set())
 
@@ -186,10 +186,29 @@ class Distillation(Writing):
         spans = [self._span(f) for f in batch.features]
         for span in dict.fromkeys(spans):
             some = [f for f, view in zip(batch.features, spans, strict=True) if view == span]
-            if span is None:
-                self._teach_labels(some)
-            else:
-                self._teach(span, collate(some, None, batch.ids.device))
+            if span is None or self.document is None:
+                # learned from their answers: all probability is on the label
+                _LOG.warning(
+                    "%d rows have no teacher: the document has %d tokens, and backbone=%s reads %d "
+                    "of both together; their loss is that of the answer",
+                    *(len(some), len(self.document.ids if self.document else ())),
+                    *(self.backbone.name, self.room),
+                )
+                for f in some:
+                    ids = torch.zeros(len(f.targets), self.options.kept_tokens)
+                    logs = torch.full_like(ids, -torch.inf)
+                    ids[:, 0], logs[:, 0] = torch.tensor(f.targets, dtype=ids.dtype), 0.0
+                    self.backbone.kept[self._key(f)] = torch.stack([ids, logs])
+                continue
+            taught = collate(some, None, batch.ids.device)
+            rows = BackboneInput(ids=taught.ids, mask=taught.mask, lengths=taught.lengths)
+            inputs = self.request(self.document.before(span, rows), taught.reads)
+            logits = word_logits(self.backbone.forward(inputs))
+            best = logits.log_softmax(dim=-1).topk(min(self.options.kept_tokens, logits.shape[1]))
+            table = torch.stack([best.indices.float(), best.values]).cpu()  # exact below 2^24
+            sizes = [len(f.targets) for f in some]
+            for f, part in zip(some, torch.split(table, sizes, dim=1), strict=True):
+                self.backbone.kept[self._key(f)] = part.clone()
 
     def keep(self, features: Sequence[Features]) -> None:
         """Write the teacher's log-probabilities of examples to their file."""
@@ -204,31 +223,6 @@ class Distillation(Writing):
         """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
         rows = (self.options.self_study or train) + others
         return rows * answer * self.options.kept_tokens * 8
-
-    def _teach(self, span: Span, batch: Batch) -> None:
-        assert self.document is not None
-        rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
-        inputs = self.request(self.document.before(span, rows), batch.reads)
-        logits = word_logits(self.backbone.forward(inputs))
-        best = logits.log_softmax(dim=-1).topk(min(self.options.kept_tokens, logits.shape[1]))
-        table = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
-        sizes = [len(f.targets) for f in batch.features]
-        for f, part in zip(batch.features, torch.split(table, sizes, dim=1), strict=True):
-            self.backbone.kept[self._key(f)] = part.clone()
-
-    def _teach_labels(self, features: Sequence[Features]) -> None:
-        """Learn rows without a teacher from their answers: all probability is on the label."""
-        _LOG.warning(
-            "%d rows have no teacher: the document has %d tokens, and backbone=%s reads %d of both "
-            "together; their loss is that of the answer",
-            *(len(features), len(self.document.ids if self.document else ())),
-            *(self.backbone.name, self.room),
-        )
-        for f in features:
-            ids = torch.zeros(len(f.targets), self.options.kept_tokens)
-            logs = torch.full_like(ids, -torch.inf)
-            ids[:, 0], logs[:, 0] = torch.tensor(f.targets, dtype=ids.dtype), 0.0
-            self.backbone.kept[self._key(f)] = torch.stack([ids, logs])
 
     def _span(self, features: Features) -> Span | None:
         """Return the part of the document in view of an example's teacher; None if none fits.
@@ -272,29 +266,31 @@ class Distillation(Writing):
         are left out, and repeated questions; the log counts them. An example also has the fields
         `kind` and `part of the document`.
         """
-        file = self._study_file()
-        if file is not None and file.is_file():
-            return [Example(**from_json(line)) for line in read_text(file).splitlines()]
-        examples = self._studied()
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, "".join(json.dumps(asdict(e)) + "\n" for e in examples))
-        return examples
-
-    def _study_file(self) -> Path | None:
-        """Return the file of the questions: its name is a hash of all that they depend on."""
         if self.store is None:
-            return None
+            return self._studied()
+        # the name of the file is a hash of all that the questions depend on
         asked = {key: value for key, value in vars(self.options).items() if key != "document"}
         facts = [*self._made_with(), self._document, asked, self.longest, str(self.pvp)]
         hashed = hashlib.sha256(json.dumps(facts, default=str).encode())
-        return self.store / f"study-{hashed.hexdigest()[:24]}.jsonl"
+        file = self.store / f"study-{hashed.hexdigest()[:24]}.jsonl"
+        if file.is_file():
+            return [Example(**from_json(line)) for line in read_text(file).splitlines()]
+        examples = self._studied()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, "".join(json.dumps(asdict(e)) + "\n" for e in examples))
+        return examples
 
     def _studied(self) -> list[Example]:
         assert self.document is not None
         size = min(self.options.chunk, self.room // 2)  # the rest is for questions and answers
         turns = document.turns(self.document, self.options.self_study, size)
-        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in turns]
+        rows = []  # the tokens after which the backbone follows an instruction
+        for text in (document.SEEDS[kind] for kind, _ in turns):
+            if self._chats:
+                rows.append(self.chat.rows([([{"role": "user", "content": text}], None)])[0][0])
+            else:
+                plain, tokenizer = f"\n\n{text}\nQuestion:", self.backbone.tokenizer()
+                rows.append(tokenizer(plain, add_special_tokens=False).input_ids)
         decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95)
         seeds = [self.seed(str(i)) for i in range(len(rows))]
         asked = self._written([span for _, span in turns], rows, decoding, seeds)
@@ -302,7 +298,7 @@ class Distillation(Writing):
         examples = [self._question(i, asked[i], *turns[i]) for i in distinct]
         features = self.encode(examples, self.room)
         rows = [self.prompt(f).rows[0].ids for f in features]
-        spans, seeds = [turns[i][1] for i in distinct], self.seeds(features)
+        spans, seeds = [turns[i][1] for i in distinct], [self.seed(f.id) for f in features]
         answers = self._written(spans, rows, self.decoding, seeds)
         pairs = zip(examples, answers, strict=True)
         answered = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
@@ -322,14 +318,6 @@ class Distillation(Writing):
     def room(self) -> int:
         """The most tokens of a row."""
         return self.backbone.shape.positions
-
-    def _instructed(self, text: str) -> list[int]:
-        """Return the tokens after which the backbone follows an instruction."""
-        if self._chats:
-            return self.chat.rows([([{"role": "user", "content": text}], None)])[0][0]
-        plain = f"\n\n{text}\nQuestion:"
-        ids: list[int] = self.backbone.tokenizer()(plain, add_special_tokens=False).input_ids
-        return ids
 
     def _question(self, number: int, text: str, kind: str, span: Span) -> Example:
         assert self.document is not None
@@ -355,8 +343,19 @@ class Distillation(Writing):
         ids = tokenizer("\n", add_special_tokens=False).input_ids
         line_end = ids if len(ids) == 1 and tokenizer.decode(ids) == "\n" else []
         decoding = replace(decoding, ends=(*self.decoding.ends, *line_end))
-        tokens = document.written(self.document, spans, rows, decoding, seeds)
-        return [self.text(ids)[0].split("\n")[0].strip() for ids in tokens]
+        device = self.backbone.model.get_input_embeddings().weight.device
+        tokens: dict[int, list[int]] = {}
+        for span in dict.fromkeys(spans):
+            places = [place for place, other in enumerate(spans) if other == span]
+            for start in range(0, len(places), _TOGETHER):
+                some = places[start : start + _TOGETHER]
+                features = [Features(str(i), [TokenRow(rows[i])], []) for i in some]
+                batch = collate(features, None, device)
+                text = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
+                inputs, drawn = self.document.before(span, text), [seeds[i] for i in some]
+                texts = generate(self.backbone, inputs, decoding, drawn)
+                tokens |= dict(zip(some, texts, strict=True))
+        return [self.text(tokens[i])[0].split("\n")[0].strip() for i in range(len(rows))]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example, with the part of the document that it is about."""

@@ -4,7 +4,6 @@ Keys and values of the document are computed once, and enter the passes over row
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,11 +13,9 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Prefix, Site
-from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.injection import Reader
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.readout.base import Features, TokenRow, collate
 from ptrun.task.own import text_of
 
 _MOST_BYTES = 10_000_000
@@ -29,11 +26,7 @@ Span = tuple[int, int]
 
 
 def read_document(value: str, where: str) -> str:
-    """Return a text, or that of `@FILE`.
-
-    Raises:
-        UserError: it is empty, or the file cannot be read; `where` is what was typed.
-    """
+    """Return a text, or that of `@FILE`; refuse an empty one, by `where` it was typed."""
     text = value.strip()
     if text.startswith("@"):
         file = Path(text.removeprefix("@")).expanduser()
@@ -103,7 +96,6 @@ SEEDS = {
     "use": "Write one question of a reader who wants to use what the text above says.",
     "idea": "Write one unusual question that makes a reader think about the text above.",
 }
-_TOGETHER = 16
 
 
 def turns(view: Document, count: int, size: int) -> list[tuple[str, Span]]:
@@ -114,26 +106,3 @@ def turns(view: Document, count: int, size: int) -> list[tuple[str, Span]]:
     parts, kinds = view.parts(size), list(SEEDS)
     numbers = [divmod(i, len(parts)) for i in range(count)]
     return [(kinds[n % len(kinds)], parts[i]) for n, i in numbers]
-
-
-def written(
-    view: Document,
-    spans: Sequence[Span],
-    rows: Sequence[list[int]],
-    decoding: Decoding,
-    seeds: Sequence[int],
-) -> list[list[int]]:
-    """Return the tokens that the backbone writes after each row, with its part in view."""
-    device = view.backbone.model.get_input_embeddings().weight.device
-    tokens: dict[int, list[int]] = {}
-    for span in dict.fromkeys(spans):
-        places = [place for place, other in enumerate(spans) if other == span]
-        for start in range(0, len(places), _TOGETHER):
-            some = places[start : start + _TOGETHER]
-            features = [Features(str(i), [TokenRow(rows[i])], []) for i in some]
-            batch = collate(features, None, device)
-            text = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
-            inputs = view.before(span, text)
-            drawn = [seeds[i] for i in some]
-            tokens |= dict(zip(some, generate(view.backbone, inputs, decoding, drawn), strict=True))
-    return [tokens[place] for place in range(len(rows))]

@@ -50,6 +50,12 @@ class Head(nn.Module, Readout):
         return functional.cross_entropy(self.scores(output, batch), batch.targets, reduction="sum")
 
 
+def check_dropout(group: str, dropout: float | None) -> None:
+    """Refuse an option of a group that is no probability below 1."""
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"{group}.dropout is {dropout}; use 0 or more, and less than 1.")
+
+
 def read_keys(batch: Batch) -> Tensor | None:
     """Return a dropout key for each read, from its row's key and its column."""
     if batch.keys is None:
@@ -112,12 +118,7 @@ _MULTILINGUAL = ("mbart", "m2m_100", "nllb-moe", "plbart", "seamless_m4t", "seam
 
 
 def decoder_start(backbone: PretrainedBackbone) -> int:
-    """Return the first token of the decoder, or of the text written in a blank.
-
-    Raises:
-        UserError: a blank infiller's configuration lacks it, or the model wants a language there;
-            the T5 family starts with 0.
-    """
+    """Return the first token of the decoder, 0 for T5, or of the text written in a blank."""
     if (kind := backbone.config["model_type"]) in _MULTILINGUAL:
         raise UserError(
             f"backbone={backbone.name}: a model of type {kind} reads the language's token before "
@@ -136,8 +137,6 @@ def columns(examples: Sequence[Example], fields: Sequence[str]) -> list[list[str
     """Return one list of texts for each field."""
     return [[e.fields[field] for e in examples] for field in fields]
 
-
-# Heads that read one vector of each row: one state, through a pooler or directly, or the mean.
 
 Pooler = Literal["auto", "frozen", "trainable", "classifier", "none", "mean"]
 _LEARNED = ("trainable", "classifier")

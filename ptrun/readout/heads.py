@@ -25,6 +25,7 @@ from ptrun.readout.head import (
     PooledHead,
     Pooler,
     Shares,
+    check_dropout,
     likeliest,
     row_limit,
     tokens,
@@ -34,8 +35,6 @@ from ptrun.task.dataset import GAP, SEVERAL, Task
 from ptrun.types import Classes, Example, Prediction
 
 _LOG = logging.getLogger(__name__)
-
-# A head that compares the options of a question, each read in its own row.
 
 
 class ChoiceHead(PooledHead):
@@ -119,9 +118,6 @@ class EntityHead(ChoiceHead):
         return queries, [int(e in example.target) for e in entities], list(entities)
 
 
-# A head that tags every word of a sentence.
-
-
 class TokenHead(Head):
     """One label for each word, read at its first sub-token; truncated words get `O`.
 
@@ -145,33 +141,28 @@ class TokenHead(Head):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
         tokenizer = self.backbone.tokenizer(words=True)
-        words = [self._words(e, tokenizer) for e in examples]
+        border = tokenizer.sep_token or tokenizer.eos_token or "|"
+        border = SEPARATOR if self.literal_sep else border
+        words = [list(example.fields[self.task.fields[0]]) for example in examples]
+        for example, sentence in zip(examples, words, strict=True):
+            if "predicate" in example.fields:
+                sentence += [border, example.fields["predicate"]]
         limit = row_limit(self.task, room)
         rows = tokenizer(words, is_split_into_words=True, truncation=True, max_length=limit)
         return [self._features(example, rows, i) for i, example in enumerate(examples)]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return a tag for each word of each example."""
-        pairs = batch.pairs(self.scores(output, batch).argmax(dim=-1).cpu())
-        return [Prediction(f.id, self._tags(f, best.tolist())) for f, best in pairs]
-
-    def _tags(self, features: Features, best: list[int]) -> list[str]:
-        tags = [self.task.labels[0]] * features.facts["size"]
-        for word, label in zip(features.facts["words"], best, strict=True):
-            tags[word] = self.task.labels[label]
-        for word in features.facts.get("unseen", ()):
-            if word + 1 < len(tags) and tags[word + 1].startswith("I-"):
-                tags[word] = tags[word + 1]  # the entity goes on around it
-        return tags
-
-    def _words(self, example: Example, tokenizer: Any) -> list[str]:
-        """Return the words of a sentence, then a separator and the predicate if there is one."""
-        words: list[str] = example.fields[self.task.fields[0]]
-        if "predicate" not in example.fields:
-            return words
-        separator = tokenizer.sep_token or tokenizer.eos_token or "|"
-        border = SEPARATOR if self.literal_sep else separator
-        return [*words, border, example.fields["predicate"]]
+        predictions: list[Prediction | Features] = []
+        for features, best in batch.pairs(self.scores(output, batch).argmax(dim=-1).cpu()):
+            tags = [self.task.labels[0]] * features.facts["size"]
+            for word, label in zip(features.facts["words"], best.tolist(), strict=True):
+                tags[word] = self.task.labels[label]
+            for word in features.facts.get("unseen", ()):
+                if word + 1 < len(tags) and tags[word + 1].startswith("I-"):
+                    tags[word] = tags[word + 1]  # the entity goes on around it
+            predictions.append(Prediction(features.id, tags))
+        return predictions
 
     def _features(self, example: Example, rows: Any, i: int) -> Features:
         places: dict[int, int] = {}
@@ -238,17 +229,13 @@ class HeadReading(Reading):
         """Return whether there is a head for the answer, or for each of several data sets."""
         return task.answer == SEVERAL or task.answer in HEADS
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a dropout that is no probability, and data sets without a common pooler."""
-        _check_dropout(self.dropout)
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that the kind of answer has, besides `dropout`."""
+        check_dropout("readout", self.dropout)
         if self.longest_answer < 1:
             raise UserError(f"readout.longest_answer is {self.longest_answer}; use 1 or more.")
         if task.answer == SEVERAL:
             self._check_shared(backbone, task)
-
-    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys that the kind of answer has, besides `dropout`."""
-        if task.answer == SEVERAL:
             members: Any = task
             every = [self.used(backbone, member, soft=soft) for member in members.tasks.values()]
             return set().union(*every) - {"class_weights", "thresholds"}
@@ -315,24 +302,17 @@ class EntailmentReading(Reading):
     pooler: Pooler = "auto"
     dropout: float | None = None
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a task without descriptions of its labels."""
-        _check_dropout(self.dropout)
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys; refuse a task without descriptions of its labels."""
+        check_dropout("readout", self.dropout)
         described(task)
+        return super().used(backbone, task, soft=soft)
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head."""
         head = EntailmentHead(backbone, task, self.pooler)
         head.dropout = head.dropout if self.dropout is None else self.dropout
         return head
-
-
-def _check_dropout(dropout: float | None) -> None:
-    if dropout is not None and not 0 <= dropout < 1:
-        raise UserError(f"readout.dropout is {dropout}; use 0 or more, and less than 1.")
-
-
-# A head that decides whether a text entails the description of a label (EFL).
 
 
 class EntailmentHead(PooledHead):
@@ -400,28 +380,28 @@ class EntailmentHead(PooledHead):
         """Return the label that is entailed with the greatest odds."""
         scores = self.scores(output, batch).cpu()
         odds = batch.rows_by_example(scores[:, 1] - scores[:, 0])
-        pairs = zip(batch.features, odds, strict=True)
-        return [Prediction(f.id, self._label(logits)) for f, logits in pairs]
-
-    def _label(self, odds: Tensor) -> str:
         labels = list(self.forms)
-        if len(labels) > 1 or odds[0] > 0:
-            return labels[int(odds.argmax())]
-        return next(label for label in self.task.labels if label != labels[0])
+        other = next(label for label in self.task.labels if label != labels[0])
+        predictions: list[Prediction | Features] = []
+        for features, logits in zip(batch.features, odds, strict=True):
+            is_described = len(labels) > 1 or logits[0] > 0
+            label = labels[int(logits.argmax())] if is_described else other
+            predictions.append(Prediction(features.id, label))
+        return predictions
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row for each description; the longer text of a pair is shortened first."""
-        return [self._features(e, room) for e in examples]
-
-    def _features(self, example: Example, room: int) -> Features:
-        texts: list[list[str]] = [[], []]
-        for form in self.forms.values():
-            quoted = _quoted(form)
-            others = [example.fields[name] for name in self.task.fields if name not in quoted]
-            texts[0].append(" ".join(others))
-            texts[1].append(form.format_map(example.fields))
-        rows = self.rows(texts, room)
-        return Features(example.id, rows, [int(label == example.target) for label in self.forms])
+        encoded = []
+        for example in examples:
+            texts: list[list[str]] = [[], []]
+            for form in self.forms.values():
+                quoted = _quoted(form)
+                others = [example.fields[name] for name in self.task.fields if name not in quoted]
+                texts[0].append(" ".join(others))
+                texts[1].append(form.format_map(example.fields))
+            targets = [int(label == example.target) for label in self.forms]
+            encoded.append(Features(example.id, self.rows(texts, room), targets))
+        return encoded
 
 
 def described(task: Task) -> dict[str, str]:

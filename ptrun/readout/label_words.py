@@ -12,7 +12,6 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput, moved, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.spelling import mask_ids
@@ -22,8 +21,6 @@ from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Shares, likeliest, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
-
-# A verbalizer: label words, or the letters of options, read through the language-model head.
 
 _MOST_OPTIONS = 16
 
@@ -60,11 +57,7 @@ class LabelWords(Cloze):
 
     @cached_property
     def tokens(self) -> LabelTokens:
-        """The label words as token ids.
-
-        Raises:
-            UserError: the vocabulary lacks one; the error names the task's other patterns.
-        """
+        """The label words as token ids; a refusal names the task's other patterns."""
         verbalizer = self.pvp.verbalizer(_MOST_OPTIONS)
         assert verbalizer is not None
         try:
@@ -77,25 +70,26 @@ class LabelWords(Cloze):
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
         scores = self._scores(output, batch)
-        weight = self._weight(scores)
+        weight = None  # of each column of scores `[K, C]` or `[K, V]`
+        if self.weights is not None and self.whole_vocabulary:
+            weight = torch.ones(scores.shape[1])
+            for token, label in self._owners.items():
+                weight[token] = self.weights[label]
+            weight = weight.to(scores.device)
+        elif self.weights is not None:
+            weight = on_device(self.weights, scores.device, torch.float)
         return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
-
-    def _weight(self, scores: Tensor) -> Tensor | None:
-        """Return the weight of each column of scores `[K, C]` or `[K, V]`, or None if all are 1."""
-        if self.weights is None:
-            return None
-        if not self.whole_vocabulary:
-            return on_device(self.weights, scores.device, torch.float)
-        weight = torch.ones(scores.shape[1])
-        for token, label in self._owners.items():
-            weight[token] = self.weights[label]
-        return weight.to(scores.device)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         scores = self._scores(output, batch)[self._before :: self._before + 1 + self.options.closed]
         best, top, shares = likeliest(scores)
-        parts = zip(batch.features, best, top, self._by_label(shares), strict=True)
+        if self.whole_vocabulary:  # of the likeliest word of each label
+            firsts = [[word[0] for word in words] for words in self.tokens.ids]
+            every = on_device([token for tokens in firsts for token in tokens], shares.device)
+            by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
+            shares = torch.stack([words.amax(dim=-1) for words in by_label], dim=-1)
+        parts = zip(batch.features, best, top, shares.cpu(), strict=True)
         predictions: list[Prediction | Features] = []
         for features, place, share, by_label in parts:
             options = features.facts["options"]
@@ -103,15 +97,6 @@ class LabelWords(Cloze):
             label = self._label(features, place)
             predictions.append(Prediction(features.id, label, {}, share, named))
         return predictions
-
-    def _by_label(self, shares: Tensor) -> Tensor:
-        """Return the probabilities `[N, C]` of labels, or of the likeliest word of each."""
-        if not self.whole_vocabulary:
-            return shares.cpu()
-        firsts = [[word[0] for word in words] for words in self.tokens.ids]
-        every = on_device([token for tokens in firsts for token in tokens], shares.device)
-        by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
-        return torch.stack([words.amax(dim=-1) for words in by_label], dim=-1)
 
     def _features(self, example: Example, room: int) -> Features:
         row = self.row(self.pieces(example), room, self.tokens.masks)
@@ -164,8 +149,6 @@ class LabelWords(Cloze):
         return {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
 
 
-# Fact probing: the object of a fact, one word, through the language-model head (LAMA).
-
 _STARTS = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies write a word's start
 
 
@@ -209,8 +192,14 @@ class FactWords(Cloze):
             return super().row(pieces, room, masks)
         if self.backbone.architecture.fills_masks:
             return super().row(led(pieces), room, masks)
-        limit = row_limit(self.task, room)
-        ids = cut_query(self.encoder, self.backbone.tokenizer(), pieces, limit)
+        *text, hole = led(pieces)
+        if text and hole.spaced:  # the space before the object is text
+            text.append(replace(hole, kind="literal", text=" ", spaced=False))
+        tokenizer, limit = self.backbone.tokenizer(), row_limit(self.task, room)
+        start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+        marked = not (self.encoder.framed or start is None or end is None or start == end)
+        ids = self.encoder.encode([*text, hole], limit - 2 * marked).ids
+        ids = [start, *ids, end] if marked else ids
         return TokenRow(ids, reads=[len(ids) - 1])
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -219,14 +208,22 @@ class FactWords(Cloze):
         return functional.cross_entropy(learned, batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the likeliest allowed word of each example."""
+        """Return the likeliest allowed word of each example; `##` is before a part of a word."""
         scores = self._reads(output, batch, -1)
         best = scores.argmax(dim=-1)
         if self.allowed is not None:
             allowed = moved(self.allowed, scores.device)
             best = allowed[scores[:, allowed].argmax(dim=-1)]
-        pairs = zip(batch.features, best.tolist(), strict=True)
-        return [Prediction(f.id, self._word(f, token)) for f, token in pairs]
+        predictions: list[Prediction | Features] = []
+        for features, token in zip(batch.features, best.tolist(), strict=True):
+            word = str(features.facts["word"])
+            if token != features.targets[0]:
+                spelling = self.encoder.spelling
+                written = spelling.tokens([token])[0]
+                inside = spelling.style != "plain" and not written.startswith(_STARTS)
+                word = f"##{written}" if inside else written.lstrip("".join(_STARTS))
+            predictions.append(Prediction(features.id, word))
+        return predictions
 
     def _reads(self, output: BackboneOutput, batch: Batch, which: int) -> Tensor:
         """Return logits `[B, V]` of a row's first read (training) or last (evaluation)."""
@@ -241,15 +238,6 @@ class FactWords(Cloze):
         token = self._token(str(example.target))
         target = -1 if token is None else token  # never trained on: see `answerable`
         return Features(example.id, [row], [target], {"word": example.target})
-
-    def _word(self, features: Features, token: int) -> str:
-        """Return the word of a token, with `##` before a token that starts no word."""
-        if token == features.targets[0]:
-            return str(features.facts["word"])
-        spelling = self.encoder.spelling
-        written = spelling.tokens([token])[0]
-        inside = spelling.style != "plain" and not written.startswith(_STARTS)
-        return f"##{written}" if inside else written.lstrip("".join(_STARTS))
 
     def _token(self, word: str) -> int | None:
         """Return the token of a word, or None if it has several or a special one."""
@@ -272,17 +260,6 @@ class FactWords(Cloze):
 # - Megatron-11B has RoBERTa's tokenizer there, which adds `<s>` and `</s>`: the answer is read
 #   after `</s>`. Here, any tokenizer without special tokens around a text, but with different ones
 #   for its beginning and end, gets them.
-
-
-def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:
-    """Return at most `room` tokens, of which the last is read; the pattern ends in the mask."""
-    *text, hole = led(pieces)
-    if text and hole.spaced:  # the space before the object is text
-        text.append(replace(hole, kind="literal", text=" ", spaced=False))
-    start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
-    marked = not (encoder.framed or start is None or end is None or start == end)
-    ids = encoder.encode([*text, hole], room - 2 * marked).ids
-    return [start, *ids, end] if marked else ids
 
 
 def led(pieces: Sequence[Piece]) -> list[Piece]:

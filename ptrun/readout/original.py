@@ -46,20 +46,16 @@ class ClassWordsReading(Reading):
     threshold_on: Direction = "sigma"
     class_weights: ClassWeights = "none"
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a backbone that is no ELECTRA, and patterns that do not suit."""
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys of a passage, or of classes; refuse a backbone that is no ELECTRA."""
         if backbone.architecture.writes_words:
             raise UserError(
                 f"backbone={backbone.name} has no head that detects replaced words, which "
                 "readout=class_words needs; use backbone=electra_base or another ELECTRA."
             )
-        if task.answer == "label":
-            self._pvp(backbone, task, soft)
-
-    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys of a passage, or of classes."""
         if task.answer == "spans":
             return {"direction", "threshold", "threshold_on"}
+        self._pvp(backbone, task, soft)
         return {"pattern", "direction", "bias", "loss", "class_weights"}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:

@@ -1,7 +1,4 @@
-"""Chooses a task's pattern for a method: the one that is named, or the first that suits.
-
-A blank infiller prefers patterns whose names start with `glm`.
-"""
+"""Chooses a task's pattern for a method: the one that is named, or the first that suits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +22,7 @@ def choose(
     name: str | None = None,
     listed: bool = False,
 ) -> PVP:
-    """Return a pattern of a task.
+    """Return a pattern of a task; a blank infiller prefers those whose names start with `glm`.
 
     `soft` says whether it has learned vectors. `listed` says that it lists its label words, which
     are read there, and has no mask. Otherwise a pattern without a mask must be named: an
@@ -93,8 +90,3 @@ def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -
     if family.fills_masks and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
-
-
-def can_fill(backbone: PretrainedBackbone) -> bool:
-    """Return whether a backbone predicts the words of a gap inside a text."""
-    return backbone.architecture.fills_masks or backbone.architecture.has_blank

@@ -56,16 +56,8 @@ class Reading(ABC):
         """Return the node of a finished run, without files that predictions do not need."""
         return node
 
-    @abstractmethod
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a backbone or a task without loading weights; `soft` as in `made`.
-
-        Raises:
-            UserError: it cannot be read; the message names the reason.
-        """
-
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys that can change a number on this backbone and task."""
+        """Return the keys that can change a number; refuse what cannot be read, without weights."""
         return {field.name for field in fields(self)}
 
     @abstractmethod
@@ -83,7 +75,6 @@ class Reading(ABC):
             raise UserError(
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
             )
-        self.fits(backbone, task, soft=soft)
         used, changed = self.used(backbone, task, soft=soft), self.changed
         asked = changed.keys() if keys is None else changed.keys() & keys
         for key in sorted(asked - used - {*self.idle}):

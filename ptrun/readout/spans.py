@@ -3,8 +3,9 @@
 import math
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, product
 from typing import Any, ClassVar
 
@@ -24,8 +25,6 @@ from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Prediction
-
-# A head that finds one span of a context, or none (SQuAD).
 
 _BEST = 20  # starts and ends that are paired, as in the official script
 _STRIDE = 128  # tokens that neighbouring windows share
@@ -73,15 +72,10 @@ class Window:
         return [
             (start_score + end_score, -self.starts[a - self.begin], self.ends[b - self.begin])
             for (a, start_score), (b, end_score) in product(starts, ends)
-            if self._holds(a, b, longest)
+            if self.begin <= a <= b < min(a + longest, self.begin + len(self.starts))
+            if self.starts[a - self.begin] < self.ends[b - self.begin]
+            if (a, b) != (self.null, self.null)
         ]
-
-    def _holds(self, start: int, end: int, longest: int) -> bool:
-        """Return whether an answer may span these positions."""
-        if not self.begin <= start <= end < min(start + longest, self.begin + len(self.starts)):
-            return False
-        written = self.starts[start - self.begin] < self.ends[end - self.begin]
-        return written and (start, end) != (self.null, self.null)
 
 
 class SpanHead(Head):
@@ -116,8 +110,16 @@ class SpanHead(Head):
         windows: list[list[int]] = [[] for _ in examples]
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
-        pairs = zip(examples, windows, strict=True)
-        return [self._features(example, rows, indices) for example, indices in pairs]
+        architecture, encoded = self.backbone.architecture, []
+        null_first = architecture.encoder or architecture.has_blank
+        for example, context, indices in zip(examples, contexts, windows, strict=True):
+            read = [_window(rows, i, context, null_first=null_first) for i in indices]
+            targets = [place for window in read for place in window.target(example)]
+            facts = {"context": context, "windows": [[*vars(window).values()] for window in read]}
+            parts = [tokens(rows, i) for i in indices]
+            read_rows = [TokenRow(ids, types, list(range(len(ids)))) for ids, types in parts]
+            encoded.append(Features(example.id, read_rows, targets, facts))
+        return encoded
 
     def doubt(self, examples: Sequence[Features]) -> str | None:
         """Return a warning if some right answers are longer than any that is predicted."""
@@ -161,16 +163,6 @@ class SpanHead(Head):
         text: str = features.facts["context"][-best[1] : best[2]]
         return text
 
-    def _features(self, example: Example, rows: Any, indices: Sequence[int]) -> Features:
-        context, architecture = example.fields[self.task.fields[1]], self.backbone.architecture
-        null_first = architecture.encoder or architecture.has_blank
-        windows = [_window(rows, i, context, null_first=null_first) for i in indices]
-        targets = [place for window in windows for place in window.target(example)]
-        facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
-        parts = [tokens(rows, i) for i in indices]
-        encoded = [TokenRow(ids, types, list(range(len(ids)))) for ids, types in parts]
-        return Features(example.id, encoded, targets, facts)
-
 
 def _window(rows: Any, i: int, context: str, *, null_first: bool) -> Window:
     """Return a window; tokens start after the space that some tokenizers include.
@@ -183,9 +175,6 @@ def _window(rows: Any, i: int, context: str, *, null_first: bool) -> Window:
     starts = [after_space(context, start, end) for start, end in places]
     null = 0 if null_first else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
-
-
-# The base of read-outs of several spans: a row for each question, answers from odds.
 
 
 class PassageReader(Readout):
@@ -222,13 +211,12 @@ class PassageReader(Readout):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the answers to each question."""
-        pairs = batch.pairs(self.odds(output, batch).cpu())
-        return [self._prediction(features, odds.tolist()) for features, odds in pairs]
-
-    def _prediction(self, features: Features, odds: list[float]) -> Prediction:
-        passage = Passage(**features.facts)
-        also = {name: answers(passage, odds, least) for name, least in self.others.items()}
-        return Prediction(features.id, answers(passage, odds, self.least), also)
+        predictions: list[Prediction | Features] = []
+        for f, odds in batch.pairs(self.odds(output, batch).cpu()):
+            read = partial(answers, Passage(**f.facts), odds.tolist())
+            also = {name: read(least) for name, least in self.others.items()}
+            predictions.append(Prediction(f.id, read(self.least), also))
+        return predictions
 
     @abstractmethod
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -292,23 +280,20 @@ def passage_of(rows: Any, i: int, text: str) -> tuple[Passage, list[int]]:
 
     Tokens of spaces alone are left out.
     """
-    tokens = list(_placed(rows, i, text))
-    places, starts, ends, owners = ([token[part] for token in tokens] for part in range(4))
-    words, number = [], -1
-    for k, owner in enumerate(owners):
-        inside = k > 0 and owner == owners[k - 1] and _within(text, ends[k - 1], starts[k])
-        number += not inside
-        words.append(number)
-    return Passage(text, starts, ends, words), places
-
-
-def _placed(rows: Any, i: int, text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Yield position, first character, the character after the last, and the tokenizer's word."""
+    places: list[int] = []
+    passage, owner = Passage(text, [], [], []), None
     tokens = zip(rows.sequence_ids(i), rows["offset_mapping"][i], rows.word_ids(i), strict=True)
     for place, (side, (start, end), word) in enumerate(tokens):
         bare = after_space(text, start, end) if side == 1 else end
         if bare < end:
-            yield place, bare, end, word
+            number = passage.words[-1] if places else -1
+            inside = places and word == owner and _within(text, passage.ends[-1], bare)
+            passage.words.append(number if inside else number + 1)
+            passage.starts.append(bare)
+            passage.ends.append(end)
+            places.append(place)
+            owner = word
+    return passage, places
 
 
 def _within(text: str, end: int, start: int) -> bool:
@@ -321,12 +306,10 @@ def _within(text: str, end: int, start: int) -> bool:
     return all(unicodedata.category(c)[0] in "LMN" for c in text[start - 1 : start + 1])
 
 
-# Turns the log-odds of tokens into answers, by the rules of DPT's released code (QUOREF).
-
-
 def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
-    """Return the texts whose tokens have log-odds above `least`, at least one text.
+    """Return the texts whose tokens have log-odds above `least`, as DPT's released code does.
 
+    There is at least one text.
     A word is taken if any of its tokens is; neighbouring words are one answer. If no token is, the
     answer is the word of the likeliest token.
     """
@@ -417,7 +400,12 @@ class PassageWords(PassageReader, WordReader, nn.Module):
     def __init__(self, backbone: PretrainedBackbone, task: Task, options: Any):
         super().__init__()
         self.backbone, self.task, self.direction = backbone, task, options.direction
-        border, on = _log_odds(options.threshold), options.threshold_on
+        share, on = options.threshold, options.threshold_on
+        if not 0 <= share <= 1:
+            raise UserError(f"readout.threshold is {share}; it is a probability, 0 to 1.")
+        border = math.copysign(math.inf, share - 0.5)  # the log-odds of 0 and 1
+        if 0 < share < 1:
+            border = math.log(share / (1 - share))
         self.least = border if on == options.direction else -border
         other = "one_minus_sigma" if on == "sigma" else "sigma"
         self.others = {f"on_{other}": -self.least}
@@ -436,12 +424,3 @@ class PassageWords(PassageReader, WordReader, nn.Module):
         """Return the log-odds `[K]` that a token belongs to an answer."""
         z = word_logits(output)[:, 0]
         return z if self.direction == "sigma" else -z
-
-
-def _log_odds(threshold: float) -> float:
-    """Return the log-odds of a probability, infinite at 0 and 1."""
-    if not 0 <= threshold <= 1:
-        raise UserError(f"readout.threshold is {threshold}; it is a probability, 0 to 1.")
-    if 0 < threshold < 1:
-        return math.log(threshold / (1 - threshold))
-    return math.inf if threshold else -math.inf

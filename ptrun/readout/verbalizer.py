@@ -29,7 +29,7 @@ from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
 from ptrun.readout.label_words import FactWords, LabelWords
 from ptrun.readout.multilabel import LabelsWords
-from ptrun.readout.patterns import can_fill, choose, worded
+from ptrun.readout.patterns import choose, worded
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
@@ -236,19 +236,24 @@ class VerbalizerReading(Reading):
         """Whether the margin is one number for all rows of a step."""
         return self.objective == "batch_margin"
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a backbone that writes no words, and a task without a pattern for it."""
-        pvp = self._pvp(backbone, task, soft)
-        _check_words(backbone, task)
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that the kind of answer, the pattern and the family have."""
+        pvp, family = self._pvp(backbone, task, soft), backbone.architecture
+        if not family.writes_words:
+            raise UserError(
+                f"backbone={backbone.name} has no language-model head (its head detects replaced "
+                "words); use readout=head or another backbone."
+            )
+        if task.fills_gap and not (family.fills_masks or family.has_blank):
+            raise UserError(
+                f"task={task.name} needs a backbone that fills masks, and {backbone.name} is "
+                f"{backbone.family}; use readout=head."
+            )
         if self.among == "vocabulary" and (pvp.rule == "mean" or pvp.pattern.masks > 1):
             raise UserError(
                 f"readout.among=vocabulary reads one token, but pattern {pvp.name} reads several "
                 "masks; type readout.among=labels, or name another readout.pattern."
             )
-
-    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys that the kind of answer, the pattern and the family have."""
-        pvp, family = self._pvp(backbone, task, soft), backbone.architecture
         without_effect = {
             "literal_sep": not pvp.pattern.bordered or family.has_blank,
             "sentinel": not (family.has_decoder and pvp.pattern.masks),
@@ -301,21 +306,6 @@ class VerbalizerReading(Reading):
         return marked and self._among(backbone) == "vocabulary"
 
 
-def _check_words(backbone: PretrainedBackbone, task: Task) -> None:
-    if not backbone.architecture.writes_words:
-        raise UserError(
-            f"backbone={backbone.name} has no language-model head (its head detects replaced "
-            "words); use readout=head or another backbone."
-        )
-    if task.fills_gap and not can_fill(backbone):
-        raise UserError(
-            f"task={task.name} needs a backbone that fills masks, and {backbone.name} is "
-            f"{backbone.family}; use readout=head."
-        )
-
-
-# COPA as P-tuning's released code trains it: both options in one row, one margin a batch.
-
 _TAUGHT = "one_row"
 
 
@@ -358,8 +348,6 @@ class OneRow(Candidates):
             return features
         return replace(features, rows=[max(features.rows, key=lambda row: len(row.reads))])
 
-
-# Span verification by filling masks: the words predicted in the pronoun's place (WSC).
 
 _EXTRA = 1  # masks beyond the noun phrase's tokens
 _DRAWN = "extra_masks"
@@ -411,19 +399,18 @@ class Fill(Cloze):
         """Fill the surest mask of each row; return the prediction when no mask is left."""
         best = word_logits(output).softmax(dim=-1).max(dim=-1)
         shares, words = (batch.by_example(t.cpu()) for t in (best.values, best.indices))
-        return [self._fill(*row) for row in zip(batch.features, shares, words, strict=True)]
-
-    def _fill(
-        self, features: Features, probabilities: Tensor, words: Tensor
-    ) -> Prediction | Features:
-        best = int(probabilities.argmax())
-        at, word = features.rows[0].reads[best], int(words[best])
-        row = features.rows[0].filled(best, word)
-        filled = {**features.facts["found"], str(at): word}
-        if row.reads:
-            return replace(features, rows=[row], facts={**features.facts, "found": filled})
-        named = [filled[place] for place in sorted(filled, key=int)]
-        return Prediction(features.id, self.judged(named, features.facts["noun"]))
+        decoded: list[Prediction | Features] = []
+        for features, row_shares, row_words in zip(batch.features, shares, words, strict=True):
+            (row,), facts, place = features.rows, features.facts, int(row_shares.argmax())
+            word = int(row_words[place])
+            filled = {**facts["found"], str(row.reads[place]): word}
+            if len(row.reads) > 1:
+                rows, facts = [row.filled(place, word)], {**facts, "found": filled}
+                decoded.append(replace(features, rows=rows, facts=facts))
+            else:
+                named = [filled[at] for at in sorted(filled, key=int)]
+                decoded.append(Prediction(features.id, self.judged(named, facts["noun"])))
+        return decoded
 
     def judged(self, named: list[int], noun: str) -> str:
         """Return whether the predicted tokens name the noun phrase, as a label."""
@@ -446,8 +433,6 @@ def _words(text: str) -> set[str]:
     """Return the words of a text, letters alone."""
     return set(re.findall(r"[^\W\d_]+", text.lower()))
 
-
-# Span verification by writing: the words that a blank infiller writes in the pronoun's place.
 
 _LONGEST = 16  # tokens of an answer
 _SHOWN = "shown"

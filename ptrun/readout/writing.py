@@ -73,8 +73,11 @@ class WritingReading(Reading):
     draw: int = 0
     date: str = DATE
 
-    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
-        """Refuse a backbone that cannot write, and values out of range."""
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that change a number: those of sampling need a temperature.
+
+        A backbone that cannot write and values out of range are refused.
+        """
         family = backbone.architecture
         if not writes(family):
             raise UserError(
@@ -96,14 +99,11 @@ class WritingReading(Reading):
                 raise UserError(f"readout.{key} is {value}; use more than 0{limit}.")
         if self.temperature and self.beams > 1:
             raise UserError("readout.temperature samples, readout.beams does not: leave one out.")
-
-    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys that change a number: those of sampling need a temperature."""
         keys = {"loss_on", "max_new_tokens", "write_every", "beams", "repetition_penalty", "stop"}
         keys |= {"temperature", *(("top_k", "top_p", "draw") if self.temperature else ())}
         keys |= {"length_penalty"} if self.beams > 1 else set()
-        keys |= {"date"} if MESSAGES in task.fields else {"pattern"}
-        return keys - ({"loss_on"} if backbone.architecture.writes_apart else set())
+        keys |= {"date"} if chats else {"pattern"}
+        return keys - ({"loss_on"} if family.writes_apart else set())
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
         """Return the read-out."""
@@ -189,10 +189,6 @@ class Writing(Cloze):
             row = replace(row, ids=ids, reads=[len(ids) - 1])
         return replace(features, rows=[row], targets=[])
 
-    def seeds(self, features: Sequence[Features]) -> list[int]:
-        """Return the seed of each row's draws."""
-        return [self.seed(f.id) for f in features]
-
     def seed(self, name: str) -> int:
         """Return the seed of the draws of an example, from its id."""
         hashed = hashlib.blake2b(f"{self.options.draw}:{name}".encode(), digest_size=8)
@@ -227,7 +223,13 @@ class Writing(Cloze):
         limit = row_limit(self.task, room)
         apart = self.decodes and not self.infills  # else text and answer share the positions
         row = self.row(self.pieces(example), limit if apart else limit - self.longest)
-        tokens, cut = self._answer(example.target[0]) if example.target else ([], False)
+        tokens: list[int] = []
+        cut = False  # a long answer has no end
+        if example.target:
+            spaced = self.pvp.pattern.text.rstrip().endswith(" {mask}") and not self.decodes
+            text = example.target[0].strip()
+            answer = self.encoder.spelling.ids(text, spaced=spaced, opens=self.decodes)
+            tokens, cut = [*answer, self._end][: self.longest], len(answer) >= self.longest
         if self.decodes:
             decoder = [decoder_start(self.backbone), *tokens[:-1]]
             row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
@@ -255,12 +257,6 @@ class Writing(Cloze):
             )
         features = _read(example, ids[:limit], cut, len(prompt))
         return replace(features, facts={"ids": prompt, "cut": len(ids) > limit})
-
-    def _answer(self, text: str) -> tuple[list[int], bool]:
-        """Return the tokens of an answer and its end; a long one is cut and has no end."""
-        spaced = self.pvp.pattern.text.rstrip().endswith(" {mask}") and not self.decodes
-        ids = self.encoder.spelling.ids(text.strip(), spaced=spaced, opens=self.decodes)
-        return [*ids, self._end][: self.longest], len(ids) >= self.longest
 
 
 def _read(

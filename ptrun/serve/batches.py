@@ -210,7 +210,7 @@ class Batches:
                     f"the prompt has {prompt.tokens:,} tokens; {job.loaded.id} reads {room}."
                 )
             seed = job.wish.seed
-            job.dice = dice_of(readout.seeds([job.features])[0] if seed is None else seed)
+            job.dice = dice_of(readout.seed(job.features.id) if seed is None else seed)
             job.decoding = self._decoding(readout.decoding, job.wish, left)
             job.features = prompt
         job.ready = True

@@ -119,7 +119,7 @@ def test_the_teacher_is_asked_once(tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("the teacher is known")
 
-    monkeypatch.setattr(Distillation, "_teach", never)
+    monkeypatch.setattr(Distillation, "prepare", never)
     again = ptrun.run(*LINE, "rerun=true", f"outputs={tmp_path}")
     assert again.metrics == first.metrics
     ptrun.run(*LINE, "train.lr=0.1", "seed=2", f"outputs={tmp_path}")
