@@ -14,20 +14,10 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone import launch
+from ptrun.backbone.hashes import GOLDEN, MIX1, MIX2, PRIMES, mix
 
 RULE = 2
 """Number of the rule that says which cells are dropped: results and saved states depend on it."""
-GOLDEN, MIX1, MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
-PRIMES = (73856093, 19349663, 83492791)
-
-
-def mix(x: Tensor) -> Tensor:
-    """Return int32 values, scrambled in place (the murmur3 finaliser on arithmetic shifts)."""
-    x ^= x >> 16
-    x *= MIX1
-    x ^= x >> 13
-    x *= MIX2
-    return x
 
 
 def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from ptrun.backbone import dropout
+from ptrun.backbone import hashes
 
 # The forward kernel: one program reads all keys for M queries of one row and head.
 #
@@ -122,10 +122,10 @@ def forward(
 # indices `t` of queries and `s` of keys are given as a column and a row, or as a row and a column
 # for a transposed tile. Scores are in base 2, where the exponential is one instruction.
 
-_GOLDEN = tl.constexpr(dropout.GOLDEN)
-_MIX1 = tl.constexpr(dropout.MIX1)
-_MIX2 = tl.constexpr(dropout.MIX2)
-_HEAD, _TOKEN = tl.constexpr(dropout.PRIMES[0]), tl.constexpr(dropout.PRIMES[1])
+_GOLDEN = tl.constexpr(hashes.GOLDEN)
+_MIX1 = tl.constexpr(hashes.MIX1)
+_MIX2 = tl.constexpr(hashes.MIX2)
+_HEAD, _TOKEN = tl.constexpr(hashes.PRIMES[0]), tl.constexpr(hashes.PRIMES[1])
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -178,7 +178,7 @@ def scored(
 
 @triton.jit
 def mixed(x):
-    """Return scrambled int32 values, as `mix` of `ptrun.backbone.dropout`."""
+    """Return scrambled int32 values, as `mix` of `ptrun.backbone.hashes`."""
     x = x ^ (x >> 16)
     x = x * _MIX1
     x = x ^ (x >> 13)
