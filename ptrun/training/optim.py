@@ -156,9 +156,7 @@ class TorchStepper:
         """
         for parameter in self._updated():
             if not self.optimizer.state.get(parameter):
-                zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
-                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                self.optimizer.state[parameter] = {"step": count, **zeros}
+                self.optimizer.state[parameter] = _moments(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         if stop is not None:  # torch's fused kernels read it
@@ -197,6 +195,12 @@ class TorchStepper:
                 moments = {k: tensors[f"{k}.{name}"].to(parameter.device) for k in MOMENTS}
                 step = torch.tensor(float(updates), device=parameter.device)
                 self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def _moments(parameter: Tensor) -> dict[str, Tensor]:
+    """Return the state with which torch's fused Adam begins."""
+    zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
+    return {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), **zeros}
 
 
 def counted(steps: Mapping[str, Tensor]) -> dict[str, int]:

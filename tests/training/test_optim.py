@@ -6,6 +6,7 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import TrainConfig, train_config
 from ptrun.errors import UserError
+from ptrun.training import optim
 from ptrun.training.optim import TorchStepper, check_train, make_optimizer
 
 SIZES = {"head.weight": (2, 3), "head.bias": (3,), "scale": ()}
@@ -77,15 +78,15 @@ def test_memory_that_runs_out_for_moments_leaves_no_half_step(monkeypatch):
     groups = [{"params": [p], "share": 1.0} for p in (first, second)]
     own = TorchStepper(torch.optim.AdamW(groups), {"first": first, "second": second})
     first.grad = second.grad = torch.ones(2)
-    zeros = torch.zeros_like
+    moments = optim._moments
 
-    def scarce(tensor):
-        if tensor is second:
+    def scarce(parameter):
+        if parameter is second:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return zeros(tensor)
+        return moments(parameter)
 
     with monkeypatch.context() as patched, pytest.raises(torch.OutOfMemoryError):
-        patched.setattr(torch, "zeros_like", scarce)
+        patched.setattr(optim, "_moments", scarce)
         own.step(0.1)
     assert torch.equal(first, torch.ones(2))
     own.step(0.1)
