@@ -402,8 +402,6 @@ class PretrainedBackbone:
         return model.requires_grad_(False).eval()
 
 
-
-
 def transposed(backbone: PretrainedBackbone) -> bool:
     """Return whether the linear maps are GPT-2's `Conv1D`; quantized ones never are."""
     return backbone.architecture.paths is GPT2_PATHS and backbone.quantization == "none"
