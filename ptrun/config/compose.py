@@ -1,6 +1,5 @@
 """Compose the configuration of a run from the command line, conf/ and the user's folders."""
 
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -27,17 +26,12 @@ from ptrun.config.explain import ERRORS, KINDS, PACKED, explain, no_option
 from ptrun.config.identity import flat
 from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
 from ptrun.config.trust import tell_untrusted
-from ptrun.errors import UserError, unknown, visible
+from ptrun.errors import UserError, unknown, visible, warn_once
 
-_LOG = logging.getLogger(__name__)
 _SHOWN = 6  # changed keys that are named
 _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
-_GONE = {
-    "allow_code": "type ptrun trust once in the folder of your options",
-    "hardware.compile": "a run was slower with it; leave it out",
-}
 _OUTSIDE = re.compile(r"(?:^|[\[,'\"\s])[/~]|\.\.|\$")
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 _KEYS = {key.name for key in fields(schema.RunConfig)}
@@ -208,11 +202,9 @@ def loosen(override: str) -> str:
     Hydra would stop at the first unknown key, with a message of several lines.
 
     Raises:
-        UserError: it changes the sizes of a backbone, which are those of its weights, its key is
-            gone, or it is not UTF-8.
+        UserError: it changes the sizes of a backbone, which are those of its weights, or it is not
+            UTF-8.
     """
-    if (key := override.lstrip("+~").partition("=")[0]) in _GONE:
-        raise UserError(f"{override}: {key} is gone: {_GONE[key]}.")
     if _SIZES.match(override):
         raise UserError(
             f"{override}: backbone.config holds the sizes of a model and is not an option. "
@@ -328,28 +320,20 @@ def compose_run(
 
 def _tell_replaced(choices: Mapping[str, Any]) -> None:
     """Say once which of the picked options of ptrun a file of a user's folder replaces, and how."""
-    folders = user_dirs()
-    for group, picked in choices.items() if folders else ():
+    folders = [*user_dirs(), conf_dir()]
+    for group, picked in choices.items() if folders[1:] else ():
         for option in picked if isinstance(picked, list) else [picked]:
-            name = f"{group}/{option}.yaml"
-            shipped = conf_dir() / name
-            file = next((f / name for f in folders if (f / name).is_file()), None)
-            if file is not None and shipped.is_file():
-                _tell(file, shipped)
-
-
-@cache
-def _tell(file: Path, shipped: Path) -> None:
-    before, after = (flat(plain_yaml.read(option) or {}) for option in (shipped, file))
-    changed = [
-        f"{key}={after.get(key)!r} (was {before.get(key)!r})"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-    ]
-    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    text = ", ".join(changed[:_SHOWN]) + more if changed else "nothing"
-    place = os.path.relpath(file)
-    _LOG.info("%s replaces ptrun's own and changes %s", visible(place), visible(text))
+            files = [folder / group / f"{option}.yaml" for folder in folders]
+            file, shipped = next((file for file in files if file.is_file()), None), files[-1]
+            if file is not None and file != shipped and shipped.is_file():
+                before, after = (flat(plain_yaml.read(f) or {}) for f in (shipped, file))
+                changed = [
+                    f"{key}={after.get(key)!r} (was {before.get(key)!r})"
+                    for key in sorted(before.keys() | after.keys())
+                    if before.get(key) != after.get(key)
+                ]
+                text = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
+                warn_once(visible(f"{os.path.relpath(file)} replaces ptrun's own: {text}"))
 
 
 def _composed(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:

@@ -99,10 +99,6 @@ def tell_trust(*, new: bool) -> None:
 
 def tell_untrusted() -> None:
     """Say once that the options of the current folder are not read, and what to type."""
-    former = home() / "config.yaml"
-    if "PTRUN_ALLOW_CODE" in os.environ or former.is_file():
-        told = f"allow_code, PTRUN_ALLOW_CODE and {visible(str(former))} are gone"
-        warn_once(f"{told}. Type once in your folder: ptrun trust")
     if os.environ.get(TRUST):
         return
     named = os.environ.get("PTRUN_CONFIG_DIR")

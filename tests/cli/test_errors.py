@@ -49,8 +49,6 @@ WRONG = {
     "report outputs best=3": "report: best=3 is an option of the command: type --best 3",
     "hydra.run.dir=elsewhere": "hydra.run.dir: Hydra's own … outputs=DIR and name=NAME",
     "name=../x": "name=../x … name=my_runs",
-    "allow_code=true": "type ptrun trust once",
-    "hardware.compile=true": "hardware.compile is gone",
     "allow_bin=1": "allow_bin=1: expected true or false",
     "report nowhere": "report nowhere: no such folder",
     "backbone=cpm2": "cpm2 is not on the hub … ptrun import cpm2 SHARDS",

@@ -7,7 +7,7 @@ import pytest
 
 from ptrun.command import new
 from ptrun.command.trust import main
-from ptrun.config import compose, trust
+from ptrun.config import trust
 from ptrun.config.components import component
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
@@ -147,8 +147,6 @@ def test_an_option_is_no_path(project):
 
 
 def test_what_a_file_replaces_is_said_once(project, caplog):
-    compose._tell.cache_clear()
-    caplog.set_level("INFO")
     project("protocol/honest.yaml", "_target_: ptrun.task.protocol.Honest\nmine: 3\n")
     main([])
     for _ in range(2):
@@ -171,15 +169,3 @@ def test_a_name_with_control_characters_is_no_option(project, caplog):
     main([])
     assert not any("\x1b" in name for name in options("task"))
     assert "\x1b" not in caplog.text
-
-
-@pytest.mark.parametrize("form", ["environment", "file"])
-def test_a_former_permission_says_what_to_type(project, caplog, monkeypatch, tmp_path, form):
-    if form == "environment":
-        monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
-    else:
-        (tmp_path / "home" / "ptrun").mkdir(parents=True)
-        (tmp_path / "home" / "ptrun" / "config.yaml").write_text("allow_code: [/]\n")
-    compose_run(LINE)
-    (line,) = told(caplog, "allow_code")
-    assert line.endswith("ptrun trust")
