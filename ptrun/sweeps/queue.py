@@ -62,15 +62,14 @@ def _states() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1:]
         raise UserError(f"squeue does not answer: {' '.join(told)}. Try again.") from error
-    rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
-    return {row[0]: _state(*row[1:]) for row in rows if len(row) > 1}
-
-
-def _state(state: str, reason: str = "None") -> str:
-    """Return a state with Slurm's reason why a job waits, and what to type if it will not start."""
-    if state != "PENDING" or reason == "None":
-        return state.lower()
-    return f"pending: {reason}{'; type cluster.KEY=VALUE' if reason.startswith(_STUCK) else ''}"
+    states = {}
+    for row in listed.stdout.splitlines():
+        task, state, reason = (*row.split(maxsplit=2), "", "", "")[:3]
+        states[task] = state.lower()
+        if state == "PENDING" and reason not in ("", "None"):
+            advice = "; type cluster.KEY=VALUE" if reason.startswith(_STUCK) else ""
+            states[task] = f"pending: {reason}{advice}"
+    return states
 
 
 def cores(partition: str | None) -> int | None:

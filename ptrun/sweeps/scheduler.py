@@ -312,9 +312,6 @@ def slots(requested: Any, device: str) -> list[str | None]:
     Args:
         requested: `sweep.devices`.
         device: `cpu` or `cuda`.
-
-    Raises:
-        UserError: the value is invalid, or there are fewer GPUs.
     """
     if requested != "auto" and not (type(requested) is int and requested > 0):
         raise UserError(f"sweep.devices={requested}: use auto, or a number of groups at a time.")

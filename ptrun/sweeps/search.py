@@ -5,11 +5,10 @@ import math
 import random
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import optuna
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
@@ -19,11 +18,11 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import read
-from ptrun.config.schema import On, SweepConfig
+from ptrun.config.schema import On
 from ptrun.errors import UserError
 from ptrun.files import below, read_json
 from ptrun.folder import result
@@ -57,11 +56,7 @@ class Space:
 
 
 def space(overrides: Sequence[str]) -> Space:
-    """Return what a command line searches.
-
-    Raises:
-        UserError: a range is wrong, nothing is searched, or the search itself decides a key.
-    """
+    """Return what a command line searches; refuse a wrong range, and a key that is the search's."""
     parsed = read(overrides)
     ranges = {
         text.partition("=")[0].lstrip("+"): _distribution(override, text)
@@ -117,32 +112,10 @@ def _values(key: str, range_: BaseDistribution) -> list[Any]:
 
 _STARTUP = 5  # complete trials before others are abandoned, as in Optuna's MedianPruner
 _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
-State = Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL"]
-"""As Optuna calls them; a PRUNED trial was abandoned."""
-
-
-@dataclass(frozen=True)
-class SearchTrial:
-    """One proposal of a search, with its result once there is one.
-
-    Args:
-        number: counted from 0.
-        params: the value of each searched key.
-        floors: by step, the dev score below which the trial is abandoned.
-        value: its dev score.
-        curve: the dev score at each step that was evaluated.
-    """
-
-    number: int
-    params: dict[str, Any]
-    floors: dict[int, float]
-    state: State = "RUNNING"
-    value: float | None = None
-    curve: dict[int, float] = field(default_factory=dict)
 
 
 class Study:
-    """Proposes trials and remembers their results.
+    """Proposes trials and remembers their results; a PRUNED trial was abandoned.
 
     Args:
         space: what is searched.
@@ -152,40 +125,35 @@ class Study:
 
     def __init__(self, space: Space, sampler: str, seed: int):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.space, self.sampler, self.seed = space, sampler, seed
-        self.trials: list[SearchTrial] = []
-
-    def round(self, size: int) -> list[SearchTrial]:
-        """Return `size` new trials; each is told before the next round."""
-        numbers, floors = range(len(self.trials), len(self.trials) + size), self.floors()
-        proposals = zip(numbers, self._proposals(numbers), strict=True)
-        trials = [SearchTrial(number, params, floors) for number, params in proposals]
-        self.trials += trials
-        return trials
-
-    def _proposals(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Yield the values of the trials with these numbers; each has a sampler of its own."""
-        if self.sampler == "grid":
-            cells = list(itertools.product(*self.space.grid.values()))
-            random.Random(self.seed).shuffle(cells)
-            yield from (dict(zip(self.space.ranges, cells[n], strict=True)) for n in numbers)
-            return
-        study = optuna.create_study(direction="maximize")
-        for trial in self.trials:
-            study.add_trial(
-                optuna.trial.create_trial(
-                    state=TrialState[trial.state],
-                    value=trial.value,
-                    params=trial.params,
-                    distributions=self.space.ranges,
-                    intermediate_values=trial.curve,
-                )
-            )
+        self.space, self.seed = space, seed
+        self.study = optuna.create_study(direction="maximize")
         samplers = optuna.samplers
-        kind = samplers.RandomSampler if self.sampler == "random" else samplers.TPESampler
-        for number in numbers:
-            study.sampler = kind(seed=(self.seed * _SEED_STEP + number) % 2**32)
-            yield study.ask(self.space.ranges).params
+        self.kind = samplers.RandomSampler if sampler == "random" else samplers.TPESampler
+        self.cells: list[tuple[Any, ...]] = []
+        if sampler == "grid":
+            self.cells = list(itertools.product(*space.grid.values()))
+            random.Random(seed).shuffle(self.cells)
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """The trials so far, in the order of their numbers."""
+        return self.study.get_trials()
+
+    def complete(self) -> list[FrozenTrial]:
+        """Return the trials that have a dev score and were not abandoned."""
+        return self.study.get_trials(states=(TrialState.COMPLETE,))
+
+    def round(self, size: int) -> list[optuna.Trial]:
+        """Return `size` new trials, each with a sampler of its own; tell them before the next."""
+        count, trials = len(self.trials), []
+        for number in range(count, count + size):
+            if self.cells:
+                self.study.enqueue_trial(
+                    dict(zip(self.space.ranges, self.cells[number], strict=True))
+                )
+            self.study.sampler = self.kind(seed=(self.seed * _SEED_STEP + number) % 2**32)
+            trials.append(self.study.ask(self.space.ranges))
+        return trials
 
     def floors(self) -> dict[int, float]:
         """Return, by step, the median of the complete trials' dev scores at that step.
@@ -193,35 +161,38 @@ class Study:
         A trial whose best score until then is lower is abandoned: the rule of Optuna's
         `MedianPruner`, known before a round starts, so that it does not depend on timing.
         """
-        curves = [trial.curve for trial in self.trials if trial.state == "COMPLETE"]
+        curves = [trial.intermediate_values for trial in self.complete()]
         if len(curves) < _STARTUP:
             return {}
         steps = sorted(set.intersection(*map(set, curves)))
         return {step: statistics.median(curve[step] for curve in curves) for step in steps}
 
     def tell(
-        self, trial: SearchTrial, value: float | None, curve: Sequence[tuple[int, float]], *,
+        self, trial: optuna.Trial, value: float | None, curve: Sequence[tuple[int, float]], *,
         abandoned: bool = False,
     ) -> None:  # fmt: skip
         """Note the dev score of a trial and its evaluations; None is a failure."""
-        state: State = "FAIL" if value is None else "PRUNED" if abandoned else "COMPLETE"
-        self.trials[trial.number] = replace(trial, state=state, value=value, curve=dict(curve))
+        for step, score in curve:
+            trial.report(score, step)
+        if value is None or abandoned:
+            self.study.tell(trial, state=TrialState.FAIL if value is None else TrialState.PRUNED)
+        else:
+            self.study.tell(trial, value)
 
-    def winner(self) -> SearchTrial | None:
+    def winner(self) -> FrozenTrial | None:
         """Return the complete trial with the highest dev score, the first of equals."""
-        complete = [trial for trial in self.trials if trial.state == "COMPLETE"]
-        return max(complete, key=lambda trial: trial.value or 0.0, default=None)
+        return max(self.complete(), key=lambda trial: trial.value or 0.0, default=None)
 
 
-def chosen(trial: SearchTrial) -> list[str]:
+def chosen(params: Mapping[str, Any]) -> list[str]:
     """Return the overrides of the searched keys."""
-    return [f"{key}={value}" for key, value in trial.params.items()]
+    return [f"{key}={value}" for key, value in params.items()]
 
 
-def overrides(trial: SearchTrial) -> list[str]:
+def overrides(params: Mapping[str, Any], floors: Mapping[int, float]) -> list[str]:
     """Return the overrides of a trial: the searched keys, and the floors."""
-    floors = ",".join(f"{step}:{score!r}" for step, score in trial.floors.items())
-    return [*chosen(trial), f"trial={{{floors}}}"]
+    listed = ",".join(f"{step}:{score!r}" for step, score in floors.items())
+    return [*chosen(params), f"trial={{{listed}}}"]
 
 
 SEARCH_FILE = "search.json"
@@ -240,25 +211,33 @@ def search(
         together: how many in a round.
         seeds: of the winner, on which test is scored.
         sampler: tpe, random or grid.
-
-    Raises:
-        UserError: a range or an option is wrong, the folder has the report of another search, or no
-            trial has a result.
     """
     searched = space(typed)
     base = compose_run(searched.fixed)
-    _check(base.sweep)
+    options = base.sweep
+    if options.dry_run or options.shard:
+        raise UserError(
+            "search: leave out sweep.dry_run and sweep.shard; a round needs all trials."
+        )
+    if options.on is On.slurm and not options.wait:
+        raise UserError("search: a round needs its trials; type sweep.wait=true too.")
     # where the runs go and how they are done decides no proposal
     ways = ("sweep.", "cluster", "outputs=", "hardware.device", "tracking")
     command = sorted(override for override in typed if not override.startswith(ways))
     request = {"command": command, "together": together, "sampler": sampler}
     file = below(base.outputs, base.name, SEARCH_FILE)
-    _check_before(file, request)
+    with suppress(FileNotFoundError, ValueError, AttributeError):  # a damaged one is made again
+        before = read_json(file).get("request", request)
+        if other := [key for key in request if request[key] != before.get(key)]:
+            raise UserError(
+                f"{file}: a search with another {other[0]} ({before.get(other[0])}). Type "
+                "name=NAME for a new search."
+            )
     if sampler == "grid" or searched.size <= trials:  # each combination once: a second is the same
         sampler, trials = "grid", math.prod(map(len, searched.grid.values()))
     study = Study(searched, sampler, base.seed)
     while left := trials - len(study.trials):
-        _do(study, study.round(min(left, together)), base.name)
+        _do(study, min(left, together), base.name)
     best = study.winner()
     if best is None:
         raise UserError(f"search: none of {trials} trials has a result; see the messages above.")
@@ -267,31 +246,15 @@ def search(
     return report
 
 
-def _check_before(file: Path, request: dict[str, Any]) -> None:
-    """Refuse a folder that has the report of another search; a damaged one is made again."""
-    with suppress(FileNotFoundError, ValueError, AttributeError):
-        before = read_json(file).get("request", request)
-        if other := [key for key in request if request[key] != before.get(key)]:
-            raise UserError(
-                f"{file}: a search with another {other[0]} ({before.get(other[0])}). Type "
-                "name=NAME for a new search."
-            )
-
-
-def _check(options: SweepConfig) -> None:
-    if options.dry_run or options.shard:
-        raise UserError(
-            "search: leave out sweep.dry_run and sweep.shard; a round needs all trials."
-        )
-    if options.on is On.slurm and not options.wait:
-        raise UserError("search: a round needs its trials; type sweep.wait=true too.")
-
-
-def _do(study: Study, trials: Sequence[SearchTrial], name: str) -> None:
+def _do(study: Study, size: int, name: str) -> None:
     """Do the trials of a round and record their dev scores."""
-    fixed, place = study.space.fixed, f"name={name}/{TRIALS}"
+    floors, trials, fixed = study.floors(), study.round(size), study.space.fixed
     jobs = [
-        Job(n, " ".join(chosen(trial)), [*fixed, *overrides(trial), place])
+        Job(
+            n,
+            " ".join(chosen(trial.params)),
+            [*fixed, *overrides(trial.params, floors), f"name={name}/{TRIALS}"],
+        )
         for n, trial in enumerate(trials)
     ]
     do(jobs, options_of(fixed), brief=True)
@@ -304,7 +267,15 @@ def _do(study: Study, trials: Sequence[SearchTrial], name: str) -> None:
         )
     for trial, job in zip(trials, jobs, strict=True):
         done = result.read(job.folder) if job.stage == "finished" and job.folder else None
-        _tell(study, trial, done)
+        if done is None or not done.metrics["dev"]:
+            study.tell(trial, None, [])
+            continue
+        facts = done.manifest
+        # floors are of the task's metric, and of runs with one curve
+        rows = facts.get("history", []) if facts.get("selected_by") != "loss" else []
+        curve = [(row["step"], row[done.metric]) for row in rows if done.metric in row]
+        value = done.metrics["dev"][done.metric]
+        study.tell(trial, value, curve, abandoned=facts.get("abandoned", False))
 
 
 def _has_ended(job: Job) -> bool:
@@ -318,23 +289,11 @@ def _has_ended(job: Job) -> bool:
     return job.stage == "finished" or (job.stage == "failed" and recorded)
 
 
-def _tell(study: Study, trial: SearchTrial, done: RunResult | None) -> None:
-    if done is None or not done.metrics["dev"]:
-        study.tell(trial, None, [])
-        return
-    facts = done.manifest
-    # floors are of the task's metric, and of runs with one curve
-    rows = facts.get("history", []) if facts.get("selected_by") != "loss" else []
-    curve = [(row["step"], row[done.metric]) for row in rows if done.metric in row]
-    value = done.metrics["dev"][done.metric]
-    study.tell(trial, value, curve, abandoned=facts.get("abandoned", False))
-
-
-def _fresh(best: SearchTrial, searched: Space, seed: int, count: int) -> list[RunResult]:
+def _fresh(best: FrozenTrial, searched: Space, seed: int, count: int) -> list[RunResult]:
     """Do the winner on seeds that no trial had."""
     seeds = [f"seed={seed + 1 + n}" for n in range(count)]
     jobs = [
-        Job(n, f"the winner, {typed}", [*searched.fixed, *chosen(best), typed])
+        Job(n, f"the winner, {typed}", [*searched.fixed, *chosen(best.params), typed])
         for n, typed in enumerate(seeds)
     ]
     do(jobs, options_of(searched.fixed))
@@ -345,24 +304,20 @@ def _fresh(best: SearchTrial, searched: Space, seed: int, count: int) -> list[Ru
     return done
 
 
-def _report(study: Study, best: SearchTrial, fresh: Sequence[RunResult]) -> dict[str, Any]:
-    run = fresh[0]
-    values = [  # of each combination once: the same run cannot be lucky twice
-        *{
-            tuple(trial.params.items()): trial.value
-            for trial in study.trials
-            if trial.state == "COMPLETE" and trial.value is not None
-        }.values()
-    ]
+def _report(study: Study, best: FrozenTrial, fresh: Sequence[RunResult]) -> dict[str, Any]:
+    run, trials = fresh[0], study.trials
+    # of each combination once: the same run cannot be lucky twice
+    scores = {tuple(trial.params.items()): trial.value or 0.0 for trial in study.complete()}
+    values = [*scores.values()]
     examples = run.manifest.get("answered", {}).get("dev", 0)
     in_range = examples and all(0 <= value <= 100 for value in values)
-    states = Counter(trial.state for trial in study.trials)
+    states = Counter(trial.state for trial in trials)
     return {
         "metric": run.metric,
         "winner": {"trial": best.number, **best.params},
-        "candidates": len(study.trials),
-        "abandoned": states["PRUNED"],
-        "failed": states["FAIL"],
+        "candidates": len(trials),
+        "abandoned": states[TrialState.PRUNED],
+        "failed": states[TrialState.FAIL],
         "dev_of_the_winner_in_the_search": best.value,
         # the expected optimism of the winner's dev score, in points
         "expected_selection_bias": selection_bias(values, examples) if in_range else None,

@@ -19,9 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ptrun.config.identity import flat
 from ptrun.config.schema import ClusterConfig, On, SweepConfig
-from ptrun.errors import UserError, visible, warn_once
+from ptrun.errors import UserError, warn_once
 from ptrun.files import below
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
@@ -150,7 +149,7 @@ class Slurm:
         groups = [*filter(None, (_not_queued(group, listed) for group in groups))]
         alike: dict[tuple[Any, Any], list[Group]] = {}
         for group in groups:
-            alike.setdefault((_need(group, "ranks"), _need(group, "device")), []).append(group)
+            alike.setdefault((group[0].needs["ranks"], group[0].needs["device"]), []).append(group)
         for array in alike.values():
             self._submit_array(array)
 
@@ -167,7 +166,17 @@ class Slurm:
             )
             for group in groups
         ]
-        ids = _submitted(executor, slurm_tasks)
+        from submitit.core.utils import FailedJobError
+
+        try:
+            with executor.batch():
+                submitted = [executor.submit(task) for task in slurm_tasks]
+        except FailedJobError as error:
+            told = " ".join(str(error).split())
+            raise UserError(
+                f"Slurm rejects the job: {told}. See conf/cluster/default.yaml."
+            ) from error
+        ids = [str(job.job_id) for job in submitted]
         tasks = dict(zip(ids, groups, strict=True))
         self.tasks |= tasks
         folders = {task: [_folder(job) for job in group] for task, group in tasks.items()}
@@ -192,7 +201,10 @@ class Slurm:
                     view.show(self.jobs)
                     time.sleep(_LOOK)
             except (Stopped, KeyboardInterrupt):
-                self._ask()
+                if self.tasks and sys.stdin.isatty():
+                    asked = f"Cancel {len(self.tasks)} jobs? Their runs are saved. [y/N] "
+                    if input(asked).lower() == "y":
+                        queue.cancel(list(self.tasks))
                 raise
 
     def _look(self, view: View) -> None:
@@ -225,13 +237,6 @@ class Slurm:
     def _logs(self) -> Path:
         return below(self.outputs, queue.FOLDER)
 
-    def _ask(self) -> None:
-        """Ask on a terminal whether to cancel the jobs."""
-        if not (self.tasks and sys.stdin.isatty()):
-            return
-        if input(f"Cancel {len(self.tasks)} jobs? Their runs are saved. [y/N] ").lower() == "y":
-            queue.cancel(list(self.tasks))
-
 
 def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
     """Return the runs of a group that no job in the queue will do."""
@@ -247,18 +252,13 @@ def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
 
 
 def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the parameters of submitit for an array of groups, each like the largest.
-
-    Raises:
-        UserError: the processes of a run cannot be divided over the nodes, or a text of the
-            cluster has a control character.
-    """
-    ranks, gpu = _need(groups[0], "ranks"), _need(groups[0], "device") == "cuda"
+    """Return the parameters of submitit for an array of groups, each like the largest."""
+    first = groups[0][0].needs
+    ranks, gpu = first["ranks"], first["device"] == "cuda"
     nodes = cluster.nodes if ranks > 1 else 1
     if ranks % nodes:
         raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
     on_node = ranks // nodes
-    _check_texts(cluster)
     most = queue.cores(cluster.partition) if cluster.cpus is None else None  # of a node
     cores = _CORES if most is None else max(1, min(_CORES, most // on_node))
     needs = [(len(group), group[0].needs) for group in groups]
@@ -285,37 +285,9 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
     }
 
 
-def _check_texts(cluster: ClusterConfig) -> None:
-    """Refuse control characters: a line break would begin another line of the job's script."""
-    texts = {key: str(value) for key, value in flat(vars(cluster)).items() if key != "setup"}
-    for key, text in texts.items():
-        if f"{key}{text}" != visible(f"{key}{text}"):
-            raise UserError(
-                f"cluster.{visible(key)}={visible(text)} has a control character. Leave it out; "
-                "lines of the job's script stand in cluster.setup."
-            )
-
-
-def _need(group: Group, key: str) -> Any:
-    return group[0].needs[key]
-
-
 def _folder(job: Job) -> Path:
     assert job.folder is not None
     return job.folder
-
-
-def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
-    """Submit tasks as one array; return their ids."""
-    from submitit.core.utils import FailedJobError
-
-    try:
-        with executor.batch():
-            submitted = [executor.submit(task) for task in tasks]
-    except FailedJobError as error:
-        told = " ".join(str(error).split())
-        raise UserError(f"Slurm rejects the job: {told}. See conf/cluster/default.yaml.") from error
-    return [str(job.job_id) for job in submitted]
 
 
 def _check_links(logs: Path) -> None:

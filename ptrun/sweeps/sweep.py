@@ -94,9 +94,6 @@ def shard(items: Sequence[T], part: str | None) -> Sequence[T]:
 
     Neighbours stay together, since they are those that share passes. The parts depend on the list
     alone, not on what is finished, so the workers need not know of each other.
-
-    Raises:
-        UserError: it is not `I/N` with 1 <= I <= N.
     """
     if part is None:
         return items

@@ -27,6 +27,10 @@ from ptrun.sweeps.job import ENDS, Job
 _ROWS = 12  # running jobs that are listed
 
 
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class View:
     """Prints results on standard output, and progress and errors on standard error.
 
@@ -63,18 +67,16 @@ class View:
             numbers = ", ".join(str(job.index + 1) for job in group)
             title = f": {group[0].title}" if len(group) == 1 and group[0].title else ""
             together = f" together, on device {slot}" if len(group) > 1 else ""
-            print(f"run {numbers} of {self.total}{together}{title}", file=sys.stderr, flush=True)
+            _tell(f"run {numbers} of {self.total}{together}{title}")
 
     def unkept(self, size: int) -> None:
         """Say once that tuned models of `size` bytes are not kept, and what they would take."""
         if not size or self.quiet or self._told:
             return
         self._told, gigabytes = True, size / 10**9
-        print(
+        _tell(
             f"tuned models are not kept, so ptrun predict and export need keep=weights: "
             f"{gigabytes:.2g} GB a run, {gigabytes * self.total:.2g} GB for {self.total} runs",
-            file=sys.stderr,
-            flush=True,
         )
 
     def finish(self, job: Job) -> None:
@@ -84,14 +86,14 @@ class View:
         done = result.read(job.folder) if job.stage == "finished" and job.folder else None
         if done is not None and self.brief:
             dev = done.metrics["dev"].get(done.metric, math.nan)
-            print(f"{job.title}: dev {done.metric} {dev:.2f}", file=sys.stderr, flush=True)
+            _tell(f"{job.title}: dev {done.metric} {dev:.2f}")
         elif done is not None and job.folder is not None:
             print(folded(summary(done, job.folder.parent)), flush=True)
         elif job.stage != "finished":
             log = f"\n  log: {job.log}" if job.log else ""
             told = not job.title or job.text.startswith(f"{job.title}:")
             title = "" if told else f"{job.title}: "
-            print(f"ptrun: {title}{job.text}{log}", file=sys.stderr, flush=True)
+            _tell(f"ptrun: {title}{job.text}{log}")
 
     def show(self, jobs: Sequence[Job]) -> None:
         """Update the table."""

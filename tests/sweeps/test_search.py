@@ -81,8 +81,8 @@ def test_few_combinations_are_each_tried_once(tmp_path, monkeypatch, lengths, tr
     """A second run of a combination is the same run, and no second chance of a high score."""
     seen = []
 
-    def do(study, trials, *_):
-        for trial in trials:
+    def do(study, size, _):
+        for trial in study.round(size):
             seen.append(tuple(trial.params.items()))
             study.tell(trial, 50.0 + int(trial.params["method.length"]), [])
 

@@ -21,17 +21,17 @@ def scored(typed):
 
 def search(sampler="tpe"):
     """Do a search; return each trial's overrides, state and value, and the winner."""
-    study = Study(SPACE, sampler, 1)
+    study, proposals = Study(SPACE, sampler, 1), []
     while len(study.trials) < TRIALS:
+        floors = study.floors()
         for trial in study.round(TOGETHER):
-            typed = overrides(trial)
+            proposals.append(typed := overrides(trial.params, floors))
             first, final = scored(typed)
-            floors = compose_run([typed[-1]]).trial
-            abandoned = first < floors.get(10, -1e9)
+            abandoned = first < compose_run([typed[-1]]).trial.get(10, -1e9)
             curve = [(10, first)] if abandoned else [(10, first), (20, final)]
             study.tell(trial, curve[-1][1], curve, abandoned=abandoned)
-    told = [(overrides(trial), trial.state, trial.value) for trial in study.trials]
-    return told, study.winner().number
+    told = zip(proposals, study.trials, strict=True)
+    return [(typed, t.state.name, t.value) for typed, t in told], study.winner().number
 
 
 @pytest.mark.slow
