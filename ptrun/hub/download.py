@@ -40,10 +40,6 @@ def fetch(
         repository: the model.
         convert: reads a folder with pickled weights and writes one of safetensors.
         check: refuses a folder with configuration and tokenizer, before weights are downloaded.
-
-    Raises:
-        UserError: the download fails, the disk is too full, or there are no weights that may be
-            read.
     """
     repository.ask()
     if converted := find(repository, repository.wanted_commit):
@@ -63,9 +59,6 @@ def snapshot(
     """Download a hub model as it is; return the folder, whose name is the commit, and its weights.
 
     If it `asks`, pickled weights need the user's permission; `check` is that of `fetch`.
-
-    Raises:
-        UserError: as for `fetch`.
     """
     sizes, folder = repository.listing(), repository.snapshot
     if isinstance(sizes, Exception):
@@ -107,11 +100,7 @@ def chosen(names: Collection[str]) -> list[str]:
 
 
 def config_folder(repository: Repository) -> Path:
-    """Return a folder with the config.json of a hub model, downloaded unless it is cached.
-
-    Raises:
-        UserError: the download fails, or the repository has no such file.
-    """
+    """Return a folder with the config.json of a hub model, downloaded unless it is cached."""
     sizes = repository.listing()
     if isinstance(sizes, Exception):
         if not (repository.snapshot / "config.json").is_file():
@@ -226,9 +215,6 @@ def convert_once(
     """Convert a snapshot, unless another process has just done it; return the new folder.
 
     `write` reads a snapshot and writes a folder of safetensors.
-
-    Raises:
-        UserError: a file is not that of the hub, or cannot be converted.
     """
     out = place(repository)
     with named(out):

@@ -58,9 +58,6 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
         file: the file.
         keys: the keys in use, the tensors' key last; empty if the tensors are at the top level.
         what: the expected kind of file, for messages.
-
-    Raises:
-        UserError: the file is damaged, holds objects that may run code, or has no tensors there.
     """
     with opened(file, links=True) as source:
         if source.read(len(_POINTER)) == _POINTER:
@@ -120,42 +117,23 @@ _PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
-class HubFiles:
-    """A snapshot; the tensors of all files make a single part.
-
-    Args:
-        source: the folder; safetensors are preferred to pickled tensors.
-        prefix: a prefix that is removed from the names.
-
-    Raises:
-        UserError: the folder has no such files, or lacks one that the index names.
-    """
-
-    word = "part"
-
-    def __init__(self, source: Path, prefix: str = ""):
-        self.files = _find(source)
-        self._prefix = prefix
-
-    def open(self) -> list[dict[str, Tensor]]:
-        """Return the single part.
-
-        Raises:
-            UserError: a file cannot be opened, or a tensor occurs twice.
-        """
-        tensors: dict[str, Tensor] = {}
-        for file in self.files:
-            for name, tensor in _read(file).items():
-                bare = name.removeprefix(self._prefix)
-                if bare in tensors:
-                    raise UserError(f"{file}: tensor {name} occurs twice in the snapshot.")
-                tensors[bare] = tensor
-        return [tensors]
-
-
-def is_snapshot(source: Path) -> bool:
-    """Return whether a folder holds such files."""
-    return any(file.is_file() for pattern in _PATTERNS for file in source.glob(pattern))
+def read_snapshot(source: Path, prefix: str = "") -> dict[str, Tensor]:
+    """Return the tensors of all files by name, without a prefix; safetensors before pickles."""
+    tensors: dict[str, Tensor] = {}
+    for file in _find(source):
+        try:
+            if file.suffix != ".safetensors":
+                part: dict[str, Tensor] = open_file(file)
+            else:
+                with opened_tensors(file, "pt", links=True) as opened_file:
+                    part = {name: opened_file.get_tensor(name) for name in opened_file.keys()}  # noqa: SIM118
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
+        part = {name.removeprefix(prefix): tensor for name, tensor in part.items()}
+        if twice := sorted(tensors.keys() & part.keys()):
+            raise UserError(f"{file}: tensor {twice[0]} occurs twice in the snapshot.")
+        tensors |= part
+    return tensors
 
 
 def _find(source: Path) -> list[Path]:
@@ -172,14 +150,3 @@ def _find(source: Path) -> list[Path]:
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")
     return [file for file in files if file.name in named] if named else files
-
-
-def _read(file: Path) -> dict[str, Tensor]:
-    try:
-        if file.suffix != ".safetensors":
-            pickled: dict[str, Tensor] = open_file(file)
-            return pickled
-        with opened_tensors(file, "pt", links=True) as tensors:
-            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error

@@ -203,7 +203,6 @@ def warn_of_moved(repositories: Sequence[Repository]) -> None:
 # Whether the hub responds, and how long a request waits for it.
 
 _HOST = ("huggingface.co", 443)
-_SECONDS = 3.0
 _NAME = re.compile(r"(?!\.+$)[\w.+=:-]*")
 
 
@@ -217,7 +216,7 @@ def go_offline_if_unreachable() -> None:
     if "HF_HUB_OFFLINE" in os.environ or "HF_ENDPOINT" in os.environ or getproxies():
         return
     try:
-        socket.create_connection(_HOST, timeout=_SECONDS).close()
+        socket.create_connection(_HOST, timeout=3.0).close()
     except OSError:
         from huggingface_hub import constants
 
@@ -288,24 +287,17 @@ def failure(repository: Repository, error: BaseException, lacks: str = "it") -> 
         error = error.__cause__  # the outer one only says that the cache has no copy either
     group, status = repository.group, answered_status(error)
     kind = "model" if repository.kind == "model" else "data set"
-    cache, name = constants.HF_HUB_CACHE, type(error).__name__
-    text = shorten(str(error) or name, _MOST, placeholder=" ...").rstrip(".")
-    mirror = f" HF_ENDPOINT is {constants.ENDPOINT}." if "HF_ENDPOINT" in os.environ else ""
-    again = "Type the command again later; complete files are kept."
-    if is_xet := bool(re.search(r"xet|CAS Client", str(error))):  # it raises RuntimeError
-        again += " HF_HUB_DISABLE_XET=1 downloads without xet."
-    is_absent = isinstance(error, hub.RepositoryNotFoundError)
-    in_vain = status == 404 or name == "UnsupportedProtocol"
-    in_vain |= not isinstance(error, hub.HTTPError) and type(error) is not OSError
-    through_proxy = any(scheme != "no" for scheme in getproxies()) and "Connect" in name
+    text = shorten(str(error) or type(error).__name__, _MOST, placeholder=" ...").rstrip(".")
     if isinstance(error, hub.OfflineModeIsEnabled):
-        happened = f"the cache {cache} does not hold {lacks}, and the hub is off "
+        happened = f"the cache {constants.HF_HUB_CACHE} does not hold {lacks}, and the hub is off "
         happened += "(HF_HUB_OFFLINE=1) or does not respond."
         remedy = "Type the command once with a network and HF_HUB_OFFLINE=0 to download it."
-    elif isinstance(error, hub.GatedRepoError) or (status in (401, 403) and not is_absent):
+    elif isinstance(error, hub.GatedRepoError) or (
+        status in (401, 403) and not isinstance(error, hub.RepositoryNotFoundError)
+    ):
         happened = f"the hub refuses access ({status}); the owner of a gated {kind} grants it."
         remedy = f"Ask for access on its page, then type {_LOGIN}."
-    elif is_absent:
+    elif isinstance(error, hub.RepositoryNotFoundError):
         happened = f"the hub has no such {kind}, or it is private ({status})."
         remedy = f"Check {group}.hub; for a private {kind} type {_LOGIN}."
     elif isinstance(error, hub.RevisionNotFoundError):
@@ -313,20 +305,18 @@ def failure(repository: Repository, error: BaseException, lacks: str = "it") -> 
         happened = f"the hub has no revision {revision} of this {kind} ({status})."
         remedy = f"Type {group}.revision=main, or another branch, tag or commit."
     elif isinstance(error, OSError) and error.errno in _OF_DISK:
-        happened = f"the cache {cache} cannot be used ({text})."
+        happened = f"the cache {constants.HF_HUB_CACHE} cannot be used ({text})."
         remedy = "Type HF_HOME=FOLDER before the command, with a folder that can be written."
-    elif status == 407 or through_proxy:
-        happened = f"the proxy does not answer or refuses access ({text})."
-        remedy = "Check HTTPS_PROXY, or type NO_PROXY=HOST."
-    elif in_vain and not is_xet:
+    elif status == 404 or not (
+        isinstance(error, hub.HTTPError) or type(error) in (OSError, RuntimeError)
+    ):
         happened = f"it cannot be read ({text})."
-        remedy = f"Check {group}.hub and {group}.revision.{mirror}"
-    elif "Timeout" in name:
-        happened = f"the hub sent nothing for {constants.HF_HUB_DOWNLOAD_TIMEOUT} s, the limit of "
-        happened += "HF_HUB_DOWNLOAD_TIMEOUT."
-        remedy = again + mirror
+        remedy = f"Check {group}.hub and {group}.revision; HF_ENDPOINT is {constants.ENDPOINT}."
     else:
-        happened, remedy = f"the download failed ({text}).", again + mirror * (not status)
+        happened = f"the download failed ({text})."
+        remedy = "Type the command again later; complete files are kept. What decides the way: "
+        remedy += f"HTTPS_PROXY, HF_ENDPOINT={constants.ENDPOINT}, HF_HUB_DISABLE_XET=1 (no xet), "
+        remedy += f"HF_HUB_DOWNLOAD_TIMEOUT={constants.HF_HUB_DOWNLOAD_TIMEOUT} (seconds)."
     if lacks != "it" and lacks not in happened:
         happened = f"the cache does not hold {lacks}; {happened}"
     return f"{repository.name}: {happened}\n{remedy}"

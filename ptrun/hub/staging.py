@@ -23,11 +23,7 @@ def check_new(out: Path) -> None:
 
 @contextmanager
 def staging(out: Path, nbytes: int) -> Iterator[Path]:
-    """Yield a folder beside `out` that is renamed to `out` at the end, or removed after an error.
-
-    Raises:
-        UserError: the disk has less than `nbytes` free, or `out` cannot be written.
-    """
+    """Yield a folder beside `out` that is renamed to `out` at the end; an error removes it."""
     out = out.absolute()
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:

@@ -9,20 +9,11 @@ from safetensors.torch import save_file
 
 from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
-from ptrun.hub.convert import (
-    Dtype,
-    Imported,
-    Shards,
-    Target,
-    check_matrices,
-    convert,
-    converted,
-    layer_count,
-    write_config,
-)
+from ptrun.hub.convert import Dtype, Imported, converted, write_config
 from ptrun.hub.staging import check_new
 from ptrun.papers.cpm2_text import read_vocabulary, write_tokenizer
-from ptrun.papers.shards import RankFiles
+from ptrun.papers.parts import Shards, Target, check_matrices, convert, layer_count
+from ptrun.papers.shards import read_ranks
 
 # The sizes of a CPM-2 checkpoint, read from its tensors, and their config.json.
 
@@ -132,13 +123,13 @@ def import_cpm2(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args beyond those of `ptrun.hub.convert.convert`; a trained prompt goes to prompt.safetensors:
+    Args beyond those of `ptrun.papers.parts.convert`; a trained prompt goes to prompt.safetensors:
         source: the shards: a folder with `latest_checkpointed_iteration.txt`, or mp_rank files.
         unscale: undo the division by 100 of PPT's converted T5 shards.
         tokenizer: CPM-2's vocab.txt, copied into the folder.
     """
     check_new(out)
-    shards = Shards(RankFiles(source))
+    shards = Shards(read_ranks(source))
     sizes = read_sizes(shards.shapes, shards.count)
     special = _special(sizes, tokenizer, unscale=unscale)
     tensors = targets(sizes)

@@ -10,19 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.hub.convert import (
-    Dtype,
-    Imported,
-    Shards,
-    Target,
-    check_matrices,
-    convert,
-    layer_count,
-    write_config,
-)
-from ptrun.hub.pickled import HubFiles, is_snapshot
+from ptrun.hub.convert import Dtype, Imported, write_config
+from ptrun.hub.pickled import read_snapshot
 from ptrun.hub.staging import check_new
-from ptrun.papers.shards import RankFiles, read_byte_pairs, weight_and_bias
+from ptrun.papers.parts import Shards, Target, check_matrices, convert, layer_count
+from ptrun.papers.shards import read_byte_pairs, read_ranks, weight_and_bias
 from ptrun.papers.tokenizers import END, GLM_SPECIAL, START_OF_PIECE, add_special, write
 
 POSITIONS, HEAD_WIDTH = 1025, 64
@@ -58,17 +50,17 @@ def import_glm(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args beyond those of `ptrun.hub.convert.convert`:
+    Args beyond those of `ptrun.papers.parts.convert`:
         source: the authors' folder of mp_rank files, or the folder above it; or a local snapshot
             of the hub's repository.
         tokenizer: folder with GPT-2's tokenizer.
     """
     check_new(out)
-    if is_snapshot(source):
-        shards = Shards(HubFiles(source, "glm."))
+    if any(source.glob("*.safetensors")) or any(source.glob("pytorch_model*.bin")):
+        shards = Shards([read_snapshot(source, "glm.")], "part")
     else:
         other = ",\nor a snapshot of the hub with pytorch_model*.bin or *.safetensors"
-        shards = Shards(RankFiles(source, other))
+        shards = Shards(read_ranks(source, other))
     sizes = _sizes(shards)
     words = _tokenizer(tokenizer, sizes.vocab)
     stray = sorted(name for name in shards.shapes if name.startswith(_STRAY))

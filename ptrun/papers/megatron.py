@@ -12,18 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, names
-from ptrun.hub.convert import (
-    Dtype,
-    Imported,
-    Shards,
-    Target,
-    check_matrices,
-    convert,
-    layer_count,
-    write_config,
-)
+from ptrun.hub.convert import Dtype, Imported, write_config
 from ptrun.hub.staging import check_new
-from ptrun.papers.shards import END, BytePairs, PartFiles, read_byte_pairs, weight_and_bias
+from ptrun.papers.parts import Shards, Target, check_matrices, convert, layer_count
+from ptrun.papers.shards import END, BytePairs, read_byte_pairs, read_parts, weight_and_bias
 
 _WORDS, _OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 _FIRST = "decoder.layers.0.fc1.weight"
@@ -51,15 +43,15 @@ def import_megatron(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args beyond those of `ptrun.hub.convert.convert`:
+    Args beyond those of `ptrun.papers.parts.convert`:
         source: folder with model-model_part-*.pt and dict.txt.
         tokenizer: folder with GPT-2's tokenizer.
     """
     check_new(out)
-    files = PartFiles(source)
-    shards = Shards(files)
+    parts, args = read_parts(source)
+    shards = Shards(parts, "part")
     sizes = _sizes(shards)
-    saved = _settings(files, sizes)
+    saved = _settings(args, sizes)
     pairs = read_tokenizer(tokenizer, source, sizes.vocab) if tokenizer else None
     tensors = targets(sizes)
     tied = {_OUTPUT: _WORDS} if _OUTPUT in shards.shapes else {}
@@ -136,14 +128,14 @@ def _sizes(shards: Shards) -> MegatronSizes:
     )
 
 
-def _settings(files: PartFiles, sizes: MegatronSizes) -> dict[str, Any]:
+def _settings(args: list[dict[str, Any]], sizes: MegatronSizes) -> dict[str, Any]:
     """Return the settings of the parts' args, which must be equal."""
-    saved = [settings(args, sizes.width) for args in files.args]
+    saved = [settings(part, sizes.width) for part in args]
     if any(other != saved[0] for other in saved):
         raise UserError("the parts hold different args; copy the parts of one model.")
     expected = {"embed_dim": sizes.width, "ffn_embed_dim": sizes.inner, "layers": sizes.layers}
     for name, size in expected.items():
-        if (value := files.args[0].get(f"decoder_{name}", size)) != size:
+        if (value := args[0].get(f"decoder_{name}", size)) != size:
             raise UserError(
                 f"the tensors have decoder_{name} {size}, but args.decoder_{name} is {value}."
             )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ptrun.errors import UserError
-from ptrun.hub.convert import Target
 from ptrun.hub.pickled import open_file
+from ptrun.papers.parts import Target
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,38 +23,31 @@ LATEST = ("latest_checkpointed_iteration.txt", "latest")  # name the folder of t
 _SAME = ("iteration", "global_steps", "mp_world_size")
 
 
-class RankFiles:
-    """Ranks 0, 1, … of one checkpoint.
+def read_ranks(source: Path, otherwise: str = "") -> list[dict[str, Tensor]]:
+    """Return the tensors of ranks 0, 1, … of one checkpoint.
 
     Args:
         source: the folder with `latest_checkpointed_iteration.txt` or `latest`, or with the
             mp_rank files.
         otherwise: other accepted files, for the message that there is no checkpoint.
     """
-
-    word = "rank"
-
-    def __init__(self, source: Path, otherwise: str = ""):
-        name = "mp_rank_{:02d}_model_states.pt"
-        self.files = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
-        if not self.files:
-            raise UserError(
-                f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
-                f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
-            )
-
-    def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each rank."""
-        ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
-        folder = self.files[0].parent
-        for key in _SAME:
-            values = [rank[key] for rank in ranks if key in rank]
-            if any(value != values[0] for value in values):
-                raise UserError(f"{folder}: {key} differs between ranks: {values}; copy one save.")
-        saved = ranks[0].get("mp_world_size", len(ranks))
-        if saved != len(ranks):
-            raise UserError(f"{folder}: {len(ranks)} ranks, but saved as {saved}.")
-        return [rank["module"] for rank in ranks]
+    name = "mp_rank_{:02d}_model_states.pt"
+    files = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
+    if not files:
+        raise UserError(
+            f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
+            f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
+        )
+    ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in files]
+    folder = files[0].parent
+    for key in _SAME:
+        values = [rank[key] for rank in ranks if key in rank]
+        if any(value != values[0] for value in values):
+            raise UserError(f"{folder}: {key} differs between ranks: {values}; copy one save.")
+    saved = ranks[0].get("mp_world_size", len(ranks))
+    if saved != len(ranks):
+        raise UserError(f"{folder}: {len(ranks)} ranks, but saved as {saved}.")
+    return [rank["module"] for rank in ranks]
 
 
 def folder_of(source: Path) -> Path:
@@ -80,31 +73,21 @@ def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
 # Each holds `{args: argparse.Namespace, model: tensors}`.
 
 
-class PartFiles:
-    """Parts 0, 1, … of one checkpoint."""
-
-    word = "part"
-
-    def __init__(self, source: Path):
-        self.files = numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt")
-        self.args: list[dict[str, Any]] = []
-        if not self.files:
-            raise UserError(
-                f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
-                "model-model_part-0.pt, model-model_part-1.pt, …"
-            )
-
-    def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each part; set `args` to their saved settings."""
-        kind = "a fairseq checkpoint, {args, model}"
-        parts = [open_file(file, ("args", "model"), kind) for file in self.files]
-        self.args = [
-            vars(part["args"]) if isinstance(part.get("args"), Namespace) else {} for part in parts
-        ]
-        saved, count = self.args[0].get("model_parallel_size"), len(parts)
-        if saved and saved != count:
-            raise UserError(f"{self.files[0].parent}: {count} parts, but saved as {saved}.")
-        return [part["model"] for part in parts]
+def read_parts(source: Path) -> tuple[list[dict[str, Tensor]], list[dict[str, Any]]]:
+    """Return the tensors of parts 0, 1, … of one checkpoint, and their saved settings."""
+    files = numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt")
+    if not files:
+        raise UserError(
+            f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
+            "model-model_part-0.pt, model-model_part-1.pt, …"
+        )
+    kind = "a fairseq checkpoint, {args, model}"
+    parts = [open_file(file, ("args", "model"), kind) for file in files]
+    args = [vars(part["args"]) if isinstance(part.get("args"), Namespace) else {} for part in parts]
+    saved, count = args[0].get("model_parallel_size"), len(parts)
+    if saved and saved != count:
+        raise UserError(f"{files[0].parent}: {count} parts, but saved as {saved}.")
+    return [part["model"] for part in parts], args
 
 
 def weight_and_bias(

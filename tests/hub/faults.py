@@ -9,7 +9,7 @@ FAULTS = {
     "401": (Fault(".", status=401, code="GatedRepo"), "(401); the owner of a gated", "HF_TOKEN"),
     "403": (Fault(".", status=403), "refuses access (403)", "`hf auth login`, or set HF_TOKEN"),
     "closed": (Fault(".", action="close"), "disconnected without sending", "again later"),
-    "silent": (Fault(".", action="stall"), "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT"),
+    "silent": (Fault(".", action="stall"), "timed out", "HF_HUB_DOWNLOAD_TIMEOUT=1"),
 }
 
 

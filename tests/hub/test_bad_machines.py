@@ -5,7 +5,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from huggingface_hub import close_session, constants
+from huggingface_hub import constants
 
 from ptrun.backbone import tokenizers
 from ptrun.errors import UserError, explained
@@ -36,7 +36,7 @@ def check(folder: Path, *parts, name=MODEL):
     for part in parts:
         assert part in text, text
     assert 1 <= len(text.splitlines()) <= 3 and "Traceback" not in text and "refs/pr" not in text
-    assert all(len(line) < 420 for line in text.splitlines())
+    assert all(len(line) < 500 for line in text.splitlines())
     assert set(folder.iterdir()) <= before | {folder / "cache"}
     assert not [*(folder / "cache").rglob("*.partial")] and not list(folder.rglob("harmed"))
     assert not list((folder / "cache" / "ptrun").rglob("*.safetensors"))
@@ -52,20 +52,17 @@ def shards(*absent):
     return files | {name: model_files()[TENSORS] for name in SHARDS if name not in absent}
 
 
-CACHED = {  # what the cache lacks: what happened to its folder
-    "the weights": lambda folder: (folder / TENSORS).unlink(),
-    "config.json": lambda folder: (folder / "config.json").unlink(),
-    SHARDS[1]: lambda folder: (folder / SHARDS[1]).unlink(),
-}
-
-
-@pytest.mark.parametrize("lacks", CACHED)
-def test_what_the_cache_lacks_is_named_where_the_hub_is_off(hub, offline, tmp_path, lacks):
+@pytest.mark.parametrize("lacks", ["the weights", "config.json", SHARDS[1]])
+@pytest.mark.parametrize("is_off", [True, False])
+def test_what_the_cache_lacks_is_named_where_the_hub_is_off(hub, offline, tmp_path, lacks, is_off):
     hub.push("models", MODEL, shards() if lacks in SHARDS else model_files())
     fetch(model(MODEL))
-    CACHED[lacks](model(MODEL).snapshot)
-    offline()
-    check(tmp_path, f"does not hold {lacks}", ONLINE)
+    (model(MODEL).snapshot / {"the weights": TENSORS}.get(lacks, lacks)).unlink()
+    if is_off:
+        offline()
+    hub.faults = [Fault(".", status=500)]
+    told = [ONLINE] if is_off else ["the download failed (", "again later"]
+    check(tmp_path, f"does not hold {lacks}", *told)
 
 
 PUSHED = {  # what a repository has, and what the line says
@@ -87,43 +84,12 @@ def test_what_is_wrong_with_a_repository_is_named(hub, tmp_path, kind):
     check(tmp_path, *parts, name=name)
 
 
-ANSWERS = {  # an answer of the hub, and what the line says
-    "a proxy that refuses access": ({"match": ".", "status": 407}, ["407", "HTTPS_PROXY"]),
-    "a download that is cut": (
-        {"match": f"GET /store.*{TENSORS}", "action": "cut", "bytes": 10},
-        ["the download failed", "again later"],
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ANSWERS)
-def test_an_answer_of_the_hub_is_explained(hub, monkeypatch, tmp_path, kind):
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**10)
-    fault, parts = ANSWERS[kind]
-    hub.faults = [Fault(**fault)]
-    check(tmp_path, *parts)
-
-
-def test_half_a_cache_and_a_hub_with_an_error(hub, tmp_path):
-    fetch(model(MODEL))
-    CACHED["the weights"](model(MODEL).snapshot)
-    hub.faults = [Fault(".", status=500)]
-    check(tmp_path, "does not hold the weights", "the download failed (", "again later")
-
-
-def test_a_proxy_or_mirror_that_is_off_or_a_portal(hub, monkeypatch, tmp_path):
+def test_a_mirror_that_is_off_or_a_portal(hub, monkeypatch, tmp_path):
     hub.faults = [Fault("GET /api", action="answer", code='"<html>log in</html>"')]
     check(tmp_path, "cannot be read", "HF_ENDPOINT is http")
     dead = "http://127.0.0.1:9"
     monkeypatch.setattr(constants, "ENDPOINT", dead)
-    check(tmp_path, f"HF_ENDPOINT is {dead}")
-    for key in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(key, dead.replace("//", "//ann:secret@"))
-    for key in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(key, raising=False)
-    close_session()
-    check(tmp_path, "the proxy does not answer", "HTTPS_PROXY")
+    check(tmp_path, "the download failed (", f"HTTPS_PROXY, HF_ENDPOINT={dead}")
 
 
 def test_a_full_disk(hub, monkeypatch, tmp_path):

@@ -61,24 +61,31 @@ def test_a_pinned_revision_is_the_one_that_is_read(hub, named):
     assert texts(read)[0].startswith("a train") and read.repository.commit == old
 
 
-def test_a_recorded_commit_is_read_after_main_has_moved(hub):
-    old = main(hub)
-    new = hub.push("datasets", DATA, data_files("new"))
-    assert texts(source())[0].startswith("new")  # so the cache has both
-    recorded = source(recorded=old)
-    assert texts(recorded)[0].startswith("a train") and recorded.repository.current == new
+NO_ROWS = {"README.md": b"Nothing.\n"}
+DAMAGED = {f"data/{split}.parquet": b"PAR1 no" for split in SPLITS}
+WRONG = {  # a data set, what is pushed, the split, and what is said
+    "id": ({"name": "someone/lost"}, None, "train", ["no such data set", "task.source.hub"]),
+    "revision": ({"revision": "lost"}, None, "train", ["Type task.source.revision=main"]),
+    "split": ({}, None, "dev", ["no split 'dev'", "train, validation, test", "task.splits"]),
+    "subset": ({"subset": "lost"}, None, "train", ["no subset lost", "task.source.subset"]),
+    "rows": ({}, NO_ROWS, "train", ["it cannot be read", "Check task.source.hub", "data_dir=DIR"]),
+    "file": ({}, DAMAGED, "train", ["it cannot be read (Parquet", "task.source.revision"]),
+}
 
 
-@pytest.mark.parametrize("name", ["500", "401"])
-def test_a_failing_hub_is_one_sentence(hub, name):
-    happened, remedy = break_(hub, name)
-    check(refused(source()), "task=reviews", DATA, happened, remedy, "data_dir=DIR")
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_a_data_set_is_named(hub, case):
+    origin, files, split, told = WRONG[case]
+    if files:
+        hub.push("datasets", DATA, files)
+    check(refused(source(**origin), split), origin.get("name", DATA), *told)
 
 
 @pytest.mark.parametrize("name", ["500", "silent"])
 def test_downloaded_rows_are_used_if_the_hub_fails_later(hub, name):
     before = texts(source())
-    break_(hub, name)
+    happened, remedy = break_(hub, name)
+    check(refused(source("other")), "task=reviews", DATA, happened, remedy, "data_dir=DIR")
     again = source()
     assert texts(again) == before and again.repository.commit == main(hub)
 
@@ -89,45 +96,6 @@ def test_a_recorded_commit_is_read_from_the_cache_if_access_is_withdrawn(hub, ca
     assert texts(source(recorded=commit)) == before
     assert f"the copy in the cache, commit {commit}, is used" in caplog.text
     check(refused(source()), "gated data set")
-
-
-def test_a_wrong_id_and_a_wrong_revision_are_named(hub):
-    message = refused(source(name="someone/lost"))
-    check(message, "someone/lost", "no such data set", "task.source.hub", "`hf auth login`")
-    check(refused(source("lost")), DATA, "no revision lost", "Type task.source.revision=main")
-    texts(source())
-    check(refused(source("lost")), "no revision lost")  # the copy of main is no replacement
-
-
-def test_a_missing_split_is_named_with_those_that_there_are(hub):
-    message = refused(source(), "dev")
-    check(message, DATA, "no split 'dev'", "train, validation, test", "task.splits")
-
-
-def test_a_missing_subset_is_named_with_those_that_there_are(hub):
-    check(refused(source(subset="lost")), DATA, "no subset lost", "default", "task.source.subset")
-
-
-def test_a_repository_without_rows_is_named(hub):
-    hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
-    check(refused(source()), DATA, "it cannot be read", "Check task.source.hub", "data_dir=DIR")
-
-
-def test_a_damaged_file_is_named(hub):
-    hub.push("datasets", DATA, {f"data/{split}.parquet": b"PAR1 no" for split in SPLITS})
-    check(refused(source()), DATA, "it cannot be read (Parquet", "task.source.revision")
-
-
-def test_offline_the_cache_is_used_without_a_request(hub, offline):
-    before = texts(source())
-    offline()
-    again = source()
-    assert texts(again) == before and again.repository.commit == main(hub) and not hub.requests
-
-
-def test_offline_without_a_copy_the_cache_is_named(hub, offline):
-    offline()
-    check(refused(source()), DATA, constants.HF_HUB_CACHE, "HF_HUB_OFFLINE=0", "data_dir=DIR")
 
 
 def test_offline_the_copy_of_the_wanted_commit_is_read(hub, offline):

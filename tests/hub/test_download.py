@@ -36,13 +36,6 @@ def test_a_pinned_revision_is_the_one_that_is_downloaded(hub, named):
     assert fetch(pinned).name == old and pinned.commit == old
 
 
-def test_a_recorded_commit_is_loaded_after_main_has_moved(hub):
-    old = hub.repos["models", MODEL].refs["main"]
-    new = hub.push("models", MODEL, model_files(**{"config.json": b"{}"}))
-    recorded = model(recorded=old)
-    assert fetch(recorded).name == old and recorded.current == new
-
-
 def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**16)
     hub.faults = [Fault(f"GET /store.*{TENSORS}", action="cut", bytes=1_000_000, times=1)]
@@ -89,13 +82,6 @@ def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
     assert f"the copy in the cache, commit {commit}, is used" in caplog.text
 
 
-def test_a_wrong_id_and_a_wrong_revision_are_named(hub):
-    check(refused(model("someone/lost")), "someone/lost", "no such model", "backbone.hub")
-    check(refused(model(revision="lost")), MODEL, "no revision lost", "Type backbone.revision=main")
-    check(refused(model(revision="f" * 40)), MODEL, f"no revision {'f' * 40}")
-    check(refused(model("a/b/c")), "a/b/c")
-
-
 def test_a_gated_model_needs_the_right_token(hub, monkeypatch):
     hub.gated[MODEL] = "right"
     check(refused(model()), "(401); the owner of a gated model grants it", "`hf auth login`")
@@ -112,13 +98,6 @@ def test_offline_the_cache_is_used_without_a_request(hub, offline):
     assert fetch(model(recorded=commit)).name == commit
 
 
-def test_offline_without_a_copy_the_cache_is_named(hub, offline):
-    offline()
-    message = refused(model())
-    check(message, MODEL, constants.HF_HUB_CACHE, "HF_HUB_OFFLINE=0", "backbone.path=FOLDER")
-    assert not hub.requests
-
-
 def test_a_model_without_weights_is_refused(hub):
     hub.push("models", MODEL, {"config.json": b"{}", "tf_model.h5": b"1", "bpe_encoder.bin": b"2"})
     text = refused(model())
@@ -133,7 +112,7 @@ def test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused(hub, reques
     hub.faults = [Fault(request_, action="stall")]
     with pytest.raises(UserError) as caught:
         fetch(model())
-    check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
+    check(str(caught.value), MODEL, "timed out", "HF_HUB_DOWNLOAD_TIMEOUT=1")
     assert hub.faults[0].times == 10**6 - 6
 
 

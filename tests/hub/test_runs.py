@@ -1,9 +1,6 @@
 """Runs on a model and a data set of the hub: what they record, and what they do when main moves."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from safetensors.torch import load, save
@@ -13,7 +10,6 @@ from ptrun.errors import UserError
 from ptrun.folder import request
 from ptrun.predicting.answering import ready
 from tests.hub.conftest import DATA, MODEL, data_files, model_files
-from tests.hub.faults import check
 
 BACKBONE = f"""
 _target_: ptrun.backbone.pretrained.PretrainedBackbone
@@ -163,24 +159,6 @@ def test_a_damaged_record_of_commits_is_refused(project, hub):
     file.write_text(file.read_text().replace(mains(hub)[0], "../../elsewhere"))
     with pytest.raises(UserError, match=r"run\.yaml: damaged .*rerun=true"):
         run.main(TYPED)
-
-
-@pytest.mark.slow
-def test_the_command_prints_one_sentence_and_leaves_nothing(project, hub, tmp_path):
-    """The environment of the user decides the hub and the cache."""
-    own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
-    hub.gated[MODEL] = "right"
-    done = subprocess.run(
-        [sys.executable, "-m", "ptrun", *TYPED],
-        env={**os.environ, **own, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 1 and not list(project.rglob("run.yaml"))
-    (start,) = [at for at, line in enumerate(done.stderr.splitlines()) if MODEL in line]
-    said = "\n".join(done.stderr.splitlines()[start:])
-    check(said, "(401); the owner of a gated model grants it", "`hf auth login`, or set HF_TOKEN")
 
 
 def test_a_data_set_of_the_hub_is_read_as_one_s_own(project, hub, offline, capsys, caplog):
