@@ -89,10 +89,9 @@ class RankLost(Exception):
 
 @contextmanager
 def named(file: Path, draft: Path | None = None) -> Iterator[None]:
-    """Name the file in an error of the system that names none; remove its draft after any error.
+    """Name the file in an error of the system that names none, also where a library tells it.
 
-    Raises:
-        OSError: with `filename`, also where a library tells it in words.
+    Its draft is removed after any error.
     """
     try:
         yield
@@ -160,7 +159,7 @@ def of_device(error: BaseException) -> UserError | None:
 def _of_system(error: OSError) -> str:
     """Return path, cause and advice; the path of the cause if the error has none."""
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
-    if not paths and not _has_folder():
+    if not paths and not os.stat(os.curdir).st_nlink:
         folder = os.environ.get("PWD", "the current folder")
         return (
             f"{folder}: the current folder was removed. Type cd DIR, then the same command again."
@@ -168,14 +167,6 @@ def _of_system(error: OSError) -> str:
     cause = error.strerror or str(error).partition("\n")[0] or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, _PATH if paths else "")
     return f"{' -> '.join(paths) or 'the system'}: {cause.rstrip('.')}. {advice}".rstrip()
-
-
-def _has_folder() -> bool:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _text(error: BaseException) -> str:

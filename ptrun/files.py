@@ -90,11 +90,9 @@ def from_json(text: str | bytes) -> Any:
 
 @contextmanager
 def opened_tensors(file: Path, framework: str = "np", *, links: bool = False) -> Iterator[Any]:
-    """Open a safetensors file, as `safetensors.safe_open`; torch is imported for "pt" alone.
+    """Open a safetensors file, as `safetensors.safe_open`; a damaged one is a ValueError.
 
-    Raises:
-        OSError: as `opened`.
-        ValueError: it is damaged.
+    torch is imported for "pt" alone.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -110,10 +108,7 @@ def opened_tensors(file: Path, framework: str = "np", *, links: bool = False) ->
 def drafted(file: Path) -> Iterator[BufferedRandom]:
     """Open a draft that takes the place of a file at the end, atomically.
 
-    After a crash the file is complete or as before.
-
-    Raises:
-        OSError: it cannot be written, as on a full disk; no draft is left.
+    After a crash the file is complete or as before; after an error no draft is left.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -143,11 +138,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def append(file: Path, text: str) -> None:
-    """Append text to a regular file, which is created if it is missing.
-
-    Raises:
-        OSError: it cannot be written, or is a link or no regular file.
-    """
+    """Append text to a regular file, which is created if it is missing."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
         if not stat.S_ISREG(os.fstat(target.fileno()).st_mode):
@@ -166,11 +157,7 @@ def _named(file: Path) -> Iterator[None]:
 
 
 def below(outputs: Path, *parts: str) -> Path:
-    """Return a path below the folder of runs, which may be a link itself.
-
-    Raises:
-        OSError: a link leads out of it.
-    """
+    """Return a path below the folder of runs, which may be a link itself; no other leads out."""
     path = outputs.joinpath(*parts)
     if not path.resolve().is_relative_to(outputs.resolve()):
         raise OSError(errno.EXDEV, f"leads out of {outputs} by a link", str(path))

@@ -10,7 +10,6 @@ from ptrun.folder.digest import PROMPT, is_number
 from ptrun.folder.find import RunFolder
 
 PREDICTIONS, METRICS = "predictions.jsonl", "metrics.jsonl"
-_WIDTH = 72  # letters of a value
 _SHOWN_ANSWERS, _SHOWN_NAMES = 3, 5
 Differences = list[tuple[str, Any, Any]]
 """Keys with the values of A and B; None if a run does not record one."""
@@ -18,27 +17,30 @@ Differences = list[tuple[str, Any, Any]]
 
 def difference(a: RunFolder, b: RunFolder) -> str:
     """Return the differences as lines; the last lines say whether the runs should be equal."""
-    facts = differing_facts(a, b)
-    missing = {file: _lacks(a, b, file) for file in (PREDICTIONS, PROMPT, METRICS)}
+    facts, runs = differing_facts(a, b), {"A": a, "B": b}
+    missing = {}
+    for file in (PREDICTIONS, PROMPT, METRICS):
+        if without := [name for name, run in runs.items() if not (run.folder / file).is_file()]:
+            missing[file] = f"no {file} in {' and '.join(without)}"
     lines = [f"A  {a.folder}", f"B  {b.folder}"]
     for section, changes in facts.items():
-        lines += [section, *_aligned([(key, _short(x), _short(y)) for key, x, y in changes])]
+        lines += [section, *_aligned([(key, _cut(x), _cut(y)) for key, x, y in changes])]
     lines += [*_metrics(a, b), "predictions"]
 
     # 1. What was compared, and whether it is equal.
     equal = {"metrics": a.result.metrics == b.result.metrics}
     if a.result.status != b.result.status:
         equal["status"] = False
-    if missing[PREDICTIONS]:
+    if PREDICTIONS in missing:
         lines.append(f"  {missing[PREDICTIONS]}")
     else:
         told, equal["predictions"] = _answers(a, b)
         lines += [f"  {line}" for line in told]
-    tensors = [] if missing[PROMPT] else differing_tensors(a, b)
-    if not missing[PROMPT]:
+    tensors = [] if PROMPT in missing else differing_tensors(a, b)
+    if PROMPT not in missing:
         equal["learned tensors"] = not tensors
-    row = "" if missing[METRICS] else first_difference(a, b)
-    if not missing[METRICS]:
+    row = "" if METRICS in missing else first_difference(a, b)
+    if METRICS not in missing:
         equal[f"rows of {METRICS}"] = not row
 
     # 2. Whether it should be, and what differs first.
@@ -50,12 +52,14 @@ def difference(a: RunFolder, b: RunFolder) -> str:
     if not unequal:
         though = "" if should_be_equal else f", though they differ in {keys}"
         lines.append(f"equal to the last bit{though}: {', '.join(equal)}")
-    elif should_be_equal:
+    elif not should_be_equal:
+        lines.append(f"different configurations: they differ in {keys}, so the results may differ")
+    else:
         names = ", ".join(unequal)
         lines.append(f"SHOULD BE EQUAL AND ARE NOT: one configuration, but different {names}")
         if row:
             lines.append(f"  first difference in {METRICS}: {row}")
-        elif not missing[METRICS]:
+        elif METRICS not in missing:
             lines.append(f"  {METRICS} is equal: the runs differ only after training")
         if tensors:
             lines.append(f"  learned tensors that differ: {_few(tensors)}")
@@ -64,23 +68,25 @@ def difference(a: RunFolder, b: RunFolder) -> str:
         lines.append(
             f"  {outside if causes else 'no recorded difference outside the configuration'}"
         )
-    else:
-        differ = f"they differ in {keys}, so the results may differ"
-        lines.append(f"different configurations: {differ}")
-    if told := [line for line in missing.values() if line]:
-        lines.append(f"not compared: {'; '.join(told)}")
+    if missing:
+        lines.append(f"not compared: {'; '.join(missing.values())}")
     return "\n".join(lines)
-
-
-def _lacks(a: RunFolder, b: RunFolder, file: str) -> str:
-    """Return which run lacks a file; empty if both have it."""
-    without = [name for name, run in (("A", a), ("B", b)) if not (run.folder / file).is_file()]
-    return f"no {file} in {' and '.join(without)}" if without else ""
 
 
 def _few(names: Sequence[str]) -> str:
     rest = len(names) - _SHOWN_NAMES
     return ", ".join(names[:_SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    width = max((len(key) for key, _, _ in rows), default=0)
+    yield from (f"  {key:<{width}}  {x} → {y}".rstrip() for key, x, y in rows)
+
+
+def _cut(value: Any, width: int = 72) -> str:
+    """Return a value as text of at most `width` letters."""
+    text = "-" if value is None else str(dict(value) if isinstance(value, Mapping) else value)
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 # The recorded facts in which two runs differ, apart from their scores.
@@ -143,39 +149,22 @@ def _sections(run: RunFolder) -> dict[str, dict[str, Any]]:
 
 def _metrics(a: RunFolder, b: RunFolder) -> Iterator[str]:
     """Yield all metrics, the test split and the selecting metric first."""
-    scores = [
-        {
-            f"{split} {name}": value
-            for split in sorted(run.result.metrics, key=lambda split: split != "test")
-            for name, value in sorted(
-                run.result.metrics[split].items(), key=lambda m: m[0] != run.result.metric
-            )
-            if is_number(value)
-        }
-        for run in (a, b)
-    ]
     rows = []
-    for name in dict.fromkeys([*scores[0], *scores[1]]):
-        x, y = (of_run.get(name) for of_run in scores)
-        shown = ["-" if value is None else f"{value:.2f}" for value in (x, y)]
-        gain = ""
-        if x is not None and y is not None:
-            gain = "equal" if x == y else f"{y - x:+.2f}"
-            gain = f"{y - x:+.1e}" if gain in ("+0.00", "-0.00") else gain
-        rows.append((name, shown[0], f"{shown[1]}  {gain}"))
+    for split in dict.fromkeys(["test", *a.result.metrics, *b.result.metrics]):
+        scores = [run.result.metrics.get(split, {}) for run in (a, b)]
+        for name in dict.fromkeys([a.result.metric, *scores[0], *scores[1]]):
+            x, y = (each[name] if is_number(each.get(name)) else None for each in scores)
+            if x is None and y is None:
+                continue
+            gain = ""
+            if x is not None and y is not None:
+                gain = "equal" if x == y else f"{y - x:+.2f}"
+                gain = f"{y - x:+.1e}" if gain in ("+0.00", "-0.00") else gain
+            before, after = ("-" if value is None else f"{value:.2f}" for value in (x, y))
+            rows.append((f"{split} {name}", before, f"{after}  {gain}"))
     if rows:
         yield "metrics"
     yield from _aligned(rows)
-
-
-def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    width = max((len(key) for key, _, _ in rows), default=0)
-    yield from (f"  {key:<{width}}  {x} → {y}".rstrip() for key, x, y in rows)
-
-
-def _short(value: Any) -> str:
-    text = "-" if value is None else str(dict(value) if isinstance(value, Mapping) else value)
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 # The predictions of two runs for the same examples: `predictions.jsonl`, by id.
@@ -188,7 +177,9 @@ def _answers(a: RunFolder, b: RunFolder) -> tuple[list[str], bool]:
     alone = [len(rows) - len(both), len(others) - len(both)]
     targets = sum(x.get("target") != y.get("target") for x, y in both.values())
     differing = {
-        name: (x, y) for name, (x, y) in both.items() if x.get("prediction") != y.get("prediction")
+        name: (x.get("prediction"), y.get("prediction"), x.get("target"))
+        for name, (x, y) in both.items()
+        if x.get("prediction") != y.get("prediction")
     }
     shared = f"{len(both):,} examples in both" if both else "no example in both"
     in_one = [f"{n:,} only in {run}" for n, run in zip(alone, "AB", strict=True) if n]
@@ -197,7 +188,9 @@ def _answers(a: RunFolder, b: RunFolder) -> tuple[list[str], bool]:
         told.append(f"{targets:,} have a different target in B")
     if differing:
         told.append(f"{len(differing):,} predictions differ")
-        told += [f"  {_text(name, *differing[name])}" for name in [*differing][:_SHOWN_ANSWERS]]
+        for name, values in [*differing.items()][:_SHOWN_ANSWERS]:
+            x, y, target = (_cut(json.dumps(value, ensure_ascii=False), 60) for value in values)
+            told.append(f"  {name}: {x} → {y} (target {target})")
     elif both:
         told.append("all predictions are equal")
     return told, not (differing or targets or any(alone))
@@ -214,42 +207,29 @@ def _by_id(rows: list[dict[str, Any]] | None) -> dict[str, dict[str, Any]]:
     return by_id
 
 
-def _text(name: str, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    values = (row.get("prediction"), other.get("prediction"), row.get("target"))
-    texts = [json.dumps(value, ensure_ascii=False) for value in values]
-    x, y, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
-    return f"{name}: {x} → {y} (target {target})"
-
-
-# The first row of `metrics.jsonl` in which two runs differ.
-
 _NAMING = ("part", "event", "step")
 
 
 def first_difference(a: RunFolder, b: RunFolder) -> str:
     """Return the first difference of two journals; empty if there is none.
 
-    Times are not compared.
+    Times are not compared, nor the order of rows: an interrupted run may have another.
     """
-    by_step, others_by_step = (_by_step(run.rows(METRICS) or []) for run in (a, b))
-    for name in dict.fromkeys([*by_step, *others_by_step]):
-        part, event, step = name
+    journals: list[dict[tuple[str, ...], dict[str, Any]]] = []
+    for run in (a, b):
+        rows = ({k: v for k, v in r.items() if "second" not in k} for r in run.rows(METRICS) or ())
+        journals.append({tuple(str(row.get(k) or "") for k in _NAMING): row for row in rows})
+    for part, event, step in dict.fromkeys([*journals[0], *journals[1]]):
+        row, other = (journal.get((part, event, step)) for journal in journals)
         place = f"step {step} ({event})" if step else event
         place += f" of {part}" if part else ""
-        if name not in others_by_step or name not in by_step:
-            return f"{place}: only {'A' if name in by_step else 'B'} has it"
-        row, other = by_step[name], others_by_step[name]
+        if row is None or other is None:
+            return f"{place}: only {'B' if row is None else 'A'} has it"
         keys = [key for key in dict.fromkeys([*row, *other]) if row.get(key) != other.get(key)]
         if keys:
             changes = ", ".join(f"{key} {row.get(key)} → {other.get(key)}" for key in keys)
             return f"{place}: {changes}"
     return ""
-
-
-def _by_step(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return rows by part, event and step; an interrupted run may have another order."""
-    timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows]
-    return {tuple(str(row.get(key) or "") for key in _NAMING): row for row in timeless}
 
 
 def differing_tensors(a: RunFolder, b: RunFolder) -> list[str]:

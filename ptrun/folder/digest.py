@@ -39,19 +39,12 @@ def damaged(file: object, about: str = "", advice: str = AGAIN) -> Iterator[None
         raise UserError(f"{file}: damaged ({about or error}). {advice}") from error
 
 
-def of_plain(content: Mapping[str, Any]) -> str:
-    """Return the digest of plain data as it is read from JSON; the order of keys is free."""
-    return of_text(text_of(content))
+def of_plain(content: Any) -> str:
+    """Return the digest of plain data as it is read from JSON: 32 hexadecimal digits.
 
-
-def text_of(content: Mapping[str, Any]) -> str:
-    """Return plain data as the text that `of_text` reads."""
-    return json.dumps(content, sort_keys=True)
-
-
-def of_text(text: str) -> str:
-    """Return the digest of a text: 32 hexadecimal digits."""
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    The order of keys is free.
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def of_file(file: Path) -> str:
@@ -134,8 +127,7 @@ def combined(hashes: Mapping[str, str], header: Mapping[str, str]) -> str:
 
     The hash of a tensor is that of `DTYPE SHAPE`, as torch prints them, and its bytes.
     """
-    text = json.dumps([dict(hashes), dict(header)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return of_plain([dict(hashes), dict(header)])
 
 
 def unpacked(metadata: Mapping[str, str] | None) -> dict[str, str]:

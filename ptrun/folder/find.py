@@ -33,11 +33,7 @@ class RunFolder:
         return dict(group) if isinstance(group, Mapping) else {}
 
     def rows(self, name: str) -> list[dict[str, Any]] | None:
-        """Return the rows of a JSON lines file of the folder; None if there is no such file.
-
-        Raises:
-            UserError: a line is damaged, or the file is not as the run wrote it.
-        """
+        """Return the rows of a JSON lines file of the folder; None if there is no such file."""
         file = self.folder / name
         if not file.is_file():
             return None
@@ -54,15 +50,16 @@ class RunFolder:
 
 
 def find(typed: str, command: str, outputs: Path = Path("outputs")) -> RunFolder:
-    """Return the run of a folder or an id.
-
-    Raises:
-        UserError: there is no run or more than one, it has not ended, or its result is damaged.
-    """
+    """Return the run of a folder or an id."""
     folder, exists = _folder(typed, command, outputs), Path(typed).expanduser().exists()
     done = result.read(folder) if exists else result.read_named(folder)
     if done is None:
-        raise UserError(_no_run(folder, command))
+        told = f"not a run, it has no {result.FINISHED} or {result.FAILED}."
+        if (folder / "metrics.jsonl").is_file():
+            told = "this run has not ended. Type its command again to resume it."
+        elif below := result.ended_folders(folder):
+            told = f"holds {len(below)} runs. Give one of them, such as {below[0]}."
+        raise UserError(f"{command} {folder}: {told}")
     if done.run_id != folder.resolve().name.partition("~")[0]:
         _LOG.warning("%s holds the run %s", folder, done.run_id)
     return RunFolder(folder, done)
@@ -100,11 +97,3 @@ def _folder(typed: str, command: str, outputs: Path) -> Path:
 def is_hash(text: str) -> bool:
     """Return whether a text may be the hash at the end of a run id."""
     return _HASH.fullmatch(text) is not None
-
-
-def _no_run(folder: Path, command: str) -> str:
-    if (folder / "metrics.jsonl").is_file():
-        return f"{command} {folder}: this run has not ended. Type its command again to resume it."
-    if below := result.ended_folders(folder):
-        return f"{command} {folder}: holds {len(below)} runs. Give one of them, such as {below[0]}."
-    return f"{command} {folder}: not a run, it has no {result.FINISHED} or {result.FAILED}."

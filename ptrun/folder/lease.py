@@ -99,7 +99,11 @@ def owner(folder: Path) -> Owner | None:
 @contextmanager
 def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lease of a run folder. With `wait`, wait for its owner first."""
-    created = _make(folder.parent)
+    created = [path for path in (folder.parent, *folder.parent.parents) if not path.exists()]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(folder.parent, error) from error
     lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         _acquire(lock, folder, wait=wait)
@@ -115,16 +119,6 @@ def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
                 empty.rmdir()
 
 
-def _make(folder: Path) -> list[Path]:
-    """Create a folder; return those that did not exist before, the innermost first."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _not_writable(folder, error) from error
-    return missing
-
-
 def _not_writable(folder: Path, error: OSError) -> UserError:
     return UserError(
         f"{folder}: the folder of runs cannot be written ({error.strerror}). Type outputs=DIR "
@@ -138,8 +132,7 @@ def _acquire(lock: FileLock, folder: Path, *, wait: bool) -> None:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            if not wait:
-                raise _busy(folder) from None
+            pass
         except OSError as error:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise _not_writable(folder.parent, error) from error
@@ -151,19 +144,16 @@ def _acquire(lock: FileLock, folder: Path, *, wait: bool) -> None:
             if not _alive_elsewhere(folder):
                 return
             lock.release()
-            if not wait:
-                raise _busy(folder)
+        holder = owner(folder) or "another process"
+        if not wait:
+            raise Busy(
+                f"{folder.name} is being run by {holder}. Let it finish, or type sweep.wait=true "
+                "to wait for it."
+            )
         if not told:
-            _LOG.info("waiting for %s, run by %s", folder.name, owner(folder) or "another process")
+            _LOG.info("waiting for %s, run by %s", folder.name, holder)
             told = True
         time.sleep(_POLL)
-
-
-def _busy(folder: Path) -> Busy:
-    return Busy(
-        f"{folder.name} is being run by {owner(folder) or 'another process'}. Let it finish, or "
-        "type sweep.wait=true to wait for it."
-    )
 
 
 def _alive_elsewhere(folder: Path) -> bool:

@@ -54,9 +54,6 @@ def read(folder: Path) -> Composed:
     """Return the configuration of a run.
 
     A tracker, a cluster or a sweep is never written, so one in the file is somebody else's.
-
-    Raises:
-        UserError: the file is missing or damaged, or was edited after the run ended.
     """
     file, done = folder / FILE, result.read(folder)
     try:
@@ -88,15 +85,12 @@ def _check(composed: Composed) -> None:
     lost |= {group for group in groups if group not in composed.names}
     if lost:
         raise ValueError(f"{', '.join(sorted(lost))} lost")
-    for name in composed.names.values():
-        if not isinstance(name, str):
-            raise ValueError(f"name {name!r}")
+    for text in (*composed.names.values(), composed.config["name"], composed.config["outputs"]):
+        if not isinstance(text, str):
+            raise ValueError(f"name {text!r}")
     for commit in composed.commits.values():
         if not (isinstance(commit, str) and COMMIT.fullmatch(commit)):
             raise ValueError(f"commit {commit!r}")
-    for key in ("name", "outputs"):
-        if not isinstance(composed.config[key], str):
-            raise ValueError(f"{key} {composed.config[key]!r}")
     if called := plain_yaml.call(vars(composed)):
         raise ValueError(f"{called}: a recorded configuration calls nothing")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from dataclasses import replace as replace_fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, all_readable, readable, visible
-from ptrun.files import read_json, write_text
+from ptrun.files import from_json, read_text, write_text
 from ptrun.folder import digest
 from ptrun.folder.digest import is_number
 from ptrun.types import RunResult
@@ -43,11 +42,7 @@ def read(folder: Path) -> RunResult | None:
 
 
 def read_named(folder: Path) -> RunResult | None:
-    """Return the result of the run that a folder is named after, as `read`.
-
-    Raises:
-        UserError: as `read`, or the folder holds another run.
-    """
+    """Return the result of the run that a folder is named after, as `read`."""
     done = read(folder)
     if done is not None and done.run_id != folder.name.partition("~")[0]:
         raise UserError(
@@ -64,19 +59,6 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     object, and manifests are left out but for `document`.
     """
     results, damaged, same = dict[Path, RunResult](), list[str](), dict[str, Any]()
-    for folder in run_folders(root):
-        try:
-            done = read_named(folder)
-        except UserError as error:
-            damaged.append(str(error))
-        else:
-            if done is not None:
-                results[folder] = _for_tables(done, same)
-    return results, damaged
-
-
-def _for_tables(result: RunResult, same: dict[str, Any]) -> RunResult:
-    """Return a result without what no table shows; `same` has the parts that were seen."""
 
     def shared(part: Any) -> Any:
         text = json.dumps(part)
@@ -84,17 +66,22 @@ def _for_tables(result: RunResult, same: dict[str, Any]) -> RunResult:
             same[text] = all_readable(part)
         return same[text]
 
-    config = {key: shared(part) for key, part in result.config.items()}
-    manifest = {key: facts for key, facts in result.manifest.items() if key == "document"}
-    return replace_fields(result, config=config, manifest=manifest, names=shared(result.names))
+    for folder in run_folders(root):
+        try:
+            done = read_named(folder)
+        except UserError as error:
+            damaged.append(str(error))
+            continue
+        if done is not None:
+            config = {key: shared(part) for key, part in done.config.items()}
+            manifest = {key: facts for key, facts in done.manifest.items() if key == "document"}
+            names = shared(done.names)
+            results[folder] = replace(done, config=config, manifest=manifest, names=names)
+    return results, damaged
 
 
 def check_beside(done: RunResult, file: Path) -> None:
-    """Check that a file is the one that the run wrote.
-
-    Raises:
-        UserError: the result has another digest for it.
-    """
+    """Check that a file is the one that the run wrote."""
     recorded = done.files.get(file.name) if done.status == "finished" else None
     if recorded is not None and recorded != digest.of_file(file):
         raise UserError(
@@ -121,11 +108,12 @@ def ended_folders(root: Path) -> list[Path]:
 def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
-        content = dict(read_json(file))
-        recorded, text = content.pop(digest.DIGEST, None), digest.text_of(content)
-        if recorded not in (None, digest.of_text(text)):
+        text = read_text(file)
+        content = dict(from_json(text))
+        recorded = content.pop(digest.DIGEST, None)
+        if recorded not in (None, digest.of_plain(content)):
             raise ValueError("edited: its digest is another")
-        if "\\" in text or "\x7f" in text:  # else no text has a control character
+        if "\\" in text or not text.isascii() or "\x7f" in text:  # else no control character
             texts = {key: value for key, value in content.items() if key not in _DATA}
             content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
@@ -152,20 +140,14 @@ def _check_types(done: RunResult) -> None:
         raise TypeError(f"seed {str(done.seed)[:20]}")
     if not all(isinstance(count, int) for count in done.learned_parameters.values()):
         raise TypeError("learned_parameters has no numbers")
-    if done.status not in ("finished", "failed"):
+    if done.status == "failed":
+        return
+    if done.status != "finished":
         raise TypeError(f"status {done.status!r}")
-    if done.status == "finished":
-        _check_scores(done)
-
-
-def _check_scores(done: RunResult) -> None:
-    """Raise TypeError if the scores of a finished run are incomplete; a trial has none on test."""
-    if not isinstance(done.learned_parameters.get("total"), int):
-        raise TypeError("learned_parameters has no total")
-    if "test" not in done.metrics:
-        raise TypeError("metrics has no test")
+    if "total" not in done.learned_parameters or "test" not in done.metrics:
+        raise TypeError("learned_parameters has no total, or metrics has no test")
     for part, scores in done.metrics.items():
-        score = scores.get(done.metric) if scores else 0.0
+        score = scores.get(done.metric) if scores else 0.0  # a trial has none on test
         if not (is_number(score) or score != score):  # NaN is a score
             raise TypeError(f"metrics.{part} has no {done.metric}")
 
@@ -174,18 +156,12 @@ def _check_scores(done: RunResult) -> None:
 
 
 def summary(result: RunResult, folder: Path) -> str:
-    """Return the summary of a finished run; `folder` contains its run folder.
-
-    Raises:
-        UserError: the result has a fact of another type.
-    """
+    """Return the summary of a finished run; `folder` contains its run folder."""
+    place = visible(str(folder / result.run_id))
     try:
-        return readable(_summary(result, visible(str(folder / result.run_id))))
+        return readable(_summary(result, place))
     except digest.DAMAGES as error:
-        place = visible(str(folder / result.run_id))
-        raise UserError(
-            f"{place}: damaged (its facts: {error}). Type the command again with rerun=true."
-        ) from error
+        raise UserError(f"{place}: damaged (its facts: {error}). {digest.AGAIN}") from error
 
 
 def _summary(result: RunResult, folder: str) -> str:

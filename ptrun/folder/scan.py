@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ptrun.errors import UserError
 from ptrun.files import from_json, opened, opened_tensors
@@ -15,9 +15,7 @@ from ptrun.folder.digest import is_number, unpacked
 # The state of a run, read from its folder: the folders are all the memory that sweeps have.
 
 Kind = Literal["new", "queued", "running", "interrupted", "failed", "finished", "damaged"]
-KINDS: tuple[Kind, ...] = (
-    "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
-)  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """`queued` is said of runs in the queue of a cluster; their folders do not know it."""
 
 

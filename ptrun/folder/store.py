@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,9 @@ class RunStore:
         return RunStore(self.folder, self.bound, self.tracker, name) if name else self
 
     def clean(self) -> None:
-        """Remove the drafts of processes that were killed; only the owner of the folder may.
-
-        Raises:
-            OSError: a link is in the folder; a tracker would write through it.
-        """
+        """Remove the drafts of processes that were killed; only the owner of the folder may."""
         for file in self.folder.iterdir():
-            if file.is_symlink() and not _DRAFT.fullmatch(file.name):
+            if file.is_symlink() and not _DRAFT.fullmatch(file.name):  # a tracker would follow it
                 raise OSError(errno.EXDEV, "a link in the folder of a run", str(file))
             if _DRAFT.fullmatch(file.name):
                 with suppress(FileNotFoundError):
@@ -118,7 +114,7 @@ class RunStore:
     ) -> None:
         """Write predictions and targets to `predictions.jsonl`, one example a line."""
         rows = (
-            {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
+            {"id": e.id, "prediction": p.value, **p.also, "target": e.target}
             for e, p in zip(examples, predictions, strict=True)
         )
         self._write_lines("predictions.jsonl", rows)
@@ -129,7 +125,7 @@ class RunStore:
 
     def _write_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         if self.main:
-            lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
+            lines = (json.dumps(dict(r), ensure_ascii=False, default=asdict) + "\n" for r in rows)
             write_text(self.folder / name, "".join(lines))
 
     def close(self, outcome: RunResult) -> None:
@@ -183,11 +179,7 @@ def draft(
 def read_tensors(
     file: Path, bound: Mapping[str, str], place: object = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and header of a state or prompt file; `place` has the backbone's files.
-
-    Raises:
-        UserError: the file is damaged, or was made with another backbone.
-    """
+    """Return the tensors and header of a state or prompt file; `place` has the backbone's files."""
     tensors, header = files.read(file)
     made_with = made_over(file, header)
     if made_with != dict(bound):
@@ -226,13 +218,6 @@ def _readable(file: Path) -> Iterator[dict[str, Any]]:
             yield digest.row(line)
         except ValueError as error:
             _LOG.warning("%s:%d: damaged (%s); the line is left out", file, number, error)
-
-
-def _plain(target: Any) -> Any:
-    """Return a target as plain data; a target may be a list of spans."""
-    if isinstance(target, list):
-        return [_plain(span) for span in target]
-    return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
 
 
 def set_aside(folder: Path) -> None:

@@ -45,11 +45,7 @@ def draft(
 
 
 def read(file: Path, advice: str = AGAIN) -> tuple[Tensors, dict[str, str]]:
-    """Return the tensors and the header of a file.
-
-    Raises:
-        UserError: it cannot be read, or is damaged; `advice` says what to type.
-    """
+    """Return the tensors and the header of a file."""
     with checked(file, advice) as (source, header):
         tensors: Tensors = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
         if header.pop(DIGEST, None) != combined(_hashes(tensors), header):
@@ -58,11 +54,7 @@ def read(file: Path, advice: str = AGAIN) -> tuple[Tensors, dict[str, str]]:
 
 
 def hashes(file: Path, advice: str = AGAIN) -> dict[str, str]:
-    """Return the hash of each tensor of a file that is not damaged; holds one at a time.
-
-    Raises:
-        UserError: as `read`.
-    """
+    """Return the hash of each tensor of a file that is not damaged; holds one at a time."""
     with checked(file, advice) as (source, header):
         by_name = {name: _hash(source.get_tensor(name)) for name in source.keys()}  # noqa: SIM118
         if header.pop(DIGEST, None) != combined(by_name, header):
@@ -72,11 +64,7 @@ def hashes(file: Path, advice: str = AGAIN) -> dict[str, str]:
 
 @contextmanager
 def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Open a file; yield its reader and its header with the digest.
-
-    Raises:
-        UserError: it cannot be read, is damaged, or is not the one that its finished run wrote.
-    """
+    """Open a file; yield its reader and its header with the digest."""
     try:
         with damaged(file, advice=advice):
             if (done := result.read(file.parent)) is not None:
