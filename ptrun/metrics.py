@@ -6,10 +6,11 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from itertools import groupby
-from math import frexp, fsum, inf, isfinite, ldexp, sqrt
+from math import frexp, fsum, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
 
 # Scores of one label per example: accuracy, F1 of a class, and its means over classes.
 #
@@ -45,23 +46,9 @@ def macro_f1(predicted: Labels, targets: Labels) -> float:
     """Return the mean F1 over the classes that are gold or predicted, 0-100.
 
     This is scikit-learn's default, which PPT uses for CB. PPT predicts words of the vocabulary, so
-    each predicted word that is no label adds a class with F1 0. For a head over the task's labels,
-    it equals `macro_f1_over` unless a class is neither gold nor predicted.
+    each predicted word that is no label adds a class with F1 0.
     """
     return percent(_f1_of({*predicted, *targets}, predicted, targets))
-
-
-def macro_f1_over(classes: Collection[Hashable], predicted: Labels, targets: Labels) -> float:
-    """Return the mean F1 over a task's classes, 0-100: CB's three in P-tuning.
-
-    A prediction outside the classes is wrong but adds no class.
-
-    Raises:
-        ValueError: a target is not one of the classes.
-    """
-    for stray in set(targets) - set(classes):
-        raise ValueError(f"target {stray!r} is not one of {sorted(map(str, classes))}.")
-    return percent(_f1_of(classes, predicted, targets))
 
 
 def accuracy_and_f1(predicted: Labels, targets: Labels, *, positive: Hashable) -> float:
@@ -189,13 +176,8 @@ def pearson_and_spearman(predicted: Numbers, targets: Numbers) -> float:
 
 def _ranks(values: Numbers) -> list[float]:
     """Return ranks from 1, with the mean rank if values are equal."""
-    ranks, before = [0.0] * len(values), 0
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    for _, group in groupby(order, key=lambda i: values[i]):
-        tied = list(group)
-        for i in tied:
-            ranks[i] = before + (len(tied) + 1) / 2
-        before += len(tied)
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: list[float] = (counts.cumsum() - (counts - 1) / 2)[places].tolist()
     return ranks
 
 
@@ -464,45 +446,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
-# The one-to-one assignment of rows to columns with the largest total weight.
-
-
 def best_assignment(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return (row, column) pairs in row order; some items of the longer side stay unpaired.
+    """Return the (row, column) pairs with the largest total weight, in row order.
 
-    The Hungarian method: rows come one by one, and each takes the cheapest chain of moves. A cost
-    is a price of its row plus one of its column plus what is left, which is 0 for pairs.
+    Some items of the longer side stay unpaired.
     """
-    if not weights or not weights[0]:
-        return []
-    if len(weights) > len(weights[0]):
-        transposed = best_assignment(list(zip(*weights, strict=True)))
-        return sorted((row, column) for column, row in transposed)
-    rows, columns = len(weights), len(weights[0])
-    row_prices, column_prices = [0.0] * rows, [0.0] * (columns + 1)
-    row_of: list[int | None] = [None] * (columns + 1)  # the last column holds the new row
-    for new in range(rows):
-        row_of[columns] = new
-        column, free = columns, set(range(columns))
-        least, before = [inf] * columns, [columns] * columns
-        while (row := row_of[column]) is not None:
-            for other in free:
-                left = -weights[row][other] - row_prices[row] - column_prices[other]
-                if left < least[other]:
-                    least[other], before[other] = left, column
-            step = min(least[other] for other in free)
-            for other, holder in enumerate(row_of):
-                if other in free:
-                    least[other] -= step
-                elif holder is not None:
-                    row_prices[holder] += step
-                    column_prices[other] -= step
-            column = min(free, key=least.__getitem__)
-            free.remove(column)
-        while column != columns:
-            row_of[column], column = row_of[before[column]], before[column]
-    pairs = [(row, column) for column, row in enumerate(row_of[:columns]) if row is not None]
-    return sorted(pairs)
+    from networkx import Graph, max_weight_matching
+
+    graph = Graph()
+    for i, row in enumerate(weights):
+        graph.add_weighted_edges_from((i, ~j, weight) for j, weight in enumerate(row))  # ~j < 0
+    pairs = max_weight_matching(graph, maxcardinality=True)
+    return sorted((max(pair), ~min(pair)) for pair in pairs)
 
 
 # The selection bias of the best dev score: the cost of choosing among many candidates.

@@ -3,29 +3,12 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from ptrun.metrics import best_assignment, drop_scores, normalise_answer
-from tests.metrics import reference
-from tests.metrics.corruption import corrupt, phrase, rounds
+from tests.metrics.corruption import rounds
 
 
 def test_gold_scores_100_in_any_order():
     golds = [["the Ore", "tin sea"], ["12 gulfs"]]
     assert drop_scores([["tin sea", "ore"], ["12.0 gulfs"]], golds) == {"em": 100.0, "f1": 100.0}
-
-
-@pytest.mark.slow
-def test_scores_equal_a_search_over_all_pairings():
-    for rng in rounds():
-        golds = [[phrase(rng, 3) for _ in range(rng.randint(1, 4))] for _ in range(3)]
-        guesses = []
-        for spans in golds:
-            kept = [corrupt(rng, span) for span in spans if rng.random() < 0.8]
-            guesses.append([*kept, *(phrase(rng, 3) for _ in range(rng.randint(0, 1)))])
-        pairs = list(zip(guesses, golds, strict=True))
-        scores = drop_scores(guesses, golds)
-        em = 100 * sum(reference.drop_em(*pair) for pair in pairs) / 3
-        f1 = 100 * sum(reference.drop_f1(*pair) for pair in pairs) / 3
-        assert scores["em"] == pytest.approx(em, abs=1e-9)
-        assert scores["f1"] == pytest.approx(f1, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -54,17 +37,6 @@ def test_normalisation_splits_on_hyphens_and_writes_numbers_as_floats(text, expe
         (["ore", "ore", "tin"], ["ore", "tin", "tin"], 100, 67),
         ([], ["ore"], 0, 0),
         (["b c d v w"], ["b c d e f", *"ghijklm"], 0, 8),
-    ],
-    ids=[
-        "missing",
-        "extra",
-        "number",
-        "shared_number",
-        "part",
-        "double",
-        "em_by_set",
-        "none",
-        "numpys_half",
     ],
 )
 def test_cases_of_the_rules(guesses, golds, em, f1):
