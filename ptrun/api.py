@@ -61,31 +61,19 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The composed configuration, with paths, as in `run.yaml`.
-
-        Raises:
-            UserError: the file is missing or damaged.
-        """
+        """The composed configuration, with paths, as in `run.yaml`."""
         from ptrun.folder import request  # imports Hydra
 
         return request.read(self.folder).config
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The rows of `metrics.jsonl`: steps with their loss, evaluations on dev, and the test.
-
-        Raises:
-            UserError: a line is damaged.
-        """
+        """The rows of `metrics.jsonl`: steps with their loss, evaluations on dev, and the test."""
         return self._rows("metrics.jsonl")
 
     @property
     def predictions(self) -> list[dict[str, Any]]:
-        """The rows of `predictions.jsonl`: `id`, `prediction` and `target` of each test example.
-
-        Raises:
-            UserError: a line is damaged.
-        """
+        """The rows of `predictions.jsonl`: `id`, `prediction` and `target` of each test example."""
         return self._rows("predictions.jsonl")
 
     @property
@@ -104,9 +92,6 @@ class Run:
         backbone gets. Other methods name theirs after their modules. A head of C labels is
         `readout.linear.weight [C, H]` and `readout.linear.bias [C]`. A run with a prompt for each
         relation has `RELATION/` before the names.
-
-        Raises:
-            UserError: the run kept no prompt, or the file is damaged.
         """
         from ptrun.folder import tensors
 
@@ -356,27 +341,19 @@ def typed(overrides: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     Raises:
         UserError: an override is not KEY=VALUE, or a value has no form on a command line.
     """
+    from ptrun.config.identity import flat
+
     line = [overrides] if isinstance(overrides, str) else list(overrides)
     for override in line:
         if not isinstance(override, str) or not ("=" in override or override.startswith("~")):
             raise UserError(f"{override!r}: expected 'KEY=VALUE', such as 'method=ptuning_v2'.")
-    line += [f"{key}={value_text(key, value)}" for key, value in _flat(values)]
+    line += [f"{key}={value_text(key, value)}" for key, value in flat(values, empties=True).items()]
     for override in line:  # what only the command line does
-        key = override.lstrip("+~").partition("=")[0]
-        if key == "experiment":
+        if override.lstrip("+~").partition("=")[0] == "experiment":
             raise UserError(
                 f"{override}: tables of papers run on the command line. Type ptrun {override}."
             )
     return line
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{name}.")
-        else:
-            yield name, value
 
 
 # A call from Python leaves its process as it was: no output, same environment and random state.

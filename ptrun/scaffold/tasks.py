@@ -34,11 +34,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def check_name(group: str, name: str) -> None:
-    """Refuse a name that no file or class can have, or that an option has.
-
-    Raises:
-        UserError: says what a name looks like, or which file has it.
-    """
+    """Refuse a name that no file or class can have, or that an option has."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(
             f"{name!r} cannot be a name. Use small letters, digits and _, beginning with a letter, "
@@ -56,8 +52,9 @@ def part(group: str, name: str) -> dict[Path, str]:
 
 def _option(group: str, name: str, template: str, **facts: str) -> dict[Path, str]:
     """Return the YAML file of an option and its text."""
-    text = Template((HERE / f"{template}.yaml").read_text("utf-8"))
-    filled = text.substitute(name=name, **{"class": _class_name(name), **facts})
+    text = (HERE / f"{template}.yaml").read_text("utf-8")
+    text = text.replace("$common\n", (HERE / "task.yaml").read_text("utf-8"))
+    filled = Template(text).substitute(name=name, **{"class": _class_name(name), **facts})
     return {CONF / group / f"{name}.yaml": filled}
 
 

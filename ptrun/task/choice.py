@@ -101,9 +101,6 @@ class EntityChoice(Dataset):
     fields = ("passage", "query")
     columns = (*fields, "entities")
 
-    def __init__(self, data_dir: str | None, variant: str | None = None, **common: Unpack[Common]):
-        super().__init__(data_dir, variant, **common)
-
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, the best over the right entities, 0-100."""
         return squad_scores([p.value for p in predictions], [e.target for e in examples])

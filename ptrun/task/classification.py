@@ -102,8 +102,6 @@ class Grouped(Classification):
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
-    kind = "classification"
-
     def __init__(
         self,
         data_dir: str | None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, unknown
 from ptrun.hub.repository import Repository
 from ptrun.task.columns import gathered
 from ptrun.task.source import Row, Source
@@ -113,13 +113,8 @@ class Task(Protocol):
 
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
 _UNREAD = (
-    "accounts",
-    "pvps",
-    "descriptions",
-    "max_tokens",
-    "_source",
-    "_sources",
-    "_variant",
+    *("accounts", "pvps", "descriptions", "max_tokens"),
+    *("_source", "_sources", "_variant"),
 )
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
@@ -167,7 +162,7 @@ class Dataset(Task):
     blank: Any = ""
     """The placeholder target of an example without a label; it has the form of a target."""
 
-    def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):
+    def __init__(self, data_dir: str | None, variant: str | None = None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
         self.max_tokens = common.get("max_tokens")
         self.pvps, self.descriptions = common.get("pvps") or {}, common.get("descriptions") or {}
@@ -182,8 +177,11 @@ class Dataset(Task):
             part: Source(self.name, origin, data_dir)
             for part, origin in (common.get("sources") or {}).items()
         }
+        names = [*self._splits.values(), *(self._paper or {}).values()]
+        splits = {*filter(None, names), *(_VARIANT_SPLITS.values() if variant else ())}
         for source in (self._source, *self._sources.values()):
-            self._check_rows(source.origin.get("rows", {}))
+            for name in source.origin.get("rows", {}).keys() - splits:
+                raise UserError(unknown(f"task.source.rows.{name}", name, splits))
 
     @property
     def repositories(self) -> Sequence[Repository]:
@@ -245,17 +243,6 @@ class Dataset(Task):
     @abstractmethod
     def target(self, row: Row, unlabelled: Example) -> Any:
         """Return the checked target of an example."""
-
-    def _check_rows(self, rows: Mapping[str, int]) -> None:
-        """Refuse a name in `source.rows` that is no split."""
-        names = [*self._splits.values(), *(self._paper or {}).values()]
-        names += _VARIANT_SPLITS.values() if self._variant else ()
-        splits = {name for name in names if name is not None}
-        for name in set(rows) - splits:
-            allowed = ", ".join(sorted(splits))
-            raise UserError(
-                f"task.source.rows: {name!r} is no split of {self.name}. Allowed: {allowed}."
-            )
 
     def _file(self, source: Source, split: str) -> str:
         """Return the name of the file of a split: a hash of all that its examples depend on."""

@@ -57,9 +57,6 @@ def carve(
     train keeps at least one example of each. Examples of one group (the answers to one question)
     stay together, whatever their labels. So do examples of equal texts (`overlap.normalise`), which
     would be learned and then answered; a part may then be a few examples smaller.
-
-    Raises:
-        UserError: train is too small.
     """
     has_groups = not isinstance(train, ExampleColumns) and any(e.group is not None for e in train)
     if by_class and has_groups:

@@ -50,7 +50,7 @@ class _Mlflow:
         self.client.log_batch(self.run, metrics=rows)
 
     def finish(self, result: RunResult | None) -> None:
-        self.log(final(result) if result else {}, None)
+        self.log(final(result), None)
         status = "KILLED" if result is None else result.status.upper()
         self.client.set_terminated(self.run, status=status)
 

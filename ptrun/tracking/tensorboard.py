@@ -25,7 +25,7 @@ class _TensorBoard:
             self.writer.add_scalar(name, value, self.last)  # type: ignore[no-untyped-call]
 
     def finish(self, result: RunResult | None) -> None:
-        self.log(final(result) if result else {}, None)
+        self.log(final(result), None)
         self.writer.close()  # type: ignore[no-untyped-call]
 
 

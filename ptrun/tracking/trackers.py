@@ -51,11 +51,11 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def final(result: RunResult) -> dict[str, float]:
-    """Return the final metrics by name."""
+def final(result: RunResult | None) -> dict[str, float]:
+    """Return the final metrics by name; an interrupted run has none."""
     return {
         f"final/{part}/{name}": float(value)
-        for part, metrics in result.metrics.items()
+        for part, metrics in (result.metrics.items() if result else ())
         for name, value in metrics.items()
     }
 
@@ -66,6 +66,7 @@ PATIENCE = 10.0
 """Seconds that one call may take."""
 _POLL = 0.05  # seconds
 _DRAIN, _INTERRUPTED = 60.0, 2.0  # seconds that the end of a run may wait for a tracker
+_PACKAGES = {"tensorboard": "torch.utils.tensorboard"}  # others have the name of the tracker
 _hanging: list[str] = []  # trackers that did not answer
 
 
@@ -151,9 +152,6 @@ class Trackers:
         config: the configuration that can change a number.
         wandb, tensorboard, mlflow, trackio: the options of each tracker; None leaves it out.
         own: trackers of your own by name, each a `Tracker`.
-
-    Raises:
-        UserError: a tracker is not installed, or has no such option.
     """
 
     def __init__(
@@ -168,15 +166,12 @@ class Trackers:
         trackio: Mapping[str, Any] | None = None,
         own: Mapping[str, Any] | None = None,
     ):
-        stock = {
-            "wandb": ("wandb", wandb),
-            "tensorboard": ("torch.utils.tensorboard", tensorboard),
-            "mlflow": ("mlflow", mlflow),
-            "trackio": ("trackio", trackio),
-        }
+        stock = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
         self.guards = [
-            TrackerGuard(name, package, _class(name, options)(folder, run_id, config))
-            for name, (package, options) in stock.items()
+            TrackerGuard(
+                name, _PACKAGES.get(name, name), _class(name, options)(folder, run_id, config)
+            )
+            for name, options in stock.items()
             if options is not None
         ]
         for name, tracker in (own or {}).items():

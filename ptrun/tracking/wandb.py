@@ -46,8 +46,7 @@ class _Wandb:
         self.run.log({**numbers, **({} if step is None else {"step": step})})
 
     def finish(self, result: RunResult | None) -> None:
-        for name, value in final(result).items() if result else ():
-            self.run.summary[name] = value
+        self.run.summary.update(final(result))
         done = result is not None and result.status == "finished"
         self.run.finish(exit_code=0 if done else 1)
 
@@ -88,8 +87,8 @@ def _settings(file: Path, *, links: bool = False) -> dict[str, str]:
 
 
 def _has_key() -> bool:
-    if os.environ.get("WANDB_MODE"):
-        return os.environ["WANDB_MODE"] == "online"
+    if mode := os.environ.get("WANDB_MODE"):
+        return mode == "online"
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:

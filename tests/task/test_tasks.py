@@ -125,7 +125,7 @@ def test_rows_of_a_source_are_the_first_ones_and_other_data(data_dir):
     [
         (100, r"rows=100: expected a whole number"),
         ({"test": 0}, r"rows=\{'test': 0\}: expected a whole number"),
-        ({"dev": 9}, r"'dev' is no split of pocket_pairs. Allowed: test, train, validation"),
+        ({"dev": 9}, r"rows\.dev: unknown. Allowed: test, train, validation"),
     ],
 )
 def test_wrong_rows_of_a_source_are_refused(rows, message):
