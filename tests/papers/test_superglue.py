@@ -135,10 +135,10 @@ def test_a_file_without_labels_is_no_training_file(published, tmp_path):
 
 def test_one_kind_typed_for_the_other_is_refused(published, tmp_path):
     dump(published / "RTE" / "train.jsonl", [FLAT["RTE"]] * 33)
-    with pytest.raises(UserError, match=r"RTE/train.jsonl:33: FewGLUE has 32 .*data superglue"):
+    with pytest.raises(UserError, match=r"RTE/train.jsonl:33: FewGLUE has 32 .*import superglue"):
         imported("fewglue", published, tmp_path / "out")
     dump(published / "RTE" / "dev32.jsonl", [FLAT["RTE"]])
-    with pytest.raises(UserError, match=r"RTE/dev32.jsonl: a file of FewGLUE; .*data fewglue"):
+    with pytest.raises(UserError, match=r"RTE/dev32.jsonl: a file of FewGLUE; .*import fewglue"):
         imported("superglue", published, tmp_path / "out")
     with pytest.raises(UserError, match="none of the folders BoolQ, CB"):
         imported("fewglue", tmp_path, tmp_path / "more")

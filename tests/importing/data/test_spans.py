@@ -222,8 +222,8 @@ def test_other_files_are_refused_and_nothing_is_written(project, kind, content, 
     ("options", "told"),
     [
         (["--task", "../x"], r"--task \.\./x: use letters, digits and _"),
-        (["--task", "mine", "--words", "1"], "--words is for conll alone"),
-        ([], "spans needs --task NAME"),
+        (["--task", "mine", "--words", "1"], "unrecognized arguments: --words 1"),
+        ([], "arguments are required: --task"),
     ],
 )
 def test_wrong_options_are_refused(project, options, told):
