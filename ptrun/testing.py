@@ -22,6 +22,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -203,6 +205,11 @@ def _trials(
     overrides: Sequence[str],
 ) -> Iterator[tuple[str, "Trial | str"]]:
     """Yield each combination with its name: a trial, or why it is refused or has no data."""
+    runs = []
+    for backbone, row in product(backbones, rows):
+        composed = compose_run([f"backbone={backbone}", *row, *overrides])
+        model = cache(composed.components()["backbone"].build)
+        runs.append((" ".join([*row, f"backbone={backbone}"]), composed, model))
     for kind, option in tasks.items():
         task = grid.task_of([f"task={option}", *overrides])
         try:
@@ -211,17 +218,14 @@ def _trials(
         except UserError as error:
             yield kind, str(error)
             continue
-        for backbone in backbones:
-            for row in rows:
-                composed = compose_run([f"backbone={backbone}", *row, *overrides])
-                name = " ".join([*row, f"backbone={backbone}", f"task={option}"])
-                parts, readout = composed.components(), grid.readout_of(composed, task)
-                model, method = parts["backbone"].build, parts["method"].target
-                why = grid.refusal(method, readout, model, task)
-                try:
-                    yield name, why or Trial(name, composed, task, split)
-                except UserError as error:  # known once the method is built
-                    yield name, str(error)
+        for typed, composed, model in runs:
+            name = f"{typed} task={option}"
+            method = composed.components()["method"].target
+            why = grid.refusal(method, grid.readout_of(composed, task), model, task)
+            try:
+                yield name, why or Trial(name, composed, task, split)
+            except UserError as error:  # known once the method is built
+                yield name, str(error)
 
 
 def _some(examples: Sequence[Example], count: int) -> list[Example]:

@@ -1,6 +1,7 @@
 """A family that is read from a traced pass, on many model types: each proof, and each refusal."""
 
 from dataclasses import replace
+from itertools import cycle, product
 
 import pytest
 import torch
@@ -165,13 +166,16 @@ METHODS = {"prompt": PromptTuning, "prefix": PTuningV2, "lora": LoRA}
 OPTIONS = {"prompt": {"length": 3}, "prefix": {"length": 3}, "lora": {"rank": 2, "alpha": 4}}
 
 
+SOME_MORE = ("gpt_neox", "xlm-roberta", "gpt_neox", "xlm-roberta", "modernbert", "bart")
 NO_EXPORT = {"bart": "by one linear map|mixes", "modernbert": "by one linear map"}
 
 
-@pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
-    "kind",
-    tiered(["gemma2", "phi3", "gpt_neox", "modernbert", "xlm-roberta", "bart"], "gemma2".__eq__),
+    ("kind", "name"),
+    tiered(
+        [*product(("gemma2", "phi3"), METHODS), *zip(SOME_MORE, cycle(METHODS))],
+        lambda kind, _: kind == "gemma2",
+    ),
 )
 def test_stock_peft_has_the_same_logits(folder_of, data_dir, tmp_path, kind, name):
     backbone = read(folder_of(kind), kind)

@@ -21,15 +21,6 @@ def results(folder):
 
 
 @pytest.mark.slow
-def test_a_run_ends_with_its_result(ptrun, tmp_path):
-    """Without the copy to the host, no run with a prompt could write its fingerprint."""
-    ran = ptrun(*SMALL)
-    assert ran.returncode == 0, ran.stderr
-    (result,) = results(tmp_path)
-    assert result["manifest"]["prompt"] and "cuda" in str(result["manifest"]["device"])
-
-
-@pytest.mark.slow
 def test_a_sweep_shares_passes_and_predicts(ptrun, tmp_path):
     common = [one for one in SMALL if not one.startswith("method")]
     ran = ptrun("-m", *common, "seed=1,2,3", "method=ptuning_v2,lora")
@@ -53,28 +44,28 @@ def test_a_rank_of_zero1_ends_and_resumes_a_state_of_plain_torch(ptrun, tmp_path
     assert "WARNING" not in ran.stdout  # DeepSpeed prints about kernels that it cannot build
 
 
+MEMORY = "out of memory. Tried"
+FAULTS = [
+    ("load", MEMORY, "out of memory for its weights: 1,181,824 parameters need"),
+    ("load", "error: no kernel image is available", "this torch cannot use this GPU"),
+    ("passes", MEMORY, "out of memory at step 1, with micro-batches of"),
+    ("update", MEMORY, "in the optimizer: the moments of 4,"),
+    ("step", "error: uncorrectable ECC error encountered", "CUDA reports an error"),
+    ("evaluate", MEMORY, "out of memory in an evaluation, with micro-batches"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("part", "text", "said"),
-    [
-        (
-            "load",
-            "out of memory. Tried",
-            "out of memory for its weights: 1,181,824 parameters need",
-        ),
-        ("evaluate", "out of memory. Tried", "out of memory in an evaluation, with micro-batches"),
-        ("passes", "out of memory. Tried", "out of memory at step 1, with micro-batches of"),
-        ("update", "out of memory. Tried", "in the optimizer: the moments of 4,"),
-        ("load", "error: no kernel image is available", "this torch cannot use this GPU"),
-        ("step", "error: uncorrectable ECC error encountered", "CUDA reports an error"),
-    ],
-)
-def test_a_fault_of_the_device_is_one_message(ptrun, tmp_path, part, text, said):
-    ran = ptrun(*SMALL, PTRUN_TEST_FAIL=f"{part}=CUDA {text}")
-    assert ran.returncode == 1 and said in ran.stderr and "Traceback" not in ran.stderr
-    assert ran.stdout == "" and not results(tmp_path)
+def test_a_fault_of_the_device_is_one_message_and_the_run_goes_on(ptrun, tmp_path):
+    """Without the copy to the host, no run with a prompt could write its fingerprint."""
+    for part, text, said in FAULTS:
+        ran = ptrun(*SMALL, PTRUN_TEST_FAIL=f"{part}=CUDA {text}")
+        assert ran.returncode == 1 and said in ran.stderr and "Traceback" not in ran.stderr, part
+        assert ran.stdout == "" and not results(tmp_path)
     again = ptrun(*SMALL)
-    assert again.returncode == 0 and len(results(tmp_path)) == 1, again.stderr
+    assert again.returncode == 0, again.stderr
+    (result,) = results(tmp_path)
+    assert result["manifest"]["prompt"] and "cuda" in str(result["manifest"]["device"])
 
 
 @pytest.mark.slow

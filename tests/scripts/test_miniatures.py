@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,12 @@ MODELS = ROOT / "ptrun" / "pocket" / "models"
 BIN = Path(sys.executable).parent
 SHORT = ["train.max_steps=2", "train.eval_every=2"]
 pytestmark = pytest.mark.slow
+CODE = """\
+import os, runpy, sys
+del sys.argv[0]
+sys.path[:1] = [sys.argv[0].rpartition("/")[0], os.environ["PYTHONPATH"]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -42,13 +47,22 @@ def out(tmp_path):
     return folder
 
 
-def done(folder, *line):
-    own = ["-m", *line] if line[0].startswith("workshop") else [str(ROOT / line[0]), *line[1:]]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}"}
-    line, keys = [sys.executable, *map(str, own)], {"cwd": folder, "env": env, "timeout": 600}
-    ran = subprocess.run(line, capture_output=True, text=True, **keys)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+@pytest.fixture
+def done(warm, tmp_path):
+    """Return a function that runs a script, or a module of the workshop, and gives its output."""
+
+    def run(script, *line):
+        if not script.startswith("workshop"):
+            line, script = [CODE, str(ROOT / script), *line], "-c"
+        else:
+            line, script = [script, *line], "-m"
+        path = {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        with warm.start([script, *map(str, line)], tmp_path, path, seconds=600) as started:
+            code = started.wait()
+        assert code == 0, started.out + started.err
+        return started.out
+
+    return run
 
 
 FILES = {
@@ -67,67 +81,67 @@ FILES = {
 
 
 @pytest.mark.parametrize("typed", FILES, ids=lambda typed: typed.split()[0])
-def test_a_benchmark_writes_its_results(typed, tmp_path, out):
+def test_a_benchmark_writes_its_results(done, typed, out):
     first, _, last = typed.partition("|")
     line = [*first.split(), *([last] if last else []), "--out", out]
-    done(tmp_path, f"benchmarks/{line[0]}", *line[1:])
+    done(f"benchmarks/{line[0]}", *line[1:])
     assert {file.name for file in out.iterdir()} == set(FILES[typed].split())
 
 
-def test_claims_are_learned_and_judged(tmp_path, out):
+def test_claims_are_learned_and_judged(done, tmp_path, out):
     line = ["--only", "depth, NER", "--seeds", "1", "--outputs", tmp_path / "runs", "--out", out]
-    done(tmp_path, "benchmarks/learning.py", *line, "--set", *SHORT)
+    done("benchmarks/learning.py", *line, "--set", *SHORT)
     assert (out / "learning.md").is_file()
-    told = done(tmp_path, "benchmarks/headlines.py", *line, "--set", *SHORT)
+    told = done("benchmarks/headlines.py", *line, "--set", *SHORT)
     assert "one seed, no verdict" in told and (out / "claims.md").is_file()
 
 
-def test_a_claim_on_real_weights_has_its_row(tmp_path, out, rows, weights):
+def test_a_claim_on_real_weights_has_its_row(done, tmp_path, out, rows, weights):
     line = ["--data", rows, "--weights", weights, "--outputs", tmp_path / "runs", "--out", out]
-    done(tmp_path, "benchmarks/claims_real.py", *line, "--only", "SmolLM2 writes sums: zero-shot")
+    done("benchmarks/claims_real.py", *line, "--only", "SmolLM2 writes sums: zero-shot")
     assert "1 of " in (out / "claims_real.md").read_text()
 
 
-def test_formats_of_weights_are_compared(tmp_path, out, rows, weights):
+def test_formats_of_weights_are_compared(done, out, rows, weights):
     line = ["--data", rows, "--weights", weights, "--models", "minilm_l6", "--methods", "PT"]
     line += ["--formats", "fp32", "--steps", "1", "--out", out]
-    done(tmp_path, "benchmarks/quantization.py", *line)
+    done("benchmarks/quantization.py", *line)
     assert "| minilm_l6 | PT | fp32 |" in (out / "quantization.md").read_text()
 
 
-def test_prefixes_for_a_document_are_compared(tmp_path, out, rows, weights):
+def test_prefixes_for_a_document_are_compared(done, out, rows, weights):
     line = ["--data", rows, "--weights", weights / "smollm2_135m", "--tokens", "200"]
     line += ["--questions", "2", "2", "--only", "untrained, random", "--out", out, "--set", *SHORT]
     line += ["method.length=4", "readout.self_study=4", "readout.chunk=20"]
-    done(tmp_path, "benchmarks/cartridges.py", *line)
+    done("benchmarks/cartridges.py", *line)
     assert "| untrained, random |" in (out / "cartridges.md").read_text()
 
 
-def test_combinations_are_tried_on_a_device_that_is_not_there(tmp_path, out):
+def test_combinations_are_tried_on_a_device_that_is_not_there(done, out):
     if reason := device.missing():
         pytest.skip(f"disguised CUDA device: {reason}")
     line = ["--only", "combinations", "--share", "45", "--out", out]
-    done(tmp_path, "benchmarks/cuda_grid.py", *line)
+    done("benchmarks/cuda_grid.py", *line)
     assert json.loads((out / "cuda_grid.json").read_text())["combinations"]["tried"]
 
 
-def test_a_mutant_is_tried(tmp_path, out):
+def test_a_mutant_is_tried(done, out):
     package("mutmut")
     line = ["--modules", "folder/store", "--sample", "1", "--out", out]
-    assert "| `folder/store` |" in done(tmp_path, "benchmarks/mutation.py", *line)
+    assert "| `folder/store` |" in done("benchmarks/mutation.py", *line)
 
 
-def test_models_that_are_there_are_left_alone(tmp_path, weights):
-    done(tmp_path, "scripts/weights.py", "--out", weights)
+def test_models_that_are_there_are_left_alone(done, weights):
+    done("scripts/weights.py", "--out", weights)
     assert {file.name for file in weights.iterdir()} == {"minilm_l6", "smollm2_135m"}
 
 
-def test_a_part_of_the_drill_writes_its_page(tmp_path, out):
+def test_a_part_of_the_drill_writes_its_page(done, out):
     line = ["--parts", "damage", "--kinds", "prompt, predict", "--places", "1", "--lanes", "1"]
-    done(tmp_path, "workshop.drill", *line, "--out", out)
+    done("workshop.drill", *line, "--out", out)
     assert "prompt, predict" in (out / "faults.md").read_text()
 
 
-def test_a_target_is_fuzzed(tmp_path):
-    told = done(tmp_path, "workshop.fuzz", "--only", "metrics", "--examples", "2")
+def test_a_target_is_fuzzed(done):
+    told = done("workshop.fuzz", "--only", "metrics", "--examples", "2")
     assert "`metrics`" in told
