@@ -17,7 +17,8 @@ BIN = Path(sys.executable).parent
 SHORT = ["train.max_steps=2", "train.eval_every=2"]
 pytestmark = pytest.mark.slow
 CODE = """\
-import os, runpy, sys
+import os, runpy, subprocess, sys
+subprocess.Popen = subprocess.Popen.__base__  # what a script starts is no fork of it
 del sys.argv[0]
 sys.path[:1] = [sys.argv[0].rpartition("/")[0], os.environ["PYTHONPATH"]]
 runpy.run_path(sys.argv[0], run_name="__main__")

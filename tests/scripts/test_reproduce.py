@@ -32,21 +32,6 @@ def test_it_checks_first_runs_and_reports(told):
     ]
 
 
-def test_it_reports_of_the_folder_it_wrote_to(told):
-    assert told("dpt/table1", "seeds=1", "outputs=my runs") == [
-        "experiment=dpt/table1 check=true seeds=1 outputs=my runs",
-        "experiment=dpt/table1 seeds=1 outputs=my runs",
-        "report --paper dpt --table table1 --outputs my runs",
-    ]
-
-
-def test_it_reports_the_scale_that_it_ran(told):
-    assert told("dpt/table1", "+scale=pocket")[-1] == (
-        "report --paper dpt --table table1 --scale pocket"
-    )
-    assert told("ptuning/table1", "+scale=pocket")[-1] == "experiment=ptuning/table1 +scale=pocket"
-
-
 @pytest.mark.parametrize(("code", "reported"), [(1, True), (130, False)])
 def test_runs_that_failed_are_reported_and_a_signal_ends_it(tmp_path, code, reported):
     failing = f'case "$*" in report*|*check=true*) ;; *) exit {code} ;; esac\n'

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save
 
 from workshop.drill import damage, disk, kills, page, strangers, vanishing
-from workshop.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
+from workshop.drill.ends import ENDS, of_damage, of_fault
 from workshop.drill.parts import PARTS
 from workshop.drill.vanishing import rounded, used
 from workshop.drill.warm import Called
@@ -118,12 +118,6 @@ def test_the_drill_sees_what_a_fault_left(tmp_path):
     assert judged(told, Called(1, "", TRACEBACK)) == "traceback"
 
 
-def test_drafts_are_counted(tmp_path):
-    for name in (".result.json.123", ".out.7.partial", "made.part", ".tokens", "a.1", ".x.lock"):
-        (tmp_path / name).touch()
-    assert drafts(tmp_path) == 3
-
-
 def test_the_page_names_tests_that_exist():
     assert page.missing() == []
     assert not page._exists("workshop/drill/test_drill.py", "test_of_nothing")
@@ -132,13 +126,3 @@ def test_the_page_names_tests_that_exist():
 def test_every_command_that_writes_has_its_rows():
     assert set(kills.KINDS) | {"export", "report --csv"} == set(WORKS)
     assert set(PARTS["disk"].kinds()) == set(WORKS)
-
-
-def test_the_page_has_all_figures():
-    ended = [Ended("k", "healed", faults=2), Ended("k", "wrong", drafts=1)]
-    own = {"how": "How.", "rows": {"k": {**page.counts(ended), "seconds": 3}}}
-    times = {"save_seconds": 20.0, "longest_without_save": 20.3, "saves_watched": 3, "load": 1}
-    kept = {"parts": {"kills": own}, "times": {**times, "seconds_to_resume": [7.0, 8.0]}}
-    text = page.text(kept)
-    assert "| k | 2 | 0 | 1 | 0 | 0 | 0 | 0 | 1 |" in text and "3 kills; 1 drafts" in text
-    assert "20.3 s." in text and "7.0, 8.0 s" in text and ENDS[-3:] == BAD
