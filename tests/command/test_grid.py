@@ -8,7 +8,7 @@ from ptrun.errors import UserError
 from ptrun.planning.grid import BACKBONES, TASKS, methods, refusal, rows
 
 REFUSALS = ("writes no texts", "cannot", "No read-out", "has no", "needs", "alone")
-REFUSALS += ("is several tasks", "no such target_modules")
+REFUSALS += ("is several tasks", "no such target_modules", "changes it")
 
 
 FAMILIES = BACKBONES[1:]

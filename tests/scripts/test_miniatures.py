@@ -21,7 +21,8 @@ import os, runpy, subprocess, sys
 subprocess.Popen = subprocess.Popen.__base__  # what a script starts is no fork of it
 del sys.argv[0]
 sys.path[:1] = [sys.argv[0].rpartition("/")[0], os.environ["PYTHONPATH"]]
-runpy.run_path(sys.argv[0], run_name="__main__")
+run = runpy.run_path if "/" in sys.argv[0] else runpy.run_module
+run(sys.argv[0], run_name="__main__")
 """
 
 
@@ -53,12 +54,11 @@ def done(warm, tmp_path):
     """Return a function that runs a script, or a module of the workshop, and gives its output."""
 
     def run(script, *line):
-        if not script.startswith("workshop"):
-            line, script = [CODE, str(ROOT / script), *line], "-c"
-        else:
-            line, script = [script, *line], "-m"
+        script = script if script.startswith("workshop") else ROOT / script
         path = {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        with warm.start([script, *map(str, line)], tmp_path, path, seconds=600) as started:
+        with warm.start(
+            ["-c", CODE, *map(str, [script, *line])], tmp_path, path, seconds=600
+        ) as started:
             code = started.wait()
         assert code == 0, started.out + started.err
         return started.out
