@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import sys
-import tomllib
 from functools import cache
 from importlib.metadata import EntryPoint, distributions
 from importlib.util import find_spec
@@ -67,19 +66,9 @@ def _installed() -> tuple[str, ...]:
 @cache
 def _declared(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     packages = distributions(path=[*path])
-    every = {entry for package in packages for entry in package.entry_points} | _of_checkout()
+    every = {entry for package in packages for entry in package.entry_points}
     entries = [entry for entry in every if entry.group.startswith("ptrun.")]
     return tuple(sorted(entries, key=lambda entry: (entry.name, entry.value)))
-
-
-def _of_checkout() -> set[EntryPoint]:
-    """Return the entry points of a checkout, which may be newer than its installation."""
-    file = PACKAGE.parent / "pyproject.toml"
-    if not (PACKAGE.parent / "conf").is_dir() or not file.is_file():
-        return set()
-    groups = tomllib.loads(file.read_text(encoding="utf-8"))["project"].get("entry-points", {})
-    entries = (EntryPoint(n, v, group) for group, named in groups.items() for n, v in named.items())
-    return set(entries)
 
 
 @cache
