@@ -208,10 +208,11 @@ class PretrainedBackbone:
                         f"{size} in its option. Type backbone.path=FOLDER for your own model."
                     )
             chosen = self.architecture.model_class, self._library_config(stated), folder
+            own_output = self._has_own_output()  # refuses a T5 without its output matrix
             if self.division is None and self.quantization == "none":
                 model, missing = weights.read(*chosen, dtype, device)
             else:
-                model = weights.skeleton(*chosen, own_output=self._has_own_output())
+                model = weights.skeleton(*chosen, own_output=own_output)
                 self._replace_maps(model)
                 cuts = divide(model, self.architecture, self.division) if self.division else {}
                 missing = weights.fill(

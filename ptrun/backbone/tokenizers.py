@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ptrun.errors import UserError, is_panic
 from ptrun.files import read_bytes
 
-Kind = Literal["wordpiece", "bpe", "sentencepiece"]
+Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta")
 _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each

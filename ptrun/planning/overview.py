@@ -36,8 +36,8 @@ from ptrun.runs.plan import Plan, ordered
 from ptrun.training.member import Member
 
 ESTIMATE = (
-    "Memory is computed by a formula: 7 measured runs on a CPU and 3 on a GPU were within 13 % of "
-    "it, 6 % on average."
+    "Memory is computed by a formula: 10 measured runs on a CPU and 3 on a GPU were within 13 % of "
+    "it, 7 % on average."
 )
 """From `benchmarks/results/plan_memory.md`."""
 

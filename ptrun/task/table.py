@@ -258,7 +258,7 @@ class Table:
                 f"{self.file}:{line}: the row that starts here cannot be read ({error}).\nClose "
                 'every quote, and write "" for a quote within quotes; for \\" type '
                 "task.quoting=backslash. If quotes are plain text, type task.quoting=none (ptrun "
-                "predict: --quoting)."
+                "predict: --quoting none)."
             ) from error
 
     def _lines(self) -> Iterator[str]:

@@ -36,10 +36,6 @@ NAMES = [
     ("gpt2", "transformer.h.1.attn.c_attn.weight", Cut(0, 3, turned=True)),
     ("gpt2", "transformer.h.1.attn.c_attn.bias", Cut(0, 3)),
     ("gpt2", "transformer.h.1.mlp.c_proj.weight", Cut(1, 1, turned=True)),
-    ("blocklm", "transformer.wbe.weight", Cut()),
-    ("megatron", "model.layers.0.self_attn.v_proj.bias", Cut(0)),
-    ("megatron", "model.layers.0.self_attn.out_proj.bias", Cut()),
-    ("megatron", "model.layers.0.fc1.weight", Cut(0)),
     ("llama", "model.layers.0.mlp.down_proj.weight", Cut(1)),
     ("llama", "lm_head.weight", Cut(0)),
 ]

@@ -72,8 +72,12 @@ def test_a_backbone_is_tried_and_the_methods_that_fit_are_named(capsys):
 
 
 def test_a_backbone_in_which_prompts_do_not_work_ends_with_1(capsys, monkeypatch):
-    alone = proof._alone
-    monkeypatch.setattr(proof, "_alone", lambda *given: replace(alone(*given), shift=None))
+    read = proof._read
+
+    def unmoved(backbone, inputs, **at):
+        return read(backbone, replace(inputs, shift=None), **at)
+
+    monkeypatch.setattr(proof, "_read", unmoved)
     with pytest.raises(SystemExit):
         doctor.main(["backbone=pocket_gpt2"])
     out = capsys.readouterr().out

@@ -50,7 +50,7 @@ def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path, no_r
     ("overrides", "hardware", "told"),
     [
         (["method.lenght=3"], {}, "method.lenght: unknown"),
-        ([], {"model_parallel": 4, "ranks": 6}, "hardware.ranks is 6, .*hardware.ranks=4"),
+        ([], {"model_parallel": 2, "ranks": 3}, "hardware.ranks is 3, .*hardware.ranks=2"),
     ],
     ids=["misspelt", "ranks"],
 )

@@ -16,7 +16,6 @@ from ptrun.runs import recipe, worker
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
-from tests.tiers import tiered
 
 METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
 FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
@@ -100,20 +99,14 @@ def shared_folder(folder):
     return folder.parents[2] / "shared" / "runs" / folder.name
 
 
-@pytest.mark.parametrize(
-    ("method", "backbone"),
-    tiered(
-        [("ptuning_v2", "bert"), ("ptuning_v2", "blocklm"), ("lora", "bert")],
-        lambda method, backbone: backbone == "blocklm",
-    ),
-)
-def test_a_run_leaves_no_backbone_in_memory(runs, method, backbone):
+@pytest.mark.parametrize("method", ["ptuning_v2", "lora"])
+def test_a_run_leaves_no_backbone_in_memory(runs, method):
     """Nothing of a run is in a cycle, so that its backbone goes when the run does."""
     gc.disable()
     try:
         for seed in (1, 2):  # the first use of transformers keeps the frames of its caller
             gc.collect()
-            planned_runs = runs("alone", [f"seed={seed}"], method=method, backbone=backbone)
+            planned_runs = runs("alone", [f"seed={seed}"], method=method, backbone="bert")
             kept = weakref.ref(planned_runs[0].backbone)
             (done,) = launch_together(planned_runs)
             assert done.status == "finished"
