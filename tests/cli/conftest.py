@@ -1,6 +1,6 @@
 """The installed command in a process of its own, from a folder of its own."""
 
-import os
+import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.warm import Warm
+
+
+def rows(folder, event="step"):
+    """Return the rows of an event in the journal of a run that may still write it."""
+    lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
+    return [row for row in map(json.loads, lines) if row["event"] == event]
 
 
 @dataclass
@@ -24,17 +30,14 @@ class Command:
     def __call__(self, *arguments):
         return self.warm.run(arguments, self.folder, self.environment)
 
-    def fresh(self, *arguments, environment=None):
+    def fresh(self, *arguments):
         """Run it as a shell does, imports and all."""
-        own = {"cwd": self.folder, "env": {**os.environ, **(environment or {})}, "timeout": 240}
-        return subprocess.run(self.line(*arguments), capture_output=True, text=True, **own)
+        line = [sys.executable, "-m", "ptrun", *arguments]
+        return subprocess.run(line, cwd=self.folder, capture_output=True, text=True, timeout=240)
 
     def start(self, *arguments):
         """Start it, and let it run; `__exit__` kills it."""
         return self.warm.start(["-m", "ptrun", *arguments], self.folder)
-
-    def line(self, *arguments):
-        return [sys.executable, "-m", "ptrun", *arguments]
 
     def small(self, *overrides):
         """Return overrides of a run of six rows on a tiny backbone."""

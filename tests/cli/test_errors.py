@@ -83,34 +83,25 @@ def test_a_wrong_command_is_explained(ptrun, line):
     check(ptrun, ptrun(*shlex.split(line)), WRONG[line].split(" … "))
 
 
-def broken_line(folder):
-    (folder / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": 1}\n{"sentence": \n')
+SPOILT = {
+    "broken line": (
+        *("train", '{"sentence": "x", "label": 1}\n{"sentence": \n'),
+        *("train.jsonl:2", "not JSON"),
+    ),
+    "foreign label": (
+        *("train", '{"sentence": "x", "label": "meh"}\n'),
+        *("train.jsonl:1", "'meh'", "negative (0), positive (1)"),
+    ),
+    "empty split": ("validation", "", "validation.jsonl", "the split is empty"),
+    "lost split": ("test", None, "test.jsonl[.gz]: no such file"),
+}
 
 
-def foreign_label(folder):
-    (folder / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": "meh"}\n')
-
-
-def empty_split(folder):
-    (folder / "sst2" / "validation.jsonl").write_text("")
-
-
-def lost_split(folder):
-    (folder / "sst2" / "test.jsonl").unlink()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "told"),
-    [
-        (broken_line, ["train.jsonl:2", "not JSON"]),
-        (foreign_label, ["train.jsonl:1", "'meh'", "negative (0), positive (1)"]),
-        (empty_split, ["validation.jsonl", "the split is empty"]),
-        (lost_split, ["test.jsonl[.gz]: no such file"]),
-    ],
-    ids=["broken line", "foreign label", "empty split", "lost split"],
-)
-def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
-    spoil(ptrun.data_dir)
+@pytest.mark.parametrize("name", SPOILT)
+def test_wrong_data_are_named_with_file_and_line(ptrun, name):
+    split, text, *told = SPOILT[name]
+    file = ptrun.data_dir / "sst2" / f"{split}.jsonl"
+    file.unlink() if text is None else file.write_text(text)
     check(ptrun, ptrun(*ptrun.small()), told)
 
 

@@ -7,11 +7,6 @@ import torch
 from safetensors.torch import load_file
 
 
-def journal(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def flip(file):
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     file.write_text("".join(json.dumps(r | {"label": 1 - r["label"]}) + "\n" for r in rows))
@@ -24,7 +19,8 @@ def test_poisoned_test_labels_change_nothing_about_selection(ptrun):
         done = ptrun(*small, f"name={name}")
         assert done.returncode == 0, done.stderr
         (file,) = (ptrun.folder / "outputs" / name).rglob("result.json")
-        rows = journal(file.parent)
+        journal = (file.parent / "metrics.jsonl").read_text().splitlines()
+        rows = [json.loads(line) for line in journal]
         split = next(i for i, row in enumerate(rows) if row["event"] == "selection_done")
         assert not any("test" in row["event"] for row in rows[:split])
         timeless = [{k: v for k, v in r.items() if "second" not in k} for r in rows[: split + 1]]

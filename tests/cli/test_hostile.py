@@ -18,6 +18,7 @@ import yaml
 from ptrun.folder import digest
 from tests.cli.conftest import Command
 from tests.cli.warm import SECRET
+from tests.tiers import tiered
 
 SLOW = pytest.mark.slow
 VARIABLE = "${oc.env:DB_PASSWORD}"
@@ -111,6 +112,8 @@ def planted(owned):
     return "../" * 20 + str(file.with_suffix("")).lstrip("/")
 
 
+IMPORTED, TRACKERS = "ptrun.hardware.processes.subprocess.Popen", "ptrun.tracking.trackers.Trackers"
+OUT = "../../../owned"
 RECORDED = {
     "a nested node": ("config.backbone.lr", lambda o: {"x": popen(o)}),
     "a method": ("config.method", popen),
@@ -119,25 +122,17 @@ RECORDED = {
     "a backbone": ("config.backbone", system),
     "an engine": ("config.hardware", popen),
     "a node in a list": ("config.task.metrics", lambda o: [popen(o)]),
-    "something that ptrun imports": (
-        "config.task._target_",
-        lambda _: "ptrun.hardware.processes.subprocess.Popen",
-    ),
-    "a component of another group": (
-        "config.method._target_",
-        lambda _: "ptrun.tracking.trackers.Trackers",
-    ),
-    "an id that leads out": ("run_id", lambda _: "../../../owned"),
-    "a name that leads out": ("names.method", lambda _: "../../../owned"),
-    "a group that leads out": ("group", lambda _: "../../../owned"),
+    "something that ptrun imports": ("config.task._target_", lambda _: IMPORTED),
+    "a component of another group": ("config.method._target_", lambda _: TRACKERS),
+    "an id that leads out": ("run_id", lambda _: OUT),
+    "a name that leads out": ("names.method", lambda _: OUT),
+    "a group that leads out": ("group", lambda _: OUT),
     "a secret as a name": ("names.task", lambda _: VARIABLE),
     "a secret for the hub": ("config.backbone.hub", lambda _: VARIABLE),
 }
+EXEC = {"_target_": "builtins.exec"}
 REQUESTED = {
-    "code in data_dir": (
-        "config",
-        lambda o: {"task": {"_target_": "builtins.exec"}, "data_dir": code(o)},
-    ),
+    "code in data_dir": ("config", lambda o: {"task": EXEC, "data_dir": code(o)}),
     "a task": ("config.task", system),
     "a method": ("config.method", popen),
     "a nested node": ("config.method.words", lambda o: {"x": popen(o)}),
@@ -150,8 +145,8 @@ REQUESTED = {
     "outputs elsewhere": ("config.outputs", str),
     "outputs above": ("config.outputs", lambda _: ".."),
     "a recipe that is a file": ("config", lambda o: prerequisite(recipe=planted(o))),
-    "a name that leads out": ("config.name", lambda _: "../../../owned"),
-    "an option that leads out": ("names.method", lambda _: "../../../owned"),
+    "a name that leads out": ("config.name", lambda _: OUT),
+    "an option that leads out": ("names.method", lambda _: OUT),
     "a seed that leads out": ("config.seed", lambda _: "1/../../../owned"),
     "a secret as a name": ("config.name", lambda _: VARIABLE),
     "a secret of a prerequisite run": ("config", lambda _: prerequisite(method={"x": VARIABLE})),
@@ -318,27 +313,10 @@ def test_a_model_folder_executes_nothing(project, spoil):
     attack(project, own, ("check", *own), ("plan", *own))
 
 
-@pytest.mark.parametrize("kind", ["cpm2", "glm", "megatron"])
-def test_a_checkpoint_executes_nothing(project, kind):
-    names = {
-        "cpm2": "mp_rank_00_model_states.pt",
-        "glm": "pytorch_model.bin",
-        "megatron": "model.pt",
-    }
-    (project.folder / "files").mkdir()
-    (project.folder / "files" / "dict.txt").write_text("0 1\n")
-    planted = pickle.dumps(Planted(project.folder.parent / "owned"))
-    (project.folder / "files" / names[kind]).write_bytes(planted)
-    attack(project, ("import", kind, "files", "--out", "made"))
+RELATIONS = ["{outside}/owned", "../../owned", "..", "a/b", "x" * 400]
 
 
-@pytest.mark.parametrize(
-    "relation",
-    [
-        "{outside}/owned",
-        *(pytest.param(r, marks=SLOW) for r in ("../../owned", "..", "a/b", "x" * 400)),
-    ],
-)
+@pytest.mark.parametrize("relation", tiered(RELATIONS, lambda relation: relation == RELATIONS[0]))
 def test_a_relation_names_no_file_outside(project, relation):
     relation = relation.format(outside=project.folder.parent)
     for file in (project.data_dir / "lama").glob("*.jsonl"):

@@ -1,16 +1,14 @@
 """The installed command end to end: a run, its files, a sweep, a resume after kill -9, a report."""
 
 import json
-import time
 
 import pytest
 from safetensors.torch import load_file
 from seqeval.metrics import f1_score
 
-
-def rows(folder, event):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if row["event"] == event]
+from tests.cli.conftest import rows
+from tests.cli.test_signals import until
+from tests.task.tables import delimited, reviews
 
 
 def test_a_run_leaves_everything_that_makes_it_checkable(ptrun):
@@ -29,9 +27,8 @@ def test_a_run_leaves_everything_that_makes_it_checkable(ptrun):
     assert facts["backbone"]["frozen_verified"] is True
     assert facts["data"]["train"]["count"] == 6 and len(facts["data"]["train"]["ids"]) == 6
     assert {"versions", "git_commit", "seconds", "peak_memory_mib", "candidates"} <= set(facts)
-    events = [
-        json.loads(line)["event"] for line in (folder / "metrics.jsonl").read_text().splitlines()
-    ]
+    journal = (folder / "metrics.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in journal]
     assert events.index("selection_done") < events.index("test") and events.count("test") == 1
     assert f"test f1 {result['metrics']['test']['f1']:.2f}" in done.stdout
 
@@ -62,31 +59,18 @@ def test_a_finished_run_is_skipped_and_rerun_sets_it_aside(ptrun):
     assert file.parent.with_name(f"{file.parent.name}~1").is_dir()
 
 
-def killed(ptrun, line, lines):
-    """Start a run, kill it when its journal has so many lines, and return where it was."""
-    written = []
-    with ptrun.start(*line) as running:
-        while running.poll() is None and sum(map(line_count, written)) < lines:
-            time.sleep(0.02)
-            written = list((ptrun.folder / "cut").rglob("metrics.jsonl"))
-    return written[0].parent
-
-
-def line_count(file):
-    return file.read_text().count("\n")
-
-
 @pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(ptrun):
-    overrides = ptrun.small("train.max_steps=300", "train.eval_every=20", "keep=state")
+    overrides = ptrun.small("train.max_steps=120", "train.eval_every=20", "keep=state")
     whole = ptrun(*overrides, "outputs=whole")
     assert whole.returncode == 0, whole.stderr
-    cut = killed(ptrun, [*overrides, "outputs=cut"], lines=50)
+    with ptrun.start(*overrides, "outputs=cut") as running:  # its end is a kill
+        cut = until(ptrun, running, 50)
     assert (cut / "state.safetensors").exists()
     assert not (cut / "result.json").exists(), "the run was over before it could be killed"
     assert ptrun(*overrides, "outputs=cut").returncode == 0
     same = ptrun.folder / "whole" / cut.relative_to(ptrun.folder / "cut")
-    assert rows(cut, "step") == rows(same, "step") and len(rows(cut, "step")) == 300
+    assert rows(cut, "step") == rows(same, "step") and len(rows(cut, "step")) == 120
     assert rows(cut, "dev") == rows(same, "dev")
     for name in ("prompt.safetensors", "state.safetensors"):
         ours, theirs = load_file(cut / name), load_file(same / name)
@@ -113,7 +97,8 @@ def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
 
 @pytest.mark.slow
 def test_wandb_works_offline_without_a_key(ptrun):
-    done = ptrun.fresh(*ptrun.small("tracking=wandb"), environment={"HOME": str(ptrun.folder)})
+    ptrun.environment = {"HOME": str(ptrun.folder)}
+    done = ptrun(*ptrun.small("tracking=wandb"))
     assert done.returncode == 0, done.stderr
     assert len(ptrun.results()) == 1 and list(ptrun.folder.rglob("offline-run-*"))
 
@@ -127,3 +112,12 @@ def test_help_and_list_name_the_options(ptrun):
     assert "task=pocket_ner" in listed and "CoNLL-2003" in listed
     composed = ptrun("--cfg", "job", "seed=9").stdout
     assert "seed: 9" in composed
+
+
+def test_a_table_is_checked_and_takes_settings_that_sample(ptrun):
+    (ptrun.folder / "reviews.csv").write_text(delimited(reviews()))
+    table = ["task=csv", "task.train=reviews.csv", "task.text=text", "task.label=label"]
+    done = ptrun("check", *table, "setting=k_100", "setting.k=4", "setting.dev=4")
+    assert done.returncode == 0, done.stderr
+    assert "4 of train" in done.stdout and "4 others of train" in done.stdout
+    assert not (ptrun.folder / "outputs").exists()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 LINE = ["search", "task=csv", "task.text=text", "task.label=label", "train.max_steps=10"]
 LINE += ["train.eval_every=5", "train.batch_size=8"]
 LINE += ["train.lr=tag(log,interval(1e-4,1e-1))", "method.length=range(1,9)"]
-LINE += ["--trials", "12", "--seeds", "2"]
+LINE += ["--trials", "6", "--seeds", "2"]
 
 ROWS = {"train": range(20), "dev": range(20, 30), "test": range(30, 40)}
 
@@ -48,8 +48,8 @@ def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptru
     calm = ptrun(*line("calm"))
     assert calm.returncode == 0, calm.stderr
     expected = report(ptrun, "calm")
-    assert expected["candidates"] == 12 and expected["fresh_seeds"] == [2, 3]
-    for kind, finished in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
+    assert expected["candidates"] == 6 and expected["fresh_seeds"] == [2, 3]
+    for kind, finished in ((signal.SIGKILL, 2), (signal.SIGTERM, 4)):
         trials = ptrun.folder / "rough" / "runs" / "trials"
         with ptrun.start(*line("rough")) as running:
             while running.poll() is None and len(list(trials.glob("*/result.json"))) < finished:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.cli.conftest import rows
 from tests.tiers import package
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -48,11 +49,7 @@ def states(ptrun, folder="out"):
 
 
 def steps_of(folder):
-    return [
-        json.loads(line)["step"]
-        for line in (folder / "metrics.jsonl").read_text().splitlines()
-        if json.loads(line)["event"] == "step"
-    ]
+    return [row["step"] for row in rows(folder)]
 
 
 def started(ptrun, least=20):
@@ -88,12 +85,10 @@ def compare(ptrun, *overrides):
 
 
 def test_twelve_runs_survive_preemption_and_requeueing(ptrun):
-    began = time.monotonic()
     told = ptrun(*TWELVE, "sweep.on=slurm", "outputs=out")
     assert told.returncode == 0 and "submitted 12 runs in 2 groups as Slurm job" in told.stderr
     first, second = sorted(queue())
     until(lambda: "RUNNING" in queue().values())
-    print("seconds from command to first running job", time.monotonic() - began)
     until(lambda: started(ptrun))
     again = ptrun(*TWELVE, "sweep.on=slurm", "outputs=out")
     assert "submitted" not in again.stderr  # they run
@@ -134,12 +129,10 @@ def test_a_run_of_two_tasks_survives_preemption(ptrun):
     package("deepspeed")
     line = ["-m", "seed=1", *LONG, "hardware=zero1", "hardware.ranks=2"]
     line += ["hardware.device=cpu"]
-    began = time.monotonic()
     told = ptrun(*line, "sweep.on=slurm", "outputs=out")
     assert told.returncode == 0, told.stderr
     (job,) = queue()
     until(lambda: "RUNNING" in queue().values())
-    print("seconds from command to running job", time.monotonic() - began)
     journals = (ptrun.folder / "out").glob
     until(lambda: any(len(steps_of(f.parent)) > 20 for f in journals("runs/*/metrics.jsonl")))
     subprocess.run(["scancel", "--signal=USR1", job], check=True)

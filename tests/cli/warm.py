@@ -138,6 +138,7 @@ def serve():
 def become(call):
     """Give this process what a call from a shell has, and do its work."""
     signal.alarm(call["seconds"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     for number, name in enumerate(call["streams"]):
         file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(file, number)

@@ -59,3 +59,19 @@ def test_bash_completes_by_the_script(tmp_path):
 def test_zsh_has_a_script_too(capsys):
     completion.main(["zsh"])
     assert "compdef _ptrun ptrun" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["$(touch own)", "`touch own`", "a\nb", "a;b", "a b", "a\x1b[2J", "a'b", "a*", "é"]
+)
+def test_names_that_a_shell_would_read_are_left_out(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for folder in (f"runs/{name}", "runs/plain-s1~2"):
+        (tmp_path / "outputs" / folder).mkdir(parents=True)
+        (tmp_path / "outputs" / folder / "result.json").touch()
+    assert completion.completed(["predict", "outputs/"], [], []) == ["outputs/runs/plain-s1~2"]
+    (tmp_path / "ptrun_conf" / "method").mkdir(parents=True)
+    for option in ("mine", name.replace("/", "")):
+        (tmp_path / "ptrun_conf" / "method" / f"{option}.yaml").write_text("{}")
+    found = completion.completed(["method="], [], [])
+    assert "method=mine" in found and f"method={name}" not in found

@@ -7,22 +7,18 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
 
+WRONG = {
+    "RUN": "--to",
+    "RUN --to onnx DIR": "--to onnx: use --to peft DIR, --to transformers DIR or --to vllm DIR",
+    "RUN --to peft": "expected 2 arguments",
+    "no-such-run --to peft DIR": "no-such-run: no such folder",
+}
 
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        (["RUN"], "--to"),
-        (
-            ["RUN", "--to", "onnx", "DIR"],
-            "--to onnx: use --to peft DIR, --to transformers DIR or --to vllm DIR",
-        ),
-        (["RUN", "--to", "peft"], "expected 2 arguments"),
-        (["no-such-run", "--to", "peft", "DIR"], "no-such-run: no such folder"),
-    ],
-)
+
+@pytest.mark.parametrize(("typed", "message"), WRONG.items())
 def test_wrong_arguments_are_refused(typed, message):
     with pytest.raises(UserError, match=message):
-        main(typed)
+        main(typed.split())
 
 
 def test_a_run_is_exported_and_another_starts_from_it(tmp_path, capsys):

@@ -10,6 +10,7 @@ from ptrun.command.import_ import main as import_
 from ptrun.config.arguments import commands
 from ptrun.errors import UserError
 from ptrun.testing import check_command
+from tests.packages import install
 
 MODULE = """\
 '''Count the rows of a file.
@@ -35,21 +36,11 @@ def files(source, year):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    def install(points, **modules):
-        texts = {
-            "added/__init__.py": "",
-            "added-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: added\nVersion: 1.0\n",
-            "added-1.0.dist-info/entry_points.txt": points,
-            **{f"added/{name}.py": text for name, text in modules.items()},
-        }
-        for name, text in texts.items():
-            file = tmp_path / "site" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        monkeypatch.syspath_prepend(tmp_path / "site")
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    def installed(points, **modules):
+        files = {"__init__.py": "", **{f"{name}.py": text for name, text in modules.items()}}
+        install(tmp_path / "site", monkeypatch, "added", points, files)
 
-    yield install
+    yield installed
     for name in [name for name in sys.modules if name.partition(".")[0] == "added"]:
         del sys.modules[name]
 

@@ -10,6 +10,7 @@ from ptrun.config.components import component
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, options
 from ptrun.errors import UserError
+from tests.packages import install
 
 CODE = "raise SystemExit('imported')\n"
 OURS = "# Theirs.\n_target_: ptrun.task.classification.Classification\nname: theirs\nversion: 1\n"
@@ -19,20 +20,12 @@ OURS += "fields: [sentence]\nlabel: label\nlabels: {positive: positive, negative
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    def install(files, value="theirs.conf"):
-        made = {
-            "theirs/__init__.py": CODE,
-            "theirs-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n",
-            "theirs-1.0.dist-info/entry_points.txt": f"[ptrun.conf]\ntheirs = {value}\n",
-            **{f"theirs/conf/{name}": text for name, text in files.items()},
-        }
-        for name, text in made.items():
-            file = tmp_path / "site" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        monkeypatch.syspath_prepend(tmp_path / "site")
+    def installed(files, value="theirs.conf"):
+        points = f"[ptrun.conf]\ntheirs = {value}\n"
+        texts = {"__init__.py": CODE, **{f"conf/{name}": text for name, text in files.items()}}
+        install(tmp_path / "site", monkeypatch, "theirs", points, texts)
 
-    yield install
+    yield installed
     assert "theirs" not in sys.modules
 
 

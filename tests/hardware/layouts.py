@@ -18,34 +18,27 @@ PLAIN = "plain"
 LAYOUTS = {"dp2": (2, 1), "tp2": (2, 2), "tp2_dp2": (4, 2), "tp4": (4, 4)}
 """Processes, and how many of them hold one model together."""
 
+PROMPT, V2 = ["method=prompt_tuning", "method.length=5"], ["method=ptuning_v2", "method.length=5"]
+GLM = ["backbone=pocket_glm", "backbone.path={out}/blocklm"]
+MEGATRON = ["backbone=megatron_11b", "backbone.path={out}/megatron"]
+ALL = "method=fine_tuning"
 CASES = {
-    "t5-prompt": ["backbone=pocket_t5", "method=prompt_tuning", "method.length=5"],
-    "t5-all": ["backbone=pocket_t5", "method=fine_tuning"],
-    "bert-prompt": ["backbone=pocket_bert", "method=prompt_tuning", "method.length=5"],
-    "bert-hidden": ["method=ptuning_v2", "method.length=5", "method.prefix_kind=hidden"],
-    "bert-all": ["backbone=pocket_bert", "method=fine_tuning"],
-    "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
-    "bert-int8": ["method=prompt_tuning", "method.length=5", "hardware.quantization=int8"],
-    "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
-    "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
-    "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
-    "glm-prompt": [
-        "backbone=pocket_glm",
-        "backbone.path={out}/blocklm",
-        "method=ptuning_v2",
-        "method.length=5",
-    ],
-    "glm-all": ["backbone=pocket_glm", "backbone.path={out}/blocklm", "method=fine_tuning"],
-    "megatron-prompt": [
-        "backbone=megatron_11b",
-        "backbone.path={out}/megatron",
-        "method=ptuning_v2",
-        "method.length=5",
-    ],
-    "megatron-all": ["backbone=megatron_11b", "backbone.path={out}/megatron", "method=fine_tuning"],
+    "t5-prompt": ["backbone=pocket_t5", *PROMPT],
+    "t5-all": ["backbone=pocket_t5", ALL],
+    "bert-prompt": ["backbone=pocket_bert", *PROMPT],
+    "bert-hidden": [*V2, "method.prefix_kind=hidden"],
+    "bert-all": ["backbone=pocket_bert", ALL],
+    "bert-bf16": ["backbone=pocket_bert", ALL, "hardware.precision=bf16"],
+    "bert-int8": [*PROMPT, "hardware.quantization=int8"],
+    "gpt2-all": ["backbone=pocket_gpt2", ALL],
+    "bert-start": [*PROMPT, "start=pretrained:csv", "pretraining.recipe=prompt_tuning"],
+    "qwen3-all": ["backbone.path={out}/qwen3", ALL],
+    "glm-prompt": [*GLM, *V2],
+    "glm-all": [*GLM, ALL],
+    "megatron-prompt": [*MEGATRON, *V2],
+    "megatron-all": [*MEGATRON, ALL],
 }
 CASES["bert-start"] += [
-    "pretraining.recipe=prompt_tuning",
     "pretraining.task={{train:{table},text:text,label:label}}",
     "pretraining.train={{max_steps:2,lr:3e-4,eps:1e-5}}",
 ]
@@ -70,19 +63,10 @@ INTERRUPTED = ("dp2-bert-all", "tp2-t5-prompt")
 
 # A key's bias moves no loss, so its gradient is rounding, which AdamW would make a whole step.
 SHARED = ["hardware.precision=fp32", "train.max_steps=6", "train.batch_size=8", "train.lr=3e-4"]
-SHARED += [
-    "train.eval_every=6",
-    "train.eps=1e-5",
-    "task=csv",
-    "task.text=text",
-    "task.label=label",
-]
-IMPORTED = (
-    "ptrun.runs.recipe",
-    "ptrun.hardware.deepspeed_engine",
-    "ptrun.backbone.tensor_parallel",
-    "deepspeed",
-)
+SHARED += ["train.eval_every=6", "train.eps=1e-5"]
+SHARED += ["task=csv", "task.text=text", "task.label=label"]
+IMPORTED = ("ptrun.runs.recipe", "ptrun.hardware.deepspeed_engine", "deepspeed")
+IMPORTED += ("ptrun.backbone.tensor_parallel",)
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
 IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "transformers.models.qwen3.modeling_qwen3")
 
@@ -96,12 +80,7 @@ def overrides(layout, case, out, table):
         hardware += [f"hardware.token_budget={64 if layout == 'dp2' else 2048}"]
         hardware += [f"hardware.checkpointing={layout == 'tp4'}"]
     own = [f"outputs={out}", f"name={layout}-{case}", f"task.train={table}"]
-    return [
-        *hardware,
-        *SHARED,
-        *own,
-        *(typed.format(out=out, table=table) for typed in CASES[case]),
-    ]
+    return [*hardware, *SHARED, *own, *(t.format(out=out, table=table) for t in CASES[case])]
 
 
 def cases(layout):
@@ -253,17 +232,17 @@ def refused(out, table):
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
     tried = {
-        "peft": lambda: launch(
-            compose_run([*own, "method=peft", "method.config={peft_type: IA3}"])
-        ),
-        "fp16": lambda: launch(compose_run([*own, "hardware.precision=fp16"])),
-        "three": lambda: launch(compose_run([*own, "hardware.model_parallel=3"])),
-        "rows": lambda: joined(2, "cpu").check_same(int(os.environ["RANK"]), 5),
+        "peft": ["method=peft", "method.config={peft_type: IA3}"],
+        "fp16": ["hardware.precision=fp16"],
+        "three": ["hardware.model_parallel=3"],
+        "rows": [],
     }
     told = {}
-    for name, attempt in tried.items():
+    for name, typed in tried.items():
         try:
-            attempt()
+            if typed:
+                launch(compose_run([*own, *typed]))
+            joined(2, "cpu").check_same(int(os.environ["RANK"]), 5)
         except (UserError, RunFailed) as error:
             told[name] = str(error)
     return told

@@ -25,8 +25,10 @@ METHODS = {
     "adapter": partial(Adapter, hidden=4),
     "idpg": partial(IDPG, length=3, hidden=8, order=4),
 }
-CELLS = [(kind, name) for kind in KINDS for name in ("ptuning_v2", "prompt_tuning", "adapter")]
-CELLS += [(kind, "idpg") for kind in ("bert", "electra", "albert")]
+CELLS = [(kind, "ptuning_v2") for kind in KINDS]
+CELLS += [(kind, "prompt_tuning") for kind in ("bert", "gpt2", "t5")]
+CELLS += [(kind, "adapter") for kind in ("bert", "albert", "deberta-v2", "gpt2", "llama", "t5")]
+CELLS += [(kind, "idpg") for kind in ("bert", "albert")]
 
 
 class Kept:

@@ -28,7 +28,7 @@ def test_settings_of_the_user_stay():
     assert shown(**typed) == list("079")
 
 
-def test_what_a_library_prints_into_a_closed_stream_is_in_no_file(tmp_path):
+def test_a_process_without_streams_prints_into_no_file_and_gives_its_children_some(tmp_path):
     """Files that are opened later get numbers of their own."""
     file = tmp_path / "kept"
     code = (
@@ -36,19 +36,10 @@ def test_what_a_library_prints_into_a_closed_stream_is_in_no_file(tmp_path):
         f"kept = open({str(file)!r}, 'w')\n"
         "for number in (1, 2):\n    os.write(number, b'lost')\n"
         "print('lost'); print('lost', file=sys.stderr); assert sys.stdin.read() == ''\n"
-        "kept.write('whole')"
+        "kept.write('whole'); kept.close(); import subprocess\n"
+        "child = 'import os, sys; [os.fstat(n) for n in range(3)]; sys.stdout.flush()'\n"
+        "sys.exit(subprocess.run([sys.executable, '-c', child]).returncode)"
     )
     line = f'"{sys.executable}" -c "$CODE" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", line], env={**os.environ, "CODE": code}, check=False)
     assert done.returncode == 0 and file.read_text() == "whole"
-
-
-def test_a_process_that_is_started_without_streams_gives_its_children_some(tmp_path):
-    code = (
-        "from ptrun.hardware.environment import open_streams; open_streams(); import subprocess\n"
-        "import sys; own = 'import os, sys; [os.fstat(n) for n in range(3)]; sys.stdout.flush()'\n"
-        "sys.exit(subprocess.run([sys.executable, '-c', own]).returncode)"
-    )
-    line = f'"{sys.executable}" -c "$CODE" <&- >&- 2>&-'
-    done = subprocess.run(["sh", "-c", line], env={**os.environ, "CODE": code}, check=False)
-    assert done.returncode == 0

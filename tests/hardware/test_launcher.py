@@ -5,24 +5,11 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.hardware.environment import environment, without_local_rank
 
-TORCHRUN = {
-    "RANK": "5",
-    "WORLD_SIZE": "8",
-    "LOCAL_RANK": "1",
-    "MASTER_ADDR": "gpu07",
-    "MASTER_PORT": "29500",
-}
-STEP = {
-    "SLURM_JOB_ID": "4711",
-    "SLURM_STEP_ID": "2",
-    "SLURM_PROCID": "5",
-    "SLURM_NTASKS": "8",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
-    "SLURM_STEP_NODELIST": "gpu[07-08]",
-    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9",
-}
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+TORCHRUN |= {"MASTER_ADDR": "gpu07", "MASTER_PORT": "29500"}
+STEP = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "2", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
+STEP |= {"SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
+STEP |= {"SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
 
 
 def without(env, *keys):
@@ -41,21 +28,15 @@ def test_what_a_launcher_left_out_is_named(missing):
 
 
 def test_a_step_of_slurm_is_read():
-    assert environment(STEP) == {
-        "RANK": "5",
-        "WORLD_SIZE": "8",
-        "LOCAL_RANK": "1",
-        "MASTER_ADDR": "gpu07",
-        "MASTER_PORT": str(10_000 + (64 * 4711 + 2) % 20_000),
-    }
+    assert environment(STEP) == {**TORCHRUN, "MASTER_PORT": str(10_000 + (64 * 4711 + 2) % 20_000)}
 
 
 def test_all_tasks_of_a_step_meet_at_one_place():
-    tasks = [
-        {**STEP, "SLURM_PROCID": str(i), "SLURM_LOCALID": str(i % 4), "SLURM_NODEID": str(i // 4)}
-        for i in range(8)
-    ]
-    met = {(own["MASTER_ADDR"], own["MASTER_PORT"]) for own in map(environment, tasks)}
+    def task(i):
+        place = {"SLURM_LOCALID": str(i % 4), "SLURM_NODEID": str(i // 4)}
+        return environment({**STEP, "SLURM_PROCID": str(i), **place})
+
+    met = {(own["MASTER_ADDR"], own["MASTER_PORT"]) for own in map(task, range(8))}
     assert len(met) == 1
     other = environment({**STEP, "SLURM_STEP_ID": "3"})
     assert other["MASTER_PORT"] not in {port for _, port in met}
@@ -83,21 +64,20 @@ def test_a_step_may_be_smaller_than_its_job_and_uneven():
     assert (found["WORLD_SIZE"], found["MASTER_ADDR"]) == ("7", "gpu07")
 
 
-@pytest.mark.parametrize(
-    "env",
-    [
-        {},
-        {"RANK": "3"},
-        {"WORLD_SIZE": "4"},
-        without(STEP, "SLURM_STEP_ID"),
-        {**STEP, "SLURM_STEP_ID": "4294967291"},
-        {**STEP, "SLURM_PTY_PORT": "35001"},
-        {**STEP, "SLURM_NTASKS": "1"},
-    ],
-    ids=["shell", "no world", "no rank", "sbatch", "batch step", "srun --pty bash", "one task"],
-)
-def test_a_process_of_the_users_own_is_no_rank(env):
-    assert environment(env) is None
+NO_RANK = {
+    "shell": {},
+    "no world": {"RANK": "3"},
+    "no rank": {"WORLD_SIZE": "4"},
+    "sbatch": without(STEP, "SLURM_STEP_ID"),
+    "batch step": {**STEP, "SLURM_STEP_ID": "4294967291"},
+    "srun --pty bash": {**STEP, "SLURM_PTY_PORT": "35001"},
+    "one task": {**STEP, "SLURM_NTASKS": "1"},
+}
+
+
+@pytest.mark.parametrize("name", NO_RANK)
+def test_a_process_of_the_users_own_is_no_rank(name):
+    assert environment(NO_RANK[name]) is None
 
 
 def test_nodes_without_names_are_refused():

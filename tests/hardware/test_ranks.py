@@ -83,28 +83,20 @@ def test_a_waiting_rank_says_so_and_hears_signals(started, port):
         assert rank.wait(timeout=20) == -signal.SIGTERM
 
 
+LOST = {
+    "did not meet at no-such-host.invalid": {"RANK": "1", "MASTER_ADDR": "no-such-host.invalid"},
+    "did not meet at 127.0.0.1:": {},
+    "rank 1: the 2 ranks did not meet": {"RANK": "1"},
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "env", "said"),
-    [
-        (
-            "_MEETING = ranks.timedelta(seconds=2)",
-            {"RANK": "1", "MASTER_ADDR": "no-such-host.invalid"},
-            "did not meet at no-such-host.invalid",
-        ),
-        ("_MEETING = ranks.timedelta(seconds=2)", {}, "did not meet at 127.0.0.1:"),
-        (
-            "_MEETING = ranks.timedelta(seconds=2)",
-            {"RANK": "1"},
-            "rank 1: the 2 ranks did not meet",
-        ),
-    ],
-    ids=["name", "alone", "nobody"],
-)
-def test_ranks_that_do_not_meet_give_up_with_the_reason(started, port, change, env, said):
+@pytest.mark.parametrize("said", LOST)
+def test_ranks_that_do_not_meet_give_up_with_the_reason(started, port, said):
     number = port.getsockname()[1]
     port.close()
-    with started(change, MASTER_PORT=str(number), **env) as rank:
+    change = "_MEETING = ranks.timedelta(seconds=2)"
+    with started(change, MASTER_PORT=str(number), **LOST[said]) as rank:
         assert rank.wait(timeout=90) == 1
     assert "UserError" in rank.err and said in rank.err
 
@@ -127,7 +119,6 @@ def test_deepspeed_prints_nothing_where_results_are_printed():
         "from ptrun.hardware.ranks import imported\n"
         "builtins.__import__ = talking; imported('cpu')\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-    )
+    line = [sys.executable, "-c", program]
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0 and ran.stdout == "", ran.stderr

@@ -99,20 +99,17 @@ def test_a_thread_count_that_is_set_stays(here, monkeypatch):
 FAILS = 'print("Traceback: here", file=sys.stderr), tell("ValueError", "7 is odd")'
 
 
-@pytest.mark.parametrize(
-    ("count", "text", "error", "told"),
-    [
-        (3, 'tell("UserError", "seed is 3; use 4.")', UserError, r"^seed is 3; use 4\.$"),
-        (2, 'rank or tell("RunFailed", "loss is nan")', RunFailed, "^loss is nan$"),
-        (
-            2,
-            f"if rank == 1:\n    {FAILS}\nhang()",
-            RankLost,
-            r"(?s)rank 1 of 2 .*1: ValueError: 7 is odd.*  Traceback",
-        ),
-    ],
-    ids=["a mistake that all ranks find", "a failed training", "an error with its traceback"],
-)
+LOST = r"(?s)rank 1 of 2 .*1: ValueError: 7 is odd.*  Traceback"
+TOLD = {
+    "a mistake that all ranks find": (
+        *(3, 'tell("UserError", "seed is 3; use 4.")', UserError, r"^seed is 3; use 4\.$"),
+    ),
+    "a failed training": (2, 'rank or tell("RunFailed", "is nan")', RunFailed, "^is nan$"),
+    "an error with its traceback": (2, f"if rank == 1:\n    {FAILS}\nhang()", RankLost, LOST),
+}
+
+
+@pytest.mark.parametrize(("count", "text", "error", "told"), TOLD.values(), ids=TOLD)
 def test_what_a_rank_tells_is_told_once(count, text, error, told):
     with pytest.raises(error, match=told):
         start(COMPOSED, count, program(text))

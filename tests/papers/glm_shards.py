@@ -15,41 +15,34 @@ COLUMNS = ("attention.dense.weight", "dense_4h_to_h.weight")
 POSITIONS = 1025
 
 
-def whole_state(layers=2, width=128, vocab=320, dtype=torch.float32, positions=POSITIONS):
-    """Return a random state dict, nothing zero, not even biases."""
-    shapes = {
-        "word_embeddings.weight": (vocab, width),
-        "transformer.position_embeddings.weight": (positions, width),
-        "transformer.block_position_embeddings.weight": (positions, width),
-    }
-    for i in range(layers):
-        for name, shape in layer_shapes(width).items():
-            shapes[f"transformer.layers.{i}.{name}"] = shape
-    shapes |= {f"transformer.final_layernorm.{leaf}": (width,) for leaf in ("weight", "bias")}
-    drawn = torch.Generator().manual_seed(5)
+def random_state(shapes, dtype, seed):
+    """Return random tensors, nothing zero, not even biases."""
+    drawn = torch.Generator().manual_seed(seed)
     state = {name: torch.randn(shape, generator=drawn) * 0.1 for name, shape in shapes.items()}
-    for name in state:
-        if name.endswith("layernorm.weight"):
-            state[name] += 1
-    return {name: tensor.to(dtype) for name, tensor in state.items()}
+    norms = ("layernorm.weight", "layer_norm.weight")
+    return {n: (tensor + n.endswith(norms)).to(dtype) for n, tensor in state.items()}
 
 
-def layer_shapes(h):
-    matrices = {
-        "attention.query_key_value": (3 * h, h),
-        "attention.dense": (h, h),
-        "mlp.dense_h_to_4h": (4 * h, h),
-        "mlp.dense_4h_to_h": (h, 4 * h),
-    }
-    shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
-    shapes |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
+def layer_shapes(path, matrices, norms, width):
+    """Return the shapes of a layer: weights and biases of its matrices and norms."""
+    shapes = {f"{path}{name}.weight": shape for name, shape in matrices.items()}
+    shapes |= {f"{path}{name}.bias": shape[:1] for name, shape in matrices.items()}
+    return shapes | {f"{path}{n}.{leaf}": (width,) for n in norms for leaf in ("weight", "bias")}
+
+
+def whole_state(layers=2, width=128, vocab=320, dtype=torch.float32, positions=POSITIONS):
+    """Return a random state dict."""
+    h = width
+    matrices = {"attention.query_key_value": (3 * h, h), "attention.dense": (h, h)}
+    matrices |= {"mlp.dense_h_to_4h": (4 * h, h), "mlp.dense_4h_to_h": (h, 4 * h)}
     norms = ("input_layernorm", "post_attention_layernorm")
-    return shapes | {f"{norm}.{leaf}": (h,) for norm in norms for leaf in ("weight", "bias")}
-
-
-def rank_state(state, rank, ranks):
-    """Return what one rank holds."""
-    return {name: cut(name, tensor, rank, ranks).clone() for name, tensor in state.items()}
+    shapes = {"word_embeddings.weight": (vocab, h)}
+    for kind in ("position_embeddings", "block_position_embeddings"):
+        shapes[f"transformer.{kind}.weight"] = (positions, h)
+    for i in range(layers):
+        shapes |= layer_shapes(f"transformer.layers.{i}.", matrices, norms, h)
+    shapes |= layer_shapes("transformer.", {}, ["final_layernorm"], h)
+    return random_state(shapes, dtype, seed=5)
 
 
 def cut(name, tensor, rank, ranks):
@@ -68,7 +61,7 @@ def write_ranks(state, folder: Path, ranks: int, change=None, latest="latest", *
     bookkeeping = {"iteration": 9, "global_steps": 9, "optimizer": None, "mp_world_size": ranks}
     (folder / "9").mkdir(parents=True)
     for rank in range(ranks):
-        held = rank_state(state, rank, ranks)
+        held = {name: cut(name, tensor, rank, ranks).clone() for name, tensor in state.items()}
         if change is not None:
             change(rank, held)
         file = folder / "9" / f"mp_rank_{rank:02d}_model_states.pt"

@@ -7,11 +7,13 @@ from pathlib import Path
 MERGES = ["Ġ t", "h e", "Ġ a", "Ġt he", "i n", "# #", "g o", "o d", "go od", "Ġ good"]
 
 
+SHOWN = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+ORDER = SHOWN + [b for b in range(256) if b not in SHOWN]
+"""GPT-2's bytes: printable ones first, then the others, whose characters are from U+0100 on."""
+
+
 def characters():
-    """GPT-2's characters for bytes: printable ones first, then the others from U+0100 on."""
-    shown = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
-    hidden = [b for b in range(256) if b not in shown]
-    return [chr(b) for b in shown] + [chr(256 + i) for i in range(len(hidden))]
+    return [*map(chr, SHOWN), *(chr(256 + i) for i in range(256 - len(SHOWN)))]
 
 
 def tokens():
@@ -50,17 +52,12 @@ def byte_pair_ids(ids):
     ranks = {tuple(merge.split(" ")): i for i, merge in enumerate(MERGES)}
 
     def encode(text):
-        parts = [characters()[_place(b)] for b in text.encode()]
+        parts = [characters()[ORDER.index(b)] for b in text.encode()]
         while found := [p for p in pairwise(parts) if p in ranks]:
             parts = _merged(parts, min(found, key=ranks.__getitem__))
         return [ids[part] for part in parts]
 
     return encode
-
-
-def _place(byte):
-    shown = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
-    return (shown + [b for b in range(256) if b not in shown]).index(byte)
 
 
 def _merged(parts, pair):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from tests.papers.glm_shards import layer_shapes, random_state
+
 ARGS = {"arch": "transformer_lm_megatron_11b", "decoder_attention_heads": 2, "decoder_layers": 2}
 ARGS |= {"dropout": 0.1, "attention_dropout": 0.2, "activation_fn": "gelu"}
 ARGS |= {"share_decoder_input_output_embed": True, "tokens_per_sample": 1024}
@@ -18,28 +20,16 @@ NOT_WEIGHTS = {
 
 
 def whole_state(layers=2, width=32, inner=192, vocab=320, dtype=torch.float32, final_norm=False):
-    """Return a random state dict, nothing zero, not even biases; non-weights left out."""
+    """Return a random state dict; non-weights left out."""
+    matrices = {f"self_attn.{letter}_proj": (width, width) for letter in ("q", "k", "v", "out")}
+    matrices |= {"fc1": (inner, width), "fc2": (width, inner)}
+    norms = ("self_attn_layer_norm", "final_layer_norm")
     shapes = {"decoder.embed_tokens.weight": (vocab, width)}
     for i in range(layers):
-        for name, shape in layer_shapes(width, inner).items():
-            shapes[f"decoder.layers.{i}.{name}"] = shape
+        shapes |= layer_shapes(f"decoder.layers.{i}.", matrices, norms, width)
     if final_norm:
-        shapes |= {f"decoder.layer_norm.{leaf}": (width,) for leaf in ("weight", "bias")}
-    drawn = torch.Generator().manual_seed(6)
-    state = {name: torch.randn(shape, generator=drawn) * 0.1 for name, shape in shapes.items()}
-    for name in state:
-        if name.endswith("layer_norm.weight"):
-            state[name] += 1
-    return {name: tensor.to(dtype) for name, tensor in state.items()}
-
-
-def layer_shapes(h, inner):
-    matrices = {f"self_attn.{letter}_proj": (h, h) for letter in ("q", "k", "v", "out")}
-    matrices |= {"fc1": (inner, h), "fc2": (h, inner)}
-    shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
-    shapes |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
-    norms = ("self_attn_layer_norm", "final_layer_norm")
-    return shapes | {f"{norm}.{leaf}": (h,) for norm in norms for leaf in ("weight", "bias")}
+        shapes |= layer_shapes("decoder.", {}, ["layer_norm"], width)
+    return random_state(shapes, dtype, seed=6)
 
 
 def cut(name, tensor, part, parts):
@@ -51,12 +41,6 @@ def cut(name, tensor, part, parts):
     return tensor
 
 
-def part_state(state, part, parts):
-    """Return what one part holds."""
-    held = {name: cut(name, tensor, part, parts).clone() for name, tensor in state.items()}
-    return {"decoder.version": NOT_WEIGHTS["decoder.version"], **held, **NOT_WEIGHTS}
-
-
 def write_parts(state, folder: Path, parts: int, change=None, **args) -> Path:
     """Write model-model_part-*.pt; `change(part, tensors)` may spoil a part first.
 
@@ -64,7 +48,8 @@ def write_parts(state, folder: Path, parts: int, change=None, **args) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for part in range(parts):
-        held = part_state(state, part, parts)
+        held = {name: cut(name, tensor, part, parts).clone() for name, tensor in state.items()}
+        held |= NOT_WEIGHTS
         if change is not None:
             change(part, held)
         given = ARGS | {"model_parallel_size": parts, "distributed_rank": part} | args

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,11 +28,8 @@ START, END = 261, 262  # of what is written in a blank
 
 def copa(tiny, data_dir, **keys):
     """Return a method on COPA's rows, whose options are not written in the text."""
-    return ManualPrompt(
-        tiny("blocklm"),
-        rows_of("copa", data_dir, TEXT),
-        reading("verbalizer", pattern="one", **keys),
-    )
+    own = reading("verbalizer", pattern="one", **keys)
+    return ManualPrompt(tiny("blocklm"), rows_of("copa", data_dir, TEXT), own)
 
 
 def by_hand(model, text, blank, words):
@@ -122,34 +120,30 @@ def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
     features = Features("a", [], [0], {"right": [0], "words": [[1, 2, 3], [4, 5]], "sizes": [3, 2]})
     logs = torch.tensor([-1.0, -1.0, -1.0, -2.0, -2.0])
     own._log_probabilities = lambda output, batch: logs
-    batch = type(
-        "Batch", (), {"features": [features], "pairs": lambda self, all: [(features, all)]}
-    )()
+    batch = SimpleNamespace(features=[features], pairs=lambda numbers: [(features, numbers)])
     assert float(own.loss(None, batch)) == pytest.approx(math.log1p(math.exp(gap)), abs=1e-6)
 
 
-def unmarked(tokenizer):
-    kept = [t for t in tokenizer["added_tokens"] if "piece" not in t["content"]]
-    return {**tokenizer, "added_tokens": kept}
-
-
-def startless(config):
-    return {key: own for key, own in config.items() if key != "decoder_start_token_id"}
+def unmarked(content):
+    if "added_tokens" in content:
+        kept = [token for token in content["added_tokens"] if "piece" not in token["content"]]
+        return {**content, "added_tokens": kept}
+    return {key: own for key, own in content.items() if key != "decoder_start_token_id"}
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "said"),
     [
-        ("config", startless, "config.json has no decoder_start_token_id"),
-        ("tokenizer", unmarked, r"tokenizer lacks a mask token, <\|startofpiece\|>"),
+        ("config", "config.json has no decoder_start_token_id"),
+        ("tokenizer", r"tokenizer lacks a mask token, <\|startofpiece\|>"),
     ],
 )
 def test_a_folder_that_lacks_the_marks_of_an_answer_is_refused(
-    tiny_folder, tmp_path, data_dir, name, change, said
+    tiny_folder, tmp_path, data_dir, name, said
 ):
     folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")
     file = folder / f"{name}.json"
-    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    file.write_text(json.dumps(unmarked(json.loads(file.read_text()))))
     backbone = PaperBackbone(name="stripped", path=str(folder), dtype="fp32")
     asked = reading("verbalizer", pattern="one")
     method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), reading=asked)
@@ -166,11 +160,8 @@ MARKED = "task.pvps={one: {pattern: '{text} *{span2_text}* {mask}.'}}"
 
 @pytest.fixture
 def method(tiny, data_dir):
-    return ManualPrompt(
-        tiny("blocklm"),
-        rows_of("wsc", data_dir, MARKED),
-        reading=reading("verbalizer", pattern="one"),
-    )
+    own = reading("verbalizer", pattern="one")
+    return ManualPrompt(tiny("blocklm"), rows_of("wsc", data_dir, MARKED), reading=own)
 
 
 def test_the_phrase_and_its_end_are_learned_and_shown_in_training_alone(method):
@@ -229,11 +220,8 @@ def test_what_is_written_is_greedy_whoever_shares_the_passes(method, monkeypatch
     features = method.encode(method.task.load("test"))
     named = {}
     answer = method.readout.judged
-    monkeypatch.setattr(
-        method.readout,
-        "judged",
-        lambda own, noun: named.setdefault(tuple(own), noun) and answer(own, noun),
-    )
+    judged = lambda own, noun: named.setdefault(tuple(own), noun) and answer(own, noun)  # noqa: E731
+    monkeypatch.setattr(method.readout, "judged", judged)
     with torch.no_grad():  # so that some phrases end by themselves
         method.backbone.model.transformer.wte.weight[END] *= -3
     (answers,) = engine(method.backbone, budget).predict([method], [features])

@@ -46,17 +46,6 @@ def test_the_imported_model_gives_the_very_same_logits(original, tmp_path, ranks
     assert (made.sizes.heads, made.sizes.d_kv, made.sizes.decoder_layers) == (8, 8, 3)
 
 
-def test_logits_are_hidden_times_an_untied_head_without_scaling(original, tmp_path):
-    folder = import_cpm2(write_shards(original, tmp_path / "s", 2), tmp_path / "hf").folder
-    model = loaded(folder)
-    got = run(model, output_hidden_states=True)
-    head = original.lm_head.weight
-    assert torch.equal(got.logits, got.decoder_hidden_states[-1] @ head.T)
-    assert model.config.scale_decoder_outputs is False
-    assert model.lm_head.weight.data_ptr() != model.shared.weight.data_ptr()
-    assert model.encoder.embed_tokens.weight.data_ptr() == model.shared.weight.data_ptr()
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", None])
 def test_dtype_is_the_checkpoints_own_unless_asked(original, tmp_path, dtype):
     half = copy.deepcopy(original).half()

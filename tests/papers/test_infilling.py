@@ -51,9 +51,8 @@ def test_without_an_answer_the_text_is_read_both_ways(tiny):
     for index, own in enumerate(found):
         ids = given.ids[index, : LENGTHS[index]]
         places = torch.arange(len(ids))
-        wanted = glm_reference.logits(
-            state(backbone), ids, places, torch.zeros_like(places), len(ids), HEADS
-        )
+        inside = torch.zeros_like(places)
+        wanted = glm_reference.logits(state(backbone), ids, places, inside, len(ids), HEADS)
         torch.testing.assert_close(own, wanted, atol=1e-5, rtol=0)
 
 
@@ -74,9 +73,8 @@ def test_a_hidden_prefix_is_the_authors_and_equals_its_keys_and_values(tiny):
         own = state(backbone)
         for layer in range(LAYERS):
             name = f"transformer.layers.{layer}.attention.query_key_value"
-            mixed = torch.nn.functional.linear(
-                states[:, layer], own[name + ".weight"], own[name + ".bias"]
-            )
+            weights = own[name + ".weight"], own[name + ".bias"]
+            mixed = torch.nn.functional.linear(states[:, layer], *weights)
             wanted = mixed.view(4, 3, HEADS, 16)[:, 1:].transpose(0, 1)
             found = torch.stack([made[:, 2 * layer], made[:, 2 * layer + 1]])
             torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
@@ -131,13 +129,9 @@ def test_a_soft_prompt_stands_after_the_first_token_and_takes_positions(tiny, da
     vectors = method.prompt.vectors().detach()
     embedded = method._put(vectors.expand(3, -1, -1), backbone.embed(given.ids))
     nothing = torch.zeros(3, length, dtype=torch.long)
-    prompted = replace(
-        given,
-        ids=None,
-        embeddings=embedded,
-        mask=method._put(nothing + 1, given.mask.long()).bool(),
-        types=method._put(nothing, given.types),
-    )
+    mask = method._put(nothing + 1, given.mask.long()).bool()
+    prompted = replace(given, ids=None, embeddings=embedded, mask=mask)
+    prompted = replace(prompted, types=method._put(nothing, given.types))
     found = backbone.forward(prompted).logits.split(ANSWER)
     own = state(backbone)
     for index, logits in enumerate(found):

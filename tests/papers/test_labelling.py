@@ -186,9 +186,8 @@ def test_nothing_is_labelled_twice_and_more_examples_are_more_shards(composed, a
 
 def test_a_line_is_in_one_split_only(composed, tmp_path):
     """Also where documents repeat it."""
-    corpus = write(
-        tmp_path / "twice", [[f"a film was good in {w}", "the plot is"] for w in WORDS] * 2
-    )
+    lines = [[f"a film was good in {word}", "the plot is"] for word in WORDS]
+    corpus = write(tmp_path / "twice", lines * 2)
     low = "task.source.thresholds={first: 0.5, last: 0.5}"
     split, overlaps = split_of(plan(composed(f"task.source.corpus={corpus}", low)))
     assert overlaps.shared == {} and len(split.train) > 2
@@ -206,9 +205,8 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")
-    folders, ids = zip(
-        *map(named, ("seed=1", "task.source.thresholds.last=0.6", "seed=2")), strict=True
-    )
+    lines = ("seed=1", "task.source.thresholds.last=0.6", "seed=2")
+    folders, ids = zip(*map(named, lines), strict=True)
     assert folders[0] == folders[2] != folders[1] and len(set(ids)) == 3
     root, _, told = trained
     first = [*told, "task=sst2", f"data_dir={root / 'data'}"]
@@ -219,25 +217,19 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
     assert len({shards for shards, _ in each}) == len({run_id for _, run_id in each}) == 4
 
 
-@pytest.mark.parametrize(
-    ("overrides", "told"),
-    [
-        (["task.source.labeller=run:nobody"], r"task.source.labeller=run:nobody: no finished run"),
-        (
-            ["task.source.labeller=sst2"],
-            r"labeller=sst2: expected a finished run\. Type .*=run:RUN_ID",
-        ),
-        (
-            ["task.source.thresholds.great=0.5"],
-            r"thresholds.great: .* first, last, other, neg",
-        ),
-        (["task.source.thresholds=0.5"], r"source.thresholds: expected .*got 0.5"),
-        (["task.source.thresholds.last=2"], r"thresholds.last is 2; give a probability"),
-    ],
-)
-def test_what_cannot_label_is_refused_before_anything_is_done(composed, overrides, told, tmp_path):
+REFUSED = {
+    "labeller=run:nobody": r"task.source.labeller=run:nobody: no finished run",
+    "labeller=sst2": r"labeller=sst2: expected a finished run\. Type .*=run:RUN_ID",
+    "thresholds.great=0.5": r"thresholds.great: .* first, last, other, neg",
+    "thresholds=0.5": r"source.thresholds: expected .*got 0.5",
+    "thresholds.last=2": r"thresholds.last is 2; give a probability",
+}
+
+
+@pytest.mark.parametrize(("typed", "told"), REFUSED.items())
+def test_what_cannot_label_is_refused_before_anything_is_done(composed, typed, told, tmp_path):
     with pytest.raises(UserError, match=told):
-        plan(composed(*overrides))
+        plan(composed(f"task.source.{typed}"))
     assert not list(tmp_path.iterdir())
 
 

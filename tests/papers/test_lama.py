@@ -19,12 +19,10 @@ WORDS = {"bert-base-cased": ["Norway", "Italy"], "gpt2-xl": ["ĠNorway", "ĠItal
 @pytest.fixture
 def released(tmp_path):
     """Write facts of two relations, the lists of words and searched templates."""
+    names = ("predicate_id", "sub_label", "obj_label", "template")
     rows = {
-        split: [
-            {"predicate_id": p, "sub_label": x, "obj_label": y, "template": TEMPLATES[p]}
-            for p, x, y in own
-        ]
-        for split, own in ROWS.items()
+        split: [dict(zip(names, (*own, TEMPLATES[own[0]]), strict=True)) for own in told]
+        for split, told in ROWS.items()
     }
     folder = tmp_path / "LAMA"
     facts(folder, rows)
@@ -71,44 +69,28 @@ def test_searched_templates_are_read_if_they_are_there(released, tmp_path):
 
 
 def first_fact(folder, **change):
-    file = folder / "fact-retrieval/original/P17/train.jsonl"
+    file = folder / TRAIN
     row, *others = load(file)
     dump(file, [{**row, **change}, *others])
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda f: first_fact(f, predicate_id="P103"), "P17/train.jsonl:1: predicate_id is 'P103'"),
-        (
-            lambda f: first_fact(f, predicate_id="../../x"),
-            "train.jsonl:1: predicate_id is '../../x'",
-        ),
-        (lambda f: first_fact(f, obj_label=None), "P17/train.jsonl:1: field 'obj_label' is None"),
-        (
-            lambda f: dump(f / "relations.jsonl", [{"relation": "P17", "template": "in [Y]"}]),
-            r"relations.jsonl:1: template 'in \[Y\]' must contain \[X\] and \[Y\]",
-        ),
-        (
-            lambda f: dump(f / "relations.jsonl", [{"relation": "P17", "template": "[X] [Y]"}]),
-            "P103/train.jsonl:1: relations.jsonl has no template of P103",
-        ),
-        (lambda f: (f / "relations.jsonl").unlink(), "relations.jsonl: no such file"),
-        (
-            lambda f: (f / "fact-retrieval/original/P103/dev.jsonl").unlink(),
-            "P103/dev.jsonl: no such file; each relation needs train, dev, test",
-        ),
-        (
-            lambda f: (f / "fact-retrieval").rename(f / "other"),
-            "no folders P17, P19, ... in fact-retrieval/original",
-        ),
-        (
-            lambda f: (f / "29k-vocab.json").write_text('{"a":\n ["b"'),
-            "29k-vocab.json: not JSON .* at line 2, column",
-        ),
-    ],
-)
-def test_damage_is_named_and_nothing_is_written(released, tmp_path, damage, words):
+TRAIN, DEV = (f"fact-retrieval/original/{part}.jsonl" for part in ("P17/train", "P103/dev"))
+HALF, ONE = ([{"relation": "P17", "template": text}] for text in ("in [Y]", "[X] [Y]"))
+DAMAGE = {
+    "P17/train.jsonl:1: predicate_id is 'P103'": lambda f: first_fact(f, predicate_id="P103"),
+    "train.jsonl:1: predicate_id is '../../x'": lambda f: first_fact(f, predicate_id="../../x"),
+    "P17/train.jsonl:1: field 'obj_label' is None": lambda f: first_fact(f, obj_label=None),
+    r"relations.jsonl:1: template 'in \[Y\]' must": lambda f: dump(f / "relations.jsonl", HALF),
+    "relations.jsonl has no template of P103": lambda f: dump(f / "relations.jsonl", ONE),
+    "relations.jsonl: no such file": lambda f: (f / "relations.jsonl").unlink(),
+    "each relation needs train, dev, test": lambda f: (f / DEV).unlink(),
+    "no folders P17, P19, ... in fact": lambda f: (f / "fact-retrieval").rename(f / "other"),
+    "not JSON .* at line 2, column": lambda f: (f / "29k-vocab.json").write_text('{"a":\n ["b"'),
+}
+
+
+@pytest.mark.parametrize(("words", "damage"), DAMAGE.items())
+def test_damage_is_named_and_nothing_is_written(released, tmp_path, words, damage):
     damage(released)
     with pytest.raises(UserError, match=words):
         imported("lama", released, tmp_path / "out")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from transformers import XGLMConfig, XGLMForCausalLM
 
 from ptrun.papers.megatron import MegatronSizes, import_megatron, settings, targets
+from tests.papers.megatron_reference import original
 from tests.papers.megatron_shards import whole_state, write_parts
 from tests.papers.refused import assert_tensors
 
@@ -17,8 +17,7 @@ def state():
 
 
 def assert_same(folder, state):
-    expected = {name.replace("decoder.", "model.", 1): tensor for name, tensor in state.items()}
-    assert_tensors(folder, expected)
+    assert_tensors(folder, state, original)
 
 
 def config_of(folder):
@@ -41,17 +40,6 @@ def test_the_file_decides_about_a_final_norm(tmp_path, final_norm):
     assert config_of(made.folder)["final_norm"] is final_norm
     said = "with a final norm" if final_norm else "no final norm in the file"
     assert said in made.line()
-
-
-def test_the_tensors_are_those_of_xglm(tmp_path):
-    state = whole_state(final_norm=True)
-    folder = import_megatron(write_parts(state, tmp_path / "s", 2), tmp_path / "hf").folder
-    config = config_of(folder) | {"model_type": "xglm"}
-    with torch.device("meta"):
-        model = XGLMForCausalLM(XGLMConfig(**config))
-    named = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    held = {k.replace("decoder.", "model.", 1): tuple(t.shape) for k, t in state.items()}
-    assert named == held
 
 
 def test_a_tied_output_matrix_is_dropped(state, tmp_path):

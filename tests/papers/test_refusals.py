@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pickle
 import shutil
 from collections import namedtuple
 from collections.abc import Callable
@@ -25,25 +26,24 @@ T5, GLM, FAIRSEQ = untied_t5(), glm_shards.whole_state(), megatron_shards.whole_
 Usage = namedtuple("Usage", "total used free")
 
 
-@dataclass(frozen=True)
 class Format:
     """A kind of checkpoint: its import, and what writes it in `count` files.
 
-    `words` are what messages call things: `whole`, a tensor that is the same in all files, and
-    `norm`, the name under which it is written; `split`, a matrix of which each file has a part,
-    with its `shape`, and the one without six rows a file (`cut`); `first`, a tensor by which the
-    `kind` is known; the names of `file0` and `file1`; what an empty folder is told (`absent`).
-    Without `has_words` it needs a tokenizer.
+    `words` are what messages call things: the names of `file0` and `file1`; what an empty folder is
+    told (`absent`); `first`, a tensor by which the `kind` is known; `whole`, a tensor that is the
+    same in all files, and `norm`, the name under which it is written; `split`, a matrix of which
+    each file has a part, with its `shape`, and the one without six rows a file (`cut`).
     """
 
-    convert: Callable[..., Any]
-    write: Callable[..., Path]
-    words: dict[str, str]
-    has_words: bool = True
+    def __init__(self, convert, write, files, *words):
+        self.convert, self.write = convert, write
+        self.words = dict(zip(NAMES, (*files, *words), strict=True))
 
     def file(self, folder, number):
-        name = self.words["file1"].replace("1", str(number))
-        return next(folder.rglob(name))
+        return next(folder.rglob(self.words["file1"].replace("1", str(number))))
+
+    def options(self, gpt2):
+        return {"tokenizer": gpt2} if self.convert is import_glm else {}
 
 
 @dataclass(frozen=True)
@@ -87,59 +87,46 @@ def cut(name, rows):
     return put(name, lambda s, full: s[full][:rows])
 
 
-SHARDS = {
-    "word": "rank",
-    "file0": "mp_rank_00_model_states.pt",
-    "file1": "mp_rank_01_model_states.pt",
-}
+SHARDS = ("rank", "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt")
+PARTS = ("part", "model-model_part-0.pt", "model-model_part-1.pt")
+NAMES = (
+    "word",
+    "file0",
+    "file1",
+    "absent",
+    "kind",
+    "first",
+    "whole",
+    "norm",
+    "split",
+    "shape",
+    "cut",
+)
 FORMATS = {
     "cpm2": Format(
-        import_cpm2,
-        partial(write_shards, T5),
-        {
-            **SHARDS,
-            "absent": "latest_checkpointed_iteration.txt",
-            "kind": "these are not CPM-2 shards",
-            "first": "encoder.blocks.0.self_attn.self_attn.relative_attention_bias.weight",
-            "whole": "decoder.blocks.1.ff.layer_norm.weight",
-            "norm": "decoder.block.1.layer.2.layer_norm.weight",
-            "split": "lm_head.weight",
-            "shape": "[128, 64]",
-            "cut": "[116, 64]",
-        },
+        *(import_cpm2, partial(write_shards, T5)),
+        *(SHARDS, "latest_checkpointed_iteration.txt", "these are not CPM-2 shards"),
+        "encoder.blocks.0.self_attn.self_attn.relative_attention_bias.weight",
+        *("decoder.blocks.1.ff.layer_norm.weight", "decoder.block.1.layer.2.layer_norm.weight"),
+        *("lm_head.weight", "[128, 64]", "[116, 64]"),
     ),
     "glm": Format(
-        import_glm,
-        partial(glm_shards.write_ranks, GLM),
-        {
-            **SHARDS,
-            "absent": "or a snapshot of the hub with pytorch_model*.bin",
-            "kind": "this is not a GLM checkpoint",
-            "first": "transformer.block_position_embeddings.weight",
-            "whole": "transformer.layers.1.input_layernorm.weight",
-            "norm": "transformer.h.1.ln_1.weight",
-            "split": "transformer.layers.0.attention.query_key_value.weight",
-            "shape": "[384, 128]",
-            "cut": "[372, 128]",
-        },
-        has_words=False,
+        *(import_glm, partial(glm_shards.write_ranks, GLM)),
+        *(
+            SHARDS,
+            "or a snapshot of the hub with pytorch_model*.bin",
+            "this is not a GLM checkpoint",
+        ),
+        "transformer.block_position_embeddings.weight",
+        *("transformer.layers.1.input_layernorm.weight", "transformer.h.1.ln_1.weight"),
+        *("transformer.layers.0.attention.query_key_value.weight", "[384, 128]", "[372, 128]"),
     ),
     "megatron": Format(
-        import_megatron,
-        partial(megatron_shards.write_parts, FAIRSEQ),
-        {
-            "word": "part",
-            "file0": "model-model_part-0.pt",
-            "file1": "model-model_part-1.pt",
-            "absent": "expected a folder with dict.txt and fairseq's",
-            "kind": "this is not fairseq's Megatron",
-            "first": "decoder.embed_tokens.weight",
-            "whole": "decoder.layers.0.final_layer_norm.weight",
-            "norm": "model.layers.0.final_layer_norm.weight",
-            "split": "decoder.layers.1.fc1.weight",
-            "shape": "[192, 32]",
-            "cut": "[180, 32]",
-        },
+        *(import_megatron, partial(megatron_shards.write_parts, FAIRSEQ)),
+        *(PARTS, "expected a folder with dict.txt and fairseq's", "this is not fairseq's Megatron"),
+        "decoder.embed_tokens.weight",
+        *("decoder.layers.0.final_layer_norm.weight", "model.layers.0.final_layer_norm.weight"),
+        *("decoder.layers.1.fc1.weight", "[192, 32]", "[180, 32]"),
     ),
 }
 
@@ -175,6 +162,7 @@ HARMS = {
         options={"dtype": "fp16"},
     ),
     "code": Harm(("mkdir", "may run code", "torch.save"), extra={"criterion": Code()}),
+    "code alone": Harm(("{file0}",), damage=(0, lambda f: f.write_bytes(pickle.dumps(Code())))),
     "a cut file": Harm(("{file0}",), damage=(0, lambda f: f.write_bytes(f.read_bytes()[:5000]))),
     "a pointer": Harm(("{file0}",), damage=(0, lambda f: f.write_text("version https://x.org\n"))),
     "a list": Harm(("{file0}", "no tensors under"), damage=(0, lambda f: torch.save([1], f))),
@@ -183,23 +171,13 @@ HARMS = {
 PROMPT, OUTPUT = "encoder.prompt_embeds.weight", "decoder.output_projection.weight"
 TABLE, WORDS = FORMATS["glm"].words["first"], "word_embeddings.weight"
 GLM_BIAS, BIAS = "transformer.layers.1.attention.dense.bias", "decoder.layers.1.fc2.bias"
-SETTINGS = (
-    ("decoder_normalize_before", False),
-    ("decoder_learned_pos", True),
-    ("no_token_positional_embeddings", True),
-    ("share_decoder_input_output_embed", False),
-    ("adaptive_input", True),
-    ("adaptive_softmax_cutoff", "10000,20000"),
-    ("character_embeddings", True),
-    ("layernorm_embedding", True),
-    ("decoder_layerdrop", 0.2),
-    ("activation_fn", "swish"),
-    ("dropout", "often"),
-    ("decoder_layers", 3),
-    ("decoder_embed_dim", 64),
-    ("decoder_ffn_embed_dim", 64),
-    *(("decoder_attention_heads", heads) for heads in (5, 0, -2, "two", 2.0)),
-)
+SETTINGS = [("decoder_normalize_before", False), ("decoder_learned_pos", True)]
+SETTINGS += [("no_token_positional_embeddings", True), ("share_decoder_input_output_embed", False)]
+SETTINGS += [("adaptive_input", True), ("adaptive_softmax_cutoff", "10000,20000")]
+SETTINGS += [("character_embeddings", True), ("layernorm_embedding", True)]
+SETTINGS += [("decoder_layerdrop", 0.2), ("activation_fn", "swish"), ("dropout", "often")]
+SETTINGS += [("decoder_layers", 3), ("decoder_embed_dim", 64), ("decoder_ffn_embed_dim", 64)]
+SETTINGS += [("decoder_attention_heads", heads) for heads in (5, 0, -2, "two", 2.0)]
 OF_ONE_FORMAT = {
     ("cpm2", "a prompt that differs"): Harm(
         (PROMPT, "[1]"), lambda s, words: s.update({PROMPT: torch.rand(4, 64)})
@@ -282,15 +260,15 @@ def test_what_is_wrong_is_named(case, gpt2, tmp_path, monkeypatch):
         number, damage = harm.damage
         damage(checkpoint.file(source, number))
     words = [word.format(**checkpoint.words) for word in harm.words]
-    options = {} if checkpoint.has_words else {"tokenizer": gpt2}
-    refused(checkpoint.convert, source, tmp_path / "hf", *words, **options | harm.options)
+    options = checkpoint.options(gpt2) | harm.options
+    refused(checkpoint.convert, source, tmp_path / "hf", *words, **options)
     assert not (tmp_path / "harmed").exists()
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_folder_with_files_and_a_full_disk_are_left_alone(name, gpt2, tmp_path, monkeypatch):
     checkpoint, out = FORMATS[name], tmp_path / "hf"
-    options = {} if checkpoint.has_words else {"tokenizer": gpt2}
+    options = checkpoint.options(gpt2)
     source = checkpoint.write(tmp_path / "s", 1)
     out.mkdir()
     checkpoint.convert(source, out, **options)  # an empty folder will do

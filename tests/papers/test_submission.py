@@ -15,9 +15,7 @@ from tests.readout.reading import task
 
 
 def answered(rows, answers):
-    questions = [
-        Question(n, Example(str(n), {}, None), n, row) for n, row in enumerate(rows, start=1)
-    ]
+    questions = [Question(n, Example(str(n), {}, None), n, row) for n, row in enumerate(rows, 1)]
     return [(q, {"id": q.id, "prediction": a}) for q, a in zip(questions, answers, strict=True)]
 
 
@@ -27,14 +25,11 @@ def written(name, rows, answers, labels=(), file="test.jsonl"):
 
 
 INDEXED = [{"idx": 5}, {"idx": 6}]
+QNLI = ["entailment", "not_entailment"]
 GLUE = {
     "glue_cola": (["acceptable", "unacceptable"], "CoLA.tsv", ["5\t1", "6\t0"]),
     "glue_stsb": ([2.34567, -0.2], "STS-B.tsv", ["5\t2.346", "6\t0.000"]),
-    "glue_qnli": (
-        ["entailment", "not_entailment"],
-        "QNLI.tsv",
-        ["5\tentailment", "6\tnot_entailment"],
-    ),
+    "glue_qnli": (QNLI, "QNLI.tsv", [f"{i}\t{label}" for i, label in enumerate(QNLI, 5)]),
 }
 SUPERGLUE = {
     "boolq": (["yes", "no"], "BoolQ.jsonl", ["true", "false"]),
@@ -82,10 +77,8 @@ def test_record_is_named_by_its_query():
 def test_mismatched_mnli_is_known_by_the_name_of_its_file():
     names = {file: written("glue_mnli", [{}], ["neutral"], file=file)[0] for file in ("a", "b")}
     assert set(names.values()) == {"MNLI-m.tsv"}
-    assert written("glue_mnli", [{}], ["neutral"], file="test_mismatched.jsonl") == (
-        "MNLI-mm.tsv",
-        ["index\tprediction", "0\tneutral"],
-    )
+    mismatched = written("glue_mnli", [{}], ["neutral"], file="test_mismatched.jsonl")
+    assert mismatched == ("MNLI-mm.tsv", ["index\tprediction", "0\tneutral"])
 
 
 @pytest.mark.parametrize("name", sorted(OFFICIAL))

@@ -99,30 +99,23 @@ def test_fewglue_has_its_own_dev_and_the_published_one_as_test(tmp_path, name):
         assert [example.target for example in data.load(part)] == gold * count
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "words"),
-    [
-        (
-            "BoolQ",
-            {"label": "yes"},
-            r"BoolQ/train.jsonl:2: field 'label' is 'yes'; expected one of False",
-        ),
-        ("BoolQ", {"question": 3}, r"BoolQ/train.jsonl:2: field 'question' is 3"),
-        ("WSC", {"target": []}, r"WSC/train.jsonl:2: field 'target' is \[\]; expected an object"),
-        ("MultiRC", {"passage": {"text": ""}}, r"MultiRC/train.jsonl:2: no field 'questions'"),
-        ("MultiRC", {"idx": "7"}, r"MultiRC/train.jsonl:2: field 'idx' is '7'; expected a whole"),
-        ("ReCoRD", {"qas": {}}, r"ReCoRD/train.jsonl:2: field 'qas' is {}; expected objects"),
-        (
-            "ReCoRD",
-            {"passage": {"text": "Ann", "entities": [{"start": 0, "end": 3}]}},
-            r"ReCoRD/train.jsonl:2: entity .* is outside its passage",
-        ),
-    ],
-)
+OUTSIDE = {"text": "Ann", "entities": [{"start": 0, "end": 3}]}
+CHANGES = [
+    ("BoolQ", {"label": "yes"}, "field 'label' is 'yes'; expected one of False"),
+    ("BoolQ", {"question": 3}, "field 'question' is 3"),
+    ("WSC", {"target": []}, r"field 'target' is \[\]; expected an object"),
+    ("MultiRC", {"passage": {"text": ""}}, "no field 'questions'"),
+    ("MultiRC", {"idx": "7"}, "field 'idx' is '7'; expected a whole"),
+    ("ReCoRD", {"qas": {}}, "field 'qas' is {}; expected objects"),
+    ("ReCoRD", {"passage": OUTSIDE}, "entity .* is outside its passage"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "words"), CHANGES)
 def test_another_form_is_named_and_nothing_is_written(published, tmp_path, name, change, words):
     row = PUBLISHED[name]
     dump(published / name / "train.jsonl", [row, {**row, **change}])
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=f"{name}/train.jsonl:2: {words}"):
         imported("superglue", published, tmp_path / "out")
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
 

@@ -45,26 +45,23 @@ def pocket_task():
     return compose_run(["task=pocket_sentiment"]).components()["task"].build(None, None)
 
 
+NAMED = {"backbone": {"name": "a"}}
 ODD = {
-    "no backbone": {},
-    "a text": {"backbone": "bert"},
-    "no name": {"backbone": {"weights": "x"}},
-    "a path that is a list": {"backbone": {"name": "a", "path": [1]}},
-    "a seed that is a text": {"backbone": {"name": "a", "pooler_seed": "1"}},
+    "no backbone": ({}, {"backbone": {}}),
+    "a text": ({"backbone": "bert"}, {"backbone": {}}),
+    "no name": ({"backbone": {"weights": "x"}}, {"backbone": {}}),
+    "a path that is a list": ({"backbone": {"name": "a", "path": [1]}}, {"backbone": {}}),
+    "a seed that is a text": ({"backbone": {"name": "a", "pooler_seed": "1"}}, {"backbone": {}}),
+    "no configuration": (NAMED, {}),
+    "a list as configuration": (NAMED, {"backbone": []}),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_result_without_its_backbone_is_damaged(name):
-    done = dataclasses.replace(DONE, manifest=ODD[name], config={"backbone": {}})
+    manifest, config = ODD[name]
+    done = dataclasses.replace(DONE, manifest=manifest, config=config)
     with pytest.raises(UserError, match=r"r: damaged \(its result.json names no backbone\)"):
-        backbone_of(done)
-
-
-@pytest.mark.parametrize("config", [{}, {"backbone": []}])
-def test_a_configuration_without_its_backbone_too(config):
-    done = dataclasses.replace(DONE, manifest={"backbone": {"name": "a"}}, config=config)
-    with pytest.raises(UserError, match="damaged"):
         backbone_of(done)
 
 

@@ -10,20 +10,14 @@ from ptrun.config.compose import compose_run
 from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
-from tests.conftest import WORDS
-from tests.runs.test_tuned_backbone import write
+from tests.runs.test_tuned_backbone import pairs_and_texts
 
 FROZEN = ["method=ptuning_v2", "method.length=2", "readout.pooler=frozen", "task=sst2"]
 
 
 @pytest.fixture
 def composed(tiny_folder, tmp_path):
-    pair = {"sentence2": "a film"}
-    rows = [{"sentence1": w, **pair, "label": i % 3} for i, w in enumerate(WORDS)]
-    write(tmp_path / "cmnli", rows)
-    write(tmp_path / "sst2", [{"sentence": w, "label": i % 2} for i, w in enumerate(WORDS)])
-    common = [f"outputs={tmp_path / 'outputs'}", f"data_dir={tmp_path}", "train.max_steps=2"]
-    common += ["train.batch_size=4", "hardware.precision=fp32"]
+    common = [*pairs_and_texts(tmp_path), "train.max_steps=2", "hardware.precision=fp32"]
 
     def compose(*overrides, kind="roberta"):
         return compose_run([f"backbone.path={tiny_folder(kind)}", *common, *overrides])

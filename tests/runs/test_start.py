@@ -6,7 +6,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptrun.errors import UserError
 from ptrun.runs.examples import split_of
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
@@ -68,12 +67,3 @@ def test_a_run_begins_as_words_and_resumes_from_what_it_learned(soft_run):
     launch(learned)
     assert torch.equal(prompt_of(learned)["prompt.table"], whole["prompt.table"])
     assert not torch.allclose(whole["prompt.table"], begun, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(soft_run):
-    first = launch(soft_run())
-    longer = soft_run(f"start=run:{first.run_id}", "method.length=4")
-    with pytest.raises(UserError, match=r"prompt.table is \[3, 32\] there and \[4, 32\] here"):
-        launch(longer)
-    assert not plan(longer).folder.exists()

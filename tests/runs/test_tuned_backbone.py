@@ -28,12 +28,16 @@ NLI = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
 STILL = ["train.lr=1e-12", "train.max_steps=1"]
 
 
-def write(folder, rows):
-    """Write splits of one task; no two share a row."""
-    folder.mkdir()
-    for i, split in enumerate(("train", "validation", "test")):
-        lines = (json.dumps({"idx": j, **row}) for j, row in enumerate(rows[i::3]))
-        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+def pairs_and_texts(root):
+    """Write rows of two tasks, no two of one alike; return what runs on them are typed as."""
+    pairs = [{"sentence1": w, "sentence2": "a film", "label": i % 3} for i, w in enumerate(WORDS)]
+    texts = [{"sentence": word, "label": i % 2} for i, word in enumerate(WORDS)]
+    for name, rows in (("cmnli", pairs), ("sst2", texts)):
+        (root / name).mkdir()
+        for i, split in enumerate(("train", "validation", "test")):
+            lines = (json.dumps({"idx": j, **row}) for j, row in enumerate(rows[i::3]))
+            (root / name / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    return [f"outputs={root / 'outputs'}", f"data_dir={root}", "train.batch_size=4"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +48,7 @@ def told(caplog):
 @pytest.fixture(scope="module")
 def world(tiny_folder, tmp_path_factory):
     """Compose runs on a tiny backbone; the first has tuned it on pairs of three labels."""
-    root = tmp_path_factory.mktemp("tuned")
-    pair = {"sentence2": "a film"}
-    write(root / "cmnli", [{"sentence1": w, **pair, "label": i % 3} for i, w in enumerate(WORDS)])
-    write(root / "sst2", [{"sentence": w, "label": i % 2} for i, w in enumerate(WORDS)])
-    common = [f"outputs={root / 'outputs'}", f"data_dir={root}", "train.batch_size=4"]
-    common += ["train.max_steps=3"]
+    common = [*pairs_and_texts(tmp_path_factory.mktemp("tuned")), "train.max_steps=3"]
 
     def composed(*overrides, kind="bert"):
         return compose_run([f"backbone.path={tiny_folder(kind)}", *common, *overrides])

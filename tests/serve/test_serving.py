@@ -11,11 +11,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import product
 from types import SimpleNamespace
 
 import httpx
@@ -29,7 +27,6 @@ from ptrun.serve.prompts import Prompts
 from ptrun.serve.serving import Limits
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import renamed, serving
-from tests.tiers import tiered
 
 KEY = "a-secret-of-many-letters"
 
@@ -169,18 +166,15 @@ BAD = [
     ("completions", {"prompt": 3}, "prompt is 3; expected a text"),
     ("completions", {"prompt": []}, "expected a text"),
     ("completions", {**GOOD, "n": 2}, "n is 2; this server offers 1 alone"),
-    ("completions", {**GOOD, "temperature": -1}, "temperature is -1; input should be greater"),
     ("completions", {**GOOD, "stop": [1]}, "stop[0] is 1; expected a text"),
     ("completions", {"prompt": ["a", "b"], "stream": True}, "stream takes one prompt"),
     ("chat/completions", {"messages": []}, "messages is []; expected one or more"),
-    ("chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content: missing"),
     ("chat/completions", {"messages": [3]}, "messages[0] is 3; expected an object"),
     ("classify", {"input": []}, "input has 0 rows"),
     ("classify", {"input": [["a"]]}, "input[0] is ['a']; expected a text"),
     ("classify", {"input": ["a"] * 300}, "input has 300 rows"),
     ("predict", {"input": [{"x": "a"}]}, "no field 'sentence'"),
     ("classify", {"input": [{"messages": "x"}]}, "no field 'sentence'"),
-    ("classify", {"input": [{"messages": []}]}, "no field 'sentence'"),
     ("classify", {"input": {}}, "no field 'sentence'"),
     ("classify", {"input": [{"prompt": 3}]}, "row 1"),
 ]
@@ -279,16 +273,6 @@ def test_metrics_count_requests_and_rows(folder, runs):
 # Runs that come, go, do not fit, or are too many for memory.
 
 
-def test_least_used_prompts_are_unloaded(folder, runs):
-    with serving(folder, most_bytes=1) as (address, prompts, _):
-        for _ in range(2):
-            for name in ("labels", "topics"):
-                rows = [{"sentence": "a"}] if name == "labels" else [{"text": "a"}]
-                found = asked(address, "predict", model=runs[name].id, input=rows)
-                assert found.status_code == 200
-        assert len(prompts.loaded) == 1 and prompts.unloads >= 3
-
-
 def test_new_and_removed_runs_are_noticed(copied, runs, tmp_path, monkeypatch):
     monkeypatch.setattr("ptrun.serve.prompts._LOOK_EVERY", 0.0)
     name = runs["topics"].id
@@ -301,26 +285,16 @@ def test_new_and_removed_runs_are_noticed(copied, runs, tmp_path, monkeypatch):
         assert asked(address, "predict", model=name, input="a").status_code == 404
 
 
-def test_a_damaged_prompt_is_refused_by_name_and_the_others_are_served(copied, runs):
+@pytest.mark.parametrize("file", ["prompt.safetensors", "run.yaml"])
+def test_a_damaged_run_is_refused_by_name_and_the_others_are_served(copied, runs, caplog, file):
     name = runs["topics"].id
-    file = copied / name / "prompt.safetensors"
-    file.write_bytes(file.read_bytes()[:-7])
+    place = copied / name / file
+    place.write_bytes(b"names: [" if file == "run.yaml" else place.read_bytes()[:-7])
     with serving(copied) as (address, *_):
         found = asked(address, "predict", model=name, input="a")
-        assert found.status_code == 400 and name in found.text
-        assert str(copied) not in found.text
+        assert found.status_code == 400 and name in found.text and str(copied) not in found.text
         assert asked(address, "classify", model=runs["labels"].id, input="a").status_code == 200
-
-
-def test_a_failed_batch_does_not_end_the_server(folder, runs, monkeypatch):
-    with serving(folder) as (address, prompts, _):
-        name, answers = runs["labels"].id, prompts.shared.answers
-        monkeypatch.setattr(prompts.shared, "answers", lambda _: 1 / 0)
-        found = asked(address, "classify", model=name, input="a")
-        assert found.status_code == 500 and "ZeroDivisionError" in found.text
-        monkeypatch.setattr(prompts.shared, "answers", answers)
-        assert asked(address, "classify", model=name, input="a").status_code == 200
-        assert threading.active_count() < 50
+    assert str(copied / name) in caplog.text
 
 
 def test_a_row_that_fails_in_reading_does_not_end_the_server(folder, runs, monkeypatch):
@@ -389,15 +363,11 @@ def poisoned(monkeypatch, stage, batches, prompts):
 STAGES = ["read", "inputs", "text", "give", "told", "compute"]
 
 
-@pytest.mark.parametrize(
-    ("stage", "temperature"),
-    tiered(product(STAGES, (0.0, 1.0)), lambda stage, heat: heat == (stage in STAGES[::2])),
-)
-def test_one_of_eight_rows_that_fails_fails_alone(
-    server, folder, runs, monkeypatch, stage, temperature
-):
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypatch, stage):
     name, prompts_of = runs["lora"].id, [row["facts"] for row in rows_of(runs["lora"])][:7]
-    common = {"model": name, "max_tokens": 5, "temperature": temperature, "seed": 3}
+    heat = float(stage in STAGES[::2])  # drawn in three stages, the likeliest in the others
+    common = {"model": name, "max_tokens": 5, "temperature": heat, "seed": 3}
     alone = [asked(server, "completions", prompt=p, **common).json() for p in prompts_of]
     with serving(folder, wait=0.2) as (address, prompts, batches):
         poisoned(monkeypatch, stage, batches, prompts)
@@ -551,15 +521,6 @@ def test_a_folder_of_the_same_name_hides_no_run(copied, runs, content):
         assert found[0]["label"] == wanted[0]["prediction"]
 
 
-def test_what_a_run_cannot_be_loaded_for_names_no_place(copied, runs, caplog):
-    name = runs["topics"].id
-    (copied / name / "run.yaml").write_text("names: [")
-    with serving(copied) as (address, *_):
-        found = asked(address, "predict", model=name, input="a")
-        assert found.status_code == 400 and name in found.text and str(copied) not in found.text
-    assert str(copied / name) in caplog.text
-
-
 def connected(address):
     host, port = address.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=10)
@@ -695,13 +656,13 @@ def test_a_signal_lets_what_was_accepted_end(folder, runs, number):
 
 
 @pytest.mark.slow
-def test_a_thousand_runs_stay_on_disk(folder, runs, tmp_path):
-    for number in range(1000):
+def test_runs_beyond_memory_stay_on_disk(folder, runs, tmp_path):
+    for number in range(200):
         place = tmp_path / f"run-{number:08}"
         renamed(runs["labels"].folder, place, os.link)
     prompts = Prompts([tmp_path], [], most_bytes=1, watch=False)
-    assert len(prompts.ids()) == 1000 and len(prompts.loaded) == 1
-    for number in range(0, 1000, 50):
+    assert len(prompts.ids()) == 200 and len(prompts.loaded) == 1
+    for number in range(0, 200, 10):
         prompts.get(f"{number:08}")
         assert len(prompts.loaded) == 1
     assert prompts.unloads == 19

@@ -12,40 +12,29 @@ from ptrun.start.spec import parse
 SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, "random"),
-        ("random", "random"),
-        ("normal", "normal:0.02"),
-        ("normal:0.5", "normal:0.5"),
-        ("uniform", "uniform:0.5"),
-        ("identical", "identical:0.1"),
-        ("identical:0.001", "identical:0.001"),
-        ("task_words", "task_words"),
-        ("text: good: or bad ", "text:good: or bad"),
-    ],
-)
+TOLD = {None: "random", "random": "random", "normal": "normal:0.02", "normal:0.5": "normal:0.5"}
+TOLD |= {"uniform": "uniform:0.5", "identical": "identical:0.1", "task_words": "task_words"}
+TOLD |= {"identical:0.001": "identical:0.001", "text: good: or bad ": "text:good: or bad"}
+
+
+@pytest.mark.parametrize(("text", "told"), TOLD.items())
 def test_a_start_is_told_in_one_way(text, told):
     assert str(parse(text)) == told
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "vocabluary",
-            r"start=vocabluary: unknown; did you mean 'vocabulary'\? Allowed",
-        ),
-        ("text:", "start=text:: give words after the colon, start=text:..."),
-        ("run: ", "give a run id or a run's folder after the colon, start=run:..."),
-        ("labels:good", "start=labels:good: labels takes no value; type start=labels."),
-        ("normal:wide", r"start=normal:wide: give a number above 0, such as start=normal:0.02"),
-        ("uniform:-1", "start=uniform:-1: give a number above 0"),
-        ("identical:0", "start=identical:0: give a number above 0"),
-        ("normal:", "start=normal:: give a number above 0"),
-    ],
-)
+WRONG = {
+    "vocabluary": r"start=vocabluary: unknown; did you mean 'vocabulary'\? Allowed",
+    "text:": "start=text:: give words after the colon, start=text:...",
+    "run: ": "give a run id or a run's folder after the colon, start=run:...",
+    "labels:good": "start=labels:good: labels takes no value; type start=labels.",
+    "normal:wide": "start=normal:wide: give a number above 0, such as start=normal:0.02",
+    "uniform:-1": "start=uniform:-1: give a number above 0",
+    "identical:0": "start=identical:0: give a number above 0",
+    "normal:": "start=normal:: give a number above 0",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
 def test_a_wrong_start_is_explained(text, message):
     with pytest.raises(UserError, match=message):
         parse(text)
@@ -55,21 +44,16 @@ def planned(*overrides):
     return plan(compose_run([*SOFT, *overrides]))
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["method=ptuning_v2", "start=labels"],
-        ["method=ptuning", "start=vocabulary"],
-        ["method=ptuning", "method.encoder=mlp", "start=text:good film"],
-        ["method=fine_tuning", "start=task_words"],
-        ["method=manual_prompt", "start=normal"],
-        ["method=ptuning_v2", "start=identical"],
-    ],
-    ids=lambda o: " ".join(o),
-)
-def test_words_and_random_vectors_need_a_method_that_learns_input_vectors(overrides):
+NO_VECTORS = ["method=ptuning_v2 start=labels", "method=ptuning start=vocabulary"]
+NO_VECTORS += ["method=ptuning method.encoder=mlp start=text:good"]
+NO_VECTORS += ["method=fine_tuning start=task_words", "method=manual_prompt start=normal"]
+NO_VECTORS += ["method=ptuning_v2 start=identical"]
+
+
+@pytest.mark.parametrize("typed", NO_VECTORS)
+def test_words_and_random_vectors_need_a_method_that_learns_input_vectors(typed):
     with pytest.raises(UserError, match=r"configured learns no input vectors\. Use start=random"):
-        planned(*overrides)
+        planned(*typed.split())
 
 
 def test_the_plain_encoder_of_ptuning_learns_input_vectors():

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from importlib import import_module
 
-ONE, TWO = "label", "labels"
-
 
 def answers(texts, *starts):
     return {"answers": {"text": texts, "answer_start": [*starts]}}

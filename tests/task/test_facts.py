@@ -48,17 +48,17 @@ def test_a_fact_has_the_templates_of_its_relation(local):
 
 
 @pytest.mark.parametrize(
-    ("pvp", "texts"),
+    ("name", "texts"),
     [
         ("lpaqa", ["Ann", ", a town in", "mask", "."]),
-        ("lpaqa_gpt", ["Ann", ", a town in", "mask"]),
         ("autoprompt", ["Ann", "en lamp river", "mask", "."]),
-        ("autoprompt_gpt", ["Ann", "en lamp river", "mask"]),
     ],
 )
-def test_each_pattern_writes_its_template(local, pvp, texts):
+def test_each_pattern_writes_its_template(local, name, texts):
     task = write(local, ROWS)
-    assert written(task, pvp, task.load("test")[0]) == texts
+    (example, *_) = task.load("test")
+    assert written(task, name, example) == texts
+    assert written(task, f"{name}_gpt", example) == texts[:-1]
 
 
 @pytest.mark.parametrize("pvp", ["lpaqa", "autoprompt_gpt"])
@@ -78,27 +78,23 @@ def test_the_digest_follows_the_templates(local):
     assert facts(local).digest() == digests[0]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            {"predicate_id": "P2", "lpaqa": "[X] of"},
-            r"lpaqa '\[X\] of' must contain \[X\] and \[Y\]",
-        ),
-        ({"predicate_id": "P2", "autoprompt": None}, "field 'autoprompt' is None; expected text"),
-        ({"lpaqa": LPAQA}, "no field 'predicate_id'"),
-        (ROWS[0], "relation P1 has two rows; keep one"),
-    ],
-)
+BAD = [
+    ({"lpaqa": "[X] of"}, r"lpaqa '\[X\] of' must contain \[X\] and \[Y\]"),
+    ({"autoprompt": None}, "field 'autoprompt' is None; expected text"),
+    ({"predicate_id": "P1"}, "relation P1 has two rows; keep one"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), [*BAD, (None, "no field 'predicate_id'")])
 def test_a_bad_template_is_named_with_file_and_line(local, row, message):
     with pytest.raises(UserError, match=rf"templates.jsonl:3: {message}"):
-        write(local, [*ROWS, row]).load("train")
+        last = {"lpaqa": LPAQA} if row is None else {"predicate_id": "P2", **row}
+        write(local, [*ROWS, last]).load("train")
 
 
 def test_pocket_facts_need_no_file_and_take_one(local):
     plain = facts(local, "pocket_facts")
     assert set(plain.load("dev")[0].fields) == {"sub_label", "template"}
+    write(local, ROWS)
     (local / "lama_trex").rename(local / "pocket_facts")
-    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
-    (local / "pocket_facts" / "templates.jsonl").write_text(lines)
     assert facts(local, "pocket_facts").load("dev")[0].fields["lpaqa"] == LPAQA

@@ -47,17 +47,17 @@ def test_a_conversation_is_split_before_its_answer(tmp_path):
     assert asked.example.fields == first.fields and asked.example.target == []
 
 
-@pytest.mark.parametrize(
-    ("turns", "told"),
-    [
-        (TALK[:1], "ends with 'user'"),
-        ([{"role": "human", "content": "a"}], "role.*expected a list"),
-        ([{"role": "user"}], "expected a list"),
-        ("hello", "'hello'; expected a list"),
-        ([], "an empty cell"),
-        ([{"role": "assistant", "content": "  "}], "ends with"),
-    ],
-)
+SILENT = [
+    (TALK[:1], "ends with 'user'"),
+    ([{"role": "human", "content": "a"}], "role.*expected a list"),
+    ([{"role": "user"}], "expected a list"),
+    ("hello", "'hello'; expected a list"),
+    ([], "an empty cell"),
+    ([{"role": "assistant", "content": "  "}], "ends with"),
+]
+
+
+@pytest.mark.parametrize(("turns", "told"), SILENT)
 def test_a_conversation_without_an_answer_is_refused(tmp_path, turns, told):
     with pytest.raises(UserError, match=told):
         own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
@@ -78,9 +78,8 @@ CALL = {"tool_calls": [{"id": "a", "type": "function"}]}
 def test_a_key_of_a_turn_that_is_not_read_is_refused_by_name(tmp_path, more, place):
     turns = [{**turn, **(more if place == i else {})} for i, turn in enumerate(TALK)]
     key = next(key for key in more if key != "content")
-    with pytest.raises(
-        UserError, match=rf"rows.jsonl:2: turn {place + 1} of talk has {key}, which"
-    ):
+    told = rf"rows.jsonl:2: turn {place + 1} of talk has {key}, which"
+    with pytest.raises(UserError, match=told):
         own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
 
 
@@ -161,17 +160,11 @@ def test_overlap_is_that_of_the_packages():
     assert "version" in kept["bleu"] and kept["rougeL"].startswith("rouge-score ")
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("18 - 9 = 9. The answer is: 18", 18),
-        ("so 1,234.5 dollars", 1234.5),
-        ("#### -3", -3),
-        ("The answer is 1/4.", 0.25),
-        ("The answer is 7.\nThen 9", 7),
-        ("none at all", None),
-    ],
-)
+NUMBERS = {"18 - 9 = 9. The answer is: 18": 18, "so 1,234.5 dollars": 1234.5, "#### -3": -3}
+NUMBERS |= {"The answer is 1/4.": 0.25, "The answer is 7.\nThen 9": 7, "none at all": None}
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_the_last_number(text, number):
     assert last_number(text) == number
 
@@ -193,17 +186,11 @@ def test_a_part_may_have_a_source_of_its_own(tmp_path):
     rows("gsm8k", "test", question="exam", answer="#### 4")
     task = build("task", task_node("metamathqa"), str(tmp_path))
     parts = {part: task.load(part) for part in ("train", "dev", "test")}
-    assert {part: own[0].fields["question"] for part, own in parts.items()} == {
-        "train": "rephrased",
-        "dev": "school",
-        "test": "exam",
-    }
+    asked = {part: own[0].fields["question"] for part, own in parts.items()}
+    assert asked == {"train": "rephrased", "dev": "school", "test": "exam"}
     assert len(parts["dev"]) == 500  # the first rows of GSM8K's train
-    assert {name: own.read for name, own in task.accounts.items()} == {
-        "train": 600,
-        "gsm8k/train": 500,
-        "gsm8k/test": 600,
-    }
+    read = {name: own.read for name, own in task.accounts.items()}
+    assert read == {"train": 600, "gsm8k/train": 500, "gsm8k/test": 600}
     before = task.digest()
     rows("gsm8k", "test", question="exam", answer="#### 5")
     assert build("task", task_node("metamathqa"), str(tmp_path)).digest() != before
@@ -241,24 +228,24 @@ UNSPACED = ("Chinese", "Japanese", "Thai")
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_metric_that_cannot_see_a_script_is_refused(script):
     text = f"{SCRIPTS[script]} " * 5
+
+    def score(metric):
+        return text_scores([metric], [Prediction("a", text)], [[text]])[metric]
+
     for metric in ("rouge1", "rouge2", "rougeL"):
         with pytest.raises(UserError, match=rf"task\.metric={metric}: ROUGE does not divide"):
-            text_scores([metric], [Prediction("a", text)], [[text]])
+            score(metric)
     if script in UNSPACED:
         with pytest.raises(UserError, match=r"BLEU does not divide.*task\.metric=chrf"):
-            text_scores(["bleu"], [Prediction("a", text)], [[text]])
+            score("bleu")
     else:
-        assert text_scores(["bleu"], [Prediction("a", text)], [[text]])["bleu"] == pytest.approx(
-            100
-        )
-    assert text_scores(["chrf"], [Prediction("a", text)], [[text]])["chrf"] == pytest.approx(100)
+        assert score("bleu") == pytest.approx(100)
+    assert score("chrf") == pytest.approx(100)
 
 
 def test_a_rare_foreign_letter_is_told(caplog):
-    check_references(
-        ["rougeL"],
-        [["a plain English text with one café in it, and with many more words beside it"] * 3],
-    )
+    text = "a plain English text with one café in it, and with many more words beside it"
+    check_references(["rougeL"], [[text] * 3])
     assert "ROUGE cuts words with other letters, in 3 of 3 references" in caplog.text
     check_references(["rougeL", "bleu"], [["a plain English text"]])
     with pytest.raises(UserError, match=r"no reference has 4 words, so BLEU is 0"):

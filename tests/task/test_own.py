@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ptrun.config import identity
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.runs.plan import plan
 from ptrun.task.label import skipping
 from ptrun.task.own import Own
 from ptrun.task.protocol import Honest, Paper
@@ -78,21 +78,18 @@ LABELS = {
     "empty, skipped": (["", "a", "b", None], {"empty": "skip"}, ["a", "b"]),
     "all empty": (["", ""], {"empty": "skip"}, "no rows are left"),
     "all skipped": (
-        ["x", "y"],
-        {"skip": ["x", "y"]},
+        *(["x", "y"], {"skip": ["x", "y"]}),
         "no rows are left (2 rows, 1 left out: label is x; 1 left out: label is y)",
     ),
     "one": (["a", "a"], {}, "only one value, 'a'"),
     "numbers of rows": ([*range(30)], {}, "30 different values in 30 rows"),
     "sentences": (SENTENCES, {}, "task.answer=label"),
     "scores": (
-        [i / 7 for i in range(1, 60)],
-        {},
+        *([i / 7 for i in range(1, 60)], {}),
         "59 different numbers, from 0.142857 to 8.42857.\nFor scores type task.kind=regression",
     ),
     "scores with a comma": (
-        [f"{i / 7:.2f}".replace(".", ",") for i in range(60)],
-        {},
+        *([f"{i / 7:.2f}".replace(".", ",") for i in range(60)], {}),
         "numbers with a comma, as 0,00.\nIf they are decimals",
     ),
     "commas": (["pos,long", "neg,long", "pos", "neg"] * 9, {}, "several labels in a cell"),
@@ -220,10 +217,10 @@ def test_honest_carves_what_is_not_given():
     parts = [alone.train, alone.dev, alone.test]
     assert [len(part) for part in parts] == [12, 3, 5]
     assert len({e.id for part in parts for e in part}) == 20
-    assert alone.origin == {
-        "dev": "20% of each class of train",
-        "test": "25% of each class of train",
+    shares = {
+        part: f"{share}% of each class of train" for part, share in (("dev", 20), ("test", 25))
     }
+    assert alone.origin == shares
     dev = Honest().split(own(dev="reviews.csv"), 1)
     assert [len(dev.train), len(dev.dev), len(dev.test)] == [15, 5, 20]
     assert not Paper().split(own(), 1).dev  # and a run then says what to type
@@ -236,10 +233,7 @@ def test_honest_carves_what_is_not_given():
 
 
 def name_of(*overrides):
-    composed = compose_run(["task=csv", "task.text=text", "task.label=label", *overrides])
-    keys = {key: value for key, value in composed.config["task"].items() if key != "_target_"}
-    content = identity.affecting(composed.config, Own(None, **keys).digest(), "w")
-    return identity.run_id(composed.names, content)
+    return plan(compose_run(["task=csv", "task.text=text", "task.label=label", *overrides])).run_id
 
 
 @pytest.mark.slow

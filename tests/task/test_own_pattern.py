@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ptrun.config import identity
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import check_pvps
+from ptrun.runs.plan import plan
 from ptrun.task.own import Own
 from tests.task.tables import delimited, reviews
 from tests.tiers import tiered
@@ -111,11 +111,8 @@ def test_a_missing_file_names_the_nearest():
 
 def id_of(pattern=None):
     columns = ["task.train=reviews.csv", "task.text=text", "task.label=label"]
-    given = [f"task.pattern={pattern}"] if pattern else []
-    composed = compose_run(["task=csv", *columns, *given])
-    keys = {key: value for key, value in composed.config["task"].items() if key != "_target_"}
-    content = identity.affecting(composed.config, Own(None, **keys).digest(), "w")
-    return identity.run_id(composed.names, content)
+    typed = [f"task.pattern={pattern}"] if pattern else []
+    return plan(compose_run(["task=csv", *columns, *typed])).run_id
 
 
 @pytest.mark.slow

@@ -79,27 +79,24 @@ def test_zero_shot_has_a_test_only():
     assert not chosen.train and not chosen.dev and len(chosen.test) == 5
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda s: FewShot(k=40, per_class=True).choose(s, 0), "80 examples of 'b'.*there are 16"),
-        (lambda s: KShot(k=500).choose(s, 0), "train has 117 examples"),
-        (lambda s: SampleSize(n=500).choose(s, 0), "but train has 117"),
-        (lambda s: FewShot(k=0), "use 1 or more"),
-        (lambda s: LowResource(share=0), "more than 0"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(make, message):
+SCARCE = {
+    "80 examples of 'b'.*there are 16": lambda s: FewShot(k=40, per_class=True).choose(s, 0),
+    "train has 117 examples": lambda s: KShot(k=500).choose(s, 0),
+    "but train has 117": lambda s: SampleSize(n=500).choose(s, 0),
+    "use 1 or more": lambda s: FewShot(k=0),
+    "more than 0": lambda s: LowResource(share=0),
+}
+
+
+@pytest.mark.parametrize(("message", "make"), SCARCE.items())
+def test_what_cannot_be_drawn_is_refused(message, make):
     with pytest.raises(UserError, match=message):
         make(made({"a": 101, "b": 16}))
 
 
 def test_a_sample_does_not_depend_on_the_hash_seed():
-    code = (
-        "from tests.task.test_settings import *\n"
-        "s = made({'a': 101, 'b': 101})\n"
-        "print([ids(x.choose(s, 1).train) for x in (FewShot(k=9), LowResource(), KShot(k=9))])"
-    )
+    code = "from tests.task.test_settings import *\ns = made({'a': 101, 'b': 101})\n"
+    code += "print([ids(x.choose(s, 1).train) for x in (FewShot(k=9), LowResource(), KShot(k=9))])"
     assert len(told(code)) == 1
 
 

@@ -6,6 +6,8 @@ import logging
 import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ptrun.errors import UserError
@@ -150,3 +152,17 @@ def test_a_packed_file_that_grows_a_thousand_times_is_refused(monkeypatch):
     rows = cells([("x" * 1000, "a")] * 60_000)
     put("a.csv.gz", gzip.compress(rows.encode(), 9))
     refused("unpacks to more than 100 times its size", train="a.csv.gz")
+
+
+def test_equal_long_texts_of_parquet_are_stored_once():
+    """A file of some KB whose 400 rows would be 1.2 GB in one batch."""
+    index = pa.DictionaryArray.from_arrays(pa.array([0] * 400, "int32"), ["x" * 3_000_000])
+    rows = pa.table({"text": index.cast("string"), "label": ["a"] * 400})
+    pq.write_table(rows, "a.parquet", compression="zstd")
+    del rows, index
+    assert Path("a.parquet").stat().st_size < 100_000
+    before, most = pa.total_allocated_bytes(), 0
+    for _, row in zip(range(50), table(Path("a.parquet")).rows(["text", "label"]), strict=False):
+        most = max(most, pa.total_allocated_bytes() - before)
+        assert len(row.data["text"]) == 3_000_000
+    assert most < 100_000_000

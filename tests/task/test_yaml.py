@@ -34,17 +34,13 @@ def folder_of(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_task_file_builds_and_is_named_as_its_task(name):
+def test_a_task_file_builds_and_says_what_it_is(name):
     config = config_of(name)
     check({"task": config})
     task = build("task", config, None)
     assert task.name == name and task.version >= 1
     assert task.metric and (task.max_tokens is None or task.max_tokens > 0)
     assert list(config["splits"]) == list(PARTS)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_task_file_has_a_header_that_a_list_can_show(name):
     lines = options("task")[name].read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ") and lines[0].endswith(".")
     own = lines[: lines.index("pvps:")] if "pvps:" in lines else lines
@@ -52,17 +48,25 @@ def test_a_task_file_has_a_header_that_a_list_can_show(name):
     stand_in = re.search("Generated|STAND-IN", lines[0])
     stand_in = stand_in or "_target_: ptrun.task.generation.Generation" in lines  # in no paper
     assert stand_in or re.search(r"DPT|IDPG|PPT|P-tuning", lines[0]), "which paper uses it?"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_labels_are_words_and_no_two_mean_the_same(name):
-    labels = config_of(name).get("labels", {})
+    labels = config.get("labels") or []
     assert all(type(label) is str and not label.isdigit() for label in labels)
     assert len(set(labels if isinstance(labels, list) else labels.values())) == len(labels)
+    answers = [*labels, *([NONE] if config["_target_"].endswith("Multilabel") else [])]
+    for pvp in read_pvps(config.get("pvps") or {}, answers).values():
+        assert set(pvp.pattern.fields) <= columns(config), pvp.name
+
+
+def columns(config):
+    """Return the fields that examples of a task have, as its file says."""
+    kind = config["_target_"].split(".")[-1]
+    made = {"Extraction": ["question", "context"], "Facts": ["sub_label", "template", *SEARCHED]}
+    made |= {"Choice": ["options"], "SpanCheck": ["marked"]}
+    made |= {"EntityChoice": ["passage", "query", "entities"]}
+    return {*config.get("fields", []), *(config.get("extra") or []), *made.get(kind, [])}
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_selection_and_report_are_apart_unless_the_paper_says_otherwise(name):
+def test_splits_are_apart_and_a_source_is_pinned_or_says_how_to_make_the_files(name):
     config = config_of(name)
     splits, papers = config["splits"], config.get("paper_splits")
     elsewhere = {part: own["hub"] for part, own in config.get("sources", {}).items()}
@@ -70,11 +74,7 @@ def test_selection_and_report_are_apart_unless_the_paper_says_otherwise(name):
     published = [place for place in places.values() if place[1] is not None]
     assert splits["train"] == "train" and len(published) == len(set(published)) >= 2
     assert papers is None or (list(papers) == list(PARTS) and papers != splits)
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_a_source_is_pinned_or_says_how_to_make_the_files(name):
-    source = config_of(name)["source"]
+    source = config["source"]
     assert "revision" in source if "hub" in source else source["how"]
 
 
@@ -102,24 +102,13 @@ def manifest(shared):
 PART_OF = {"train": "train", "validation": "dev", "test": "test"}  # of a variant's own files
 
 
-def reader(name, shared, split):
-    """Return a task whose train is one of its splits."""
-    config = {**config_of(name), "paper_splits": None}
-    config["splits"] = {"train": split, "dev": None, "test": None}
-    return build("task", config, str(shared / "data"), None)
-
-
 def read(name, shared, split, variant=None):
-    """Return the examples of one file."""
+    """Return the examples of one file: of a split, or of the files of a setting."""
+    config, part = config_of(name), PART_OF[split]
     if variant is None:
-        return reader(name, shared, split).load("train")
-    return build("task", config_of(name), str(shared / "data"), variant).load(PART_OF[split])
-
-
-def folders_of(name):
-    """Return the task's own folder and those of settings, by variant."""
-    own = folder_of(name)
-    return {None: own} | {variant: f"{variant}/{own.split('/')[-1]}" for variant in VARIANTS}
+        splits = {"train": split, "dev": None, "test": None}
+        config, part = {**config, "paper_splits": None, "splits": splits}, "train"
+    return build("task", config, str(shared / "data"), variant).load(part)
 
 
 @pytest.mark.slow
@@ -128,9 +117,11 @@ def folders_of(name):
 def test_rows_and_label_counts_are_those_of_the_manifest(shared, manifest, name):
     rows, labels = manifest
     raws = config_of(name).get("labels", {})
+    last = folder_of(name).split("/")[-1]
+    folders = {None: folder_of(name)} | {v: f"{v}/{last}" for v in VARIANTS}
     present = [
         (variant, where, split)
-        for variant, folder in folders_of(name).items()
+        for variant, folder in folders.items()
         for where, split in rows
         if where == folder and (where, split) != ("ccpm", "test")
     ]
@@ -200,23 +191,3 @@ def test_every_folder_of_the_manifest_has_a_task_and_every_split_a_part(shared, 
 def test_an_unlabelled_test_is_refused_and_not_scored(shared):
     with pytest.raises(UserError, match=r"ccpm.test.jsonl.gz:1: no field 'answer'"):
         read("ccpm", shared, "test")
-
-
-def columns(name):
-    """Return the fields that examples of a task have, as its file says."""
-    config = config_of(name)
-    made = {"Extraction": ["question", "context"], "Facts": ["sub_label", "template", *SEARCHED]}
-    kind = config["_target_"].split(".")[-1]
-    found = [*config.get("fields", []), *(config.get("extra") or []), *made.get(kind, [])]
-    found += ["options"] if kind == "Choice" else []
-    found += ["marked"] if kind == "SpanCheck" else []
-    return {*found, *(["passage", "query", "entities"] if kind == "EntityChoice" else [])}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_patterns_use_fields_that_examples_have_and_words_are_for_all_labels(name):
-    config = config_of(name)
-    labels = list(config.get("labels") or {})
-    labels += [NONE] if config["_target_"].endswith("Multilabel") else []
-    for pvp in read_pvps(config.get("pvps") or {}, labels).values():
-        assert set(pvp.pattern.fields) <= columns(name), (name, pvp.name)

@@ -25,26 +25,15 @@ LONGHEALTH = {
 EMPTY = {"unanswerable": False, "extractive_spans": [], "yes_no": None, "free_form_answer": ""}
 
 
-def answer(**own):
-    return {"answer": {**EMPTY, **own}}
-
-
+GIVEN = [{"extractive_spans": ["this", "that"]}, {"free_form_answer": "this and that"}]
+GIVEN += [{"yes_no": False}, {"unanswerable": True}]
 WHAT = {"question": "What?", "question_id": "a"}
-WHAT["answers"] = [
-    answer(extractive_spans=["this", "that"]),
-    answer(free_form_answer="this and that"),
-    answer(yes_no=False),
-    answer(unanswerable=True),
-]
+WHAT["answers"] = [{"answer": {**EMPTY, **answer}} for answer in GIVEN]
 FULL = [{"section_name": "Method", "paragraphs": ["We do.", "", "It works."]}]
 FULL += [{"section_name": None, "paragraphs": ["End."]}]
-QASPER = {
-    "1909.1": {
-        **{"title": "A title", "abstract": "An abstract.", "full_text": FULL},
-        "qas": [WHAT, {"question": "None?", "question_id": "b", "answers": []}],
-    },
-    "1909.2": {"title": "No questions", "abstract": "", "full_text": [], "qas": []},
-}
+ARTICLE = {"title": "A title", "abstract": "An abstract.", "full_text": FULL}
+ARTICLE["qas"] = [WHAT, {"question": "None?", "question_id": "b", "answers": []}]
+QASPER = {"1": ARTICLE, "2": {"title": "Nothing asked", "abstract": "", "full_text": [], "qas": []}}
 OIL = [{"id": "1", "question": "What is dear?", "answers": [{"text": "Oil"}] * 2}]
 OIL += [{"id": "2", "question": "Who?", "answers": [], "is_impossible": True}]
 PARAGRAPHS = [{"context": "Oil is dear.", "qas": OIL}, {"context": "Gas is not.", "qas": []}]
@@ -91,25 +80,21 @@ def test_a_run_reads_what_was_written(tmp_path):
     assert example.target == ["two"] and example.fields["question"].startswith("How many?")
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "said"),
-    [
-        ("longhealth", {}, "no documents in it"),
-        ("longhealth", {"p": {"texts": {}}}, "questions"),
-        (
-            "longhealth",
-            {
-                "p": {
-                    "texts": {},
-                    "questions": [{"No": 1, "question": "a", "correct": "x", **OPTIONS}],
-                }
-            },
-            "field 'correct' is 'x'; expected one of the answers",
-        ),
-        ("qasper", {"p": {"title": "a"}}, "abstract"),
-        ("squad_articles", {"data": 3}, "expected objects"),
-    ],
-)
+WRONG = {"No": 1, "question": "a", "correct": "x", **OPTIONS}
+REFUSED = [
+    ("longhealth", {}, "no documents in it"),
+    ("longhealth", {"p": {"texts": {}}}, "questions"),
+    (
+        "longhealth",
+        {"p": {"texts": {}, "questions": [WRONG]}},
+        "field 'correct' is 'x'; expected one",
+    ),
+    ("qasper", {"p": {"title": "a"}}, "abstract"),
+    ("squad_articles", {"data": 3}, "expected objects"),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "said"), REFUSED)
 def test_another_file_is_refused_and_nothing_is_written(kind, content, said, tmp_path):
     with pytest.raises(UserError, match=said):
         imported(kind, content, tmp_path)

@@ -47,22 +47,21 @@ def test_schemes_and_comments_of_columns(project, tags, before):
 
 
 def test_germeval_s_columns(project):
-    lines = "".join(
-        f"{i}\t{w}\t{t}\tO\n" for i, (w, t) in enumerate(zip(TEXT.split(), TAGS, strict=True), 1)
-    )
+    pairs = enumerate(zip(TEXT.split(), TAGS, strict=True), 1)
+    lines = "".join(f"{i}\t{word}\t{tag}\tO\n" for i, (word, tag) in pairs)
     source = write(project / "columns", f"#\thttp://x [2010]\n{lines}\n")
     assert tags_of("conll", source, "--words", "2", "--tags", "3", name="conll03") == TAGS
 
 
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
-        ("w PER\nw PER\nw O\n", "expected O, B-TYPE, I-TYPE"),
-        ("w b-per\nw i-per\n", "'b-per', no tag"),
-        ("Ann,B-PER\nleft,O\n", "no tag"),
-        ("\tO\nleft\tO\n", "without a word"),
-    ],
-)
+FORMLESS = {
+    "w PER\nw PER\nw O\n": "expected O, B-TYPE, I-TYPE",
+    "w b-per\nw i-per\n": "'b-per', no tag",
+    "Ann,B-PER\nleft,O\n": "no tag",
+    "\tO\nleft\tO\n": "without a word",
+}
+
+
+@pytest.mark.parametrize(("lines", "told"), FORMLESS.items())
 def test_lines_of_another_form_are_refused(project, lines, told):
     with pytest.raises(UserError, match=told):
         tags_of("conll", write(project / "columns", lines), name="conll03")
@@ -93,14 +92,12 @@ def test_one_file_of_columns_is_divided_and_its_task_is_written(project):
     assert 'entities: ["LOC", "PER"]' in (project / "ptrun_conf/task/mine.yaml").read_text()
 
 
+PLACES = [(0, 7, "PER"), (13, 17, "LOC")]
 MARKS = {
-    "lists": {"label": [[0, 7, "PER"], [13, 17, "LOC"]]},
-    "labels": {"labels": [[0, 7, "PER"], [13, 17, "LOC"]]},
+    "lists": {"label": [*map(list, PLACES)]},
+    "labels": {"labels": [*map(list, PLACES)]},
     "doccano": {
-        "entities": [
-            {"id": 1, "start_offset": 0, "end_offset": 7, "label": "PER"},
-            {"id": 2, "start_offset": 13, "end_offset": 17, "label": "LOC"},
-        ]
+        "entities": [{"start_offset": s, "end_offset": e, "label": kind} for s, e, kind in PLACES]
     },
 }
 
@@ -132,26 +129,17 @@ def test_rows_that_prodigy_rejects_are_no_gold(project, caplog):
 
 
 SHOWN = {"globalOffsets": {"start": 0, "end": 7}, "hypertextlabels": ["PER"]}
+LABELLED = {"type": "labels", "value": {"start": 0, "end": 7, "labels": ["PER"]}}
 STUDIO = {
-    "places in what is shown": (
-        f"{TEXT} {{}}",
-        [{"type": "hypertextlabels", "value": {"startOffset": 9, "endOffset": 1, **SHOWN}}],
-    ),
+    "places in what is shown": (f"{TEXT} {{}}", {"startOffset": 9, "endOffset": 1, **SHOWN}),
     "tags of HTML, no text to check": (
-        "<p><b>Ann</b> Lee &amp; {}</p>",
-        [{"type": "hypertextlabels", "value": {**SHOWN, "start": "/b[1]", "end": "/b[1]"}}],
+        *("<p><b>Ann</b> Lee &amp; {}</p>", {**SHOWN, "start": "/b[1]", "end": "/b[1]"}),
     ),
-    "choices beside spans": (
-        f"{TEXT} {{}}",
-        [
-            {"type": "labels", "value": {"start": 0, "end": 7, "labels": ["PER"]}},
-            {"type": "choices", "value": {"choices": ["news"]}},
-        ],
-    ),
+    "choices beside spans": (f"{TEXT} {{}}", {"choices": ["news"]}),
 }
 
 
-def label_studio(project, text, results):
+def label_studio(project, text, *results):
     tasks = [
         {"data": {"text": text.format(i)}, "annotations": [{"result": results}]} for i in range(10)
     ]
@@ -159,9 +147,11 @@ def label_studio(project, text, results):
     return tags_of("label_studio", project / "a.json")
 
 
-@pytest.mark.parametrize(("text", "results"), STUDIO.values(), ids=STUDIO)
-def test_regions_of_label_studio(project, text, results):
-    tags = label_studio(project, text, results)
+@pytest.mark.parametrize(("text", "value"), STUDIO.values(), ids=STUDIO)
+def test_regions_of_label_studio(project, text, value):
+    kind = "choices" if "choices" in value else "hypertextlabels"
+    more = [LABELLED] if kind == "choices" else []
+    tags = label_studio(project, text, *more, {"type": kind, "value": value})
     assert tags[:2] == ["B-PER", "I-PER"] and {*tags[2:]} == {"O"}
 
 
@@ -170,15 +160,15 @@ def test_regions_of_label_studio(project, text, results):
 )
 def test_other_regions_are_refused_by_type(project, kind, told):
     with pytest.raises(UserError, match=told):
-        label_studio(project, TEXT, [{"type": kind, "value": {kind: ["x"]}}])
+        label_studio(project, TEXT, {"type": kind, "value": {kind: ["x"]}})
+
+
+WHOLE, CHOPPED = {"label": ["news"]}, {"spans": [[0, 3, "B-PER"], [4, 7, "I-PER"]]}
 
 
 @pytest.mark.parametrize(
     ("marks", "told"),
-    [
-        ({"label": ["news"]}, "Labels of whole texts are task=csv"),
-        ({"spans": [[0, 3, "B-PER"], [4, 7, "I-PER"]]}, "without B- and I-"),
-    ],
+    [(WHOLE, "Labels of whole texts are task=csv"), (CHOPPED, "without B- and I")],
 )
 def test_marks_of_another_kind_are_explained(project, marks, told):
     with pytest.raises(UserError, match=told):
@@ -228,23 +218,19 @@ def test_tags_that_are_numbers_are_explained(tmp_path):
         conll03(tmp_path).load("train")
 
 
-GLUE = {
-    "CoLA": ("{}\n".format, [["gj04", "1", "", 'A "b" c.'], ["gj04", "0", "*", "Is b."]]),
-    "RTE": (
-        "index\tsentence1\tsentence2\tlabel\n{}\n".format,
-        [["0", '"One', "two", "entailment"], ["1", "a", 'b"', "not_entailment"]],
-    ),
-}
+RTE = [["0", '"One', "two", "entailment"], ["1", "a", 'b"', "not_entailment"]]
+COLA = [["gj04", "1", "", 'A "b" c.'], ["gj04", "0", "*", "Is b."]]
+GLUE = {"CoLA": ("", COLA), "RTE": ("index\tsentence1\tsentence2\tlabel\n", RTE)}
 
 
 @pytest.mark.parametrize("name", GLUE)
 def test_glue_s_own_files(project, name, caplog):
-    form, body = GLUE[name]
+    header, body = GLUE[name]
     folder = project / "source" / name
     folder.mkdir(parents=True)
     text = "\n".join("\t".join(row) for row in body)
     for part in ("train", "dev"):
-        (folder / f"{part}.tsv").write_text(form(f"{text}\nbroken line"))
+        (folder / f"{part}.tsv").write_text(f"{header}{text}\nbroken line\n")
     (folder / "test.tsv").write_text("index\tsentence\tsentence1\tsentence2\n7\tone\ta\tb\n")
     out = imported("glue", project / "source", project / "out")
     made = f"glue_{name.lower()}"

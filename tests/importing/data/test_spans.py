@@ -63,23 +63,20 @@ def test_spans_that_touch_begin_anew_and_spaces_at_their_ends_do_not_count():
     assert tagged("x", "Ann Bob", [Span(0, 4, "A"), Span(4, 7, "A")])[1] == ["B-A", "B-A"]
 
 
-@pytest.mark.parametrize(
-    ("spans", "told"),
-    [
-        ([Span(0, 2, "A")], r"span 0-2 \(A\), 'An', cuts the word 'Ann'. Mark whole words: 0-3"),
-        ([Span(1, 7, "A")], r"span 1-7 \(A\), 'nn Lee', cuts the word 'Ann'.*: 0-7"),
-        ([Span(0, 7, "A"), Span(4, 7, "B")], r"spans 0-7 \(A\) and 4-7 \(B\) overlap"),
-        ([Span(0, 3, "A"), Span(0, 3, "A")], r"spans 0-3 \(A\) and 0-3 \(A\) overlap"),
-        ([Span(30, 36, "A")], "span 30-36 .* outside the text of 35 characters"),
-        ([Span(-3, 3, "A")], "outside the text"),
-        ([Span(3, 3, "A")], "outside the text"),
-        ([Span(3, 4, "A")], "has no word, only spaces"),
-        (
-            [Span(0, 3, "A", "Lee")],
-            "says 'Lee', but the text there is 'Ann'. start and end count characters",
-        ),
-    ],
-)
+CUT = [
+    ([Span(0, 2, "A")], r"span 0-2 \(A\), 'An', cuts the word 'Ann'. Mark whole words: 0-3"),
+    ([Span(1, 7, "A")], r"span 1-7 \(A\), 'nn Lee', cuts the word 'Ann'.*: 0-7"),
+    ([Span(0, 7, "A"), Span(4, 7, "B")], r"spans 0-7 \(A\) and 4-7 \(B\) overlap"),
+    ([Span(0, 3, "A"), Span(0, 3, "A")], r"spans 0-3 \(A\) and 0-3 \(A\) overlap"),
+    ([Span(30, 36, "A")], "span 30-36 .* outside the text of 35 characters"),
+    ([Span(-3, 3, "A")], "outside the text"),
+    ([Span(3, 3, "A")], "outside the text"),
+    ([Span(3, 4, "A")], "has no word, only spaces"),
+    ([Span(0, 3, "A", "Lee")], "says 'Lee', but the text there is 'Ann'. start and end count char"),
+]
+
+
+@pytest.mark.parametrize(("spans", "told"), CUT)
 def test_spans_that_cannot_be_tags_are_refused(spans, told):
     with pytest.raises(UserError, match=f"^x: .*{told}"):
         tagged("x", TEXT, spans)
@@ -92,13 +89,10 @@ def marked(number=12):
 
 def test_one_file_becomes_a_new_task_of_three_parts(project, capsys):
     dump(project / "marked.jsonl", [*marked(30), *marked(30)])
-    data = task(
-        "mine", imported("spans", project / "marked.jsonl", project / "d", "--task", "mine")
-    )
+    out = imported("spans", project / "marked.jsonl", project / "d", "--task", "mine")
+    data = task("mine", out)
     assert "ptrun_conf/task/mine.yaml: options of task=mine" in capsys.readouterr().out
-    parts = {
-        part: {e.fields["tokens"][0] for e in data.load(part)} for part in ("train", "dev", "test")
-    }
+    parts = {p: {e.fields["tokens"][0] for e in data.load(p)} for p in ("train", "dev", "test")}
     assert [len(data.load(part)) for part in parts] == [48, 6, 6]
     assert [len(names) for names in parts.values()] == [24, 3, 3]
     assert len(set.union(*parts.values())) == 30, "a repeated text is in one part only"
@@ -136,14 +130,9 @@ def test_a_known_task_names_fields_and_types(project):
 
 
 def studio(text, *regions, **more):
-    result = [
-        {
-            "type": "labels",
-            "value": {"labels": [r["label"]], "text": text[r["start"] : r["end"]], **r},
-        }
-        for r in regions
-    ]
-    annotation = {"result": [*result, {"type": "relation"}], "was_cancelled": False, **more}
+    values = [{"labels": [r["label"]], "text": text[r["start"] : r["end"]], **r} for r in regions]
+    result = [*({"type": "labels", "value": value} for value in values), {"type": "relation"}]
+    annotation = {"result": result, "was_cancelled": False, **more}
     return {"id": 7, "data": {"text": text}, "annotations": [annotation], "predictions": []}
 
 
@@ -170,47 +159,38 @@ def test_an_export_of_label_studio_equals_the_same_spans(project, caplog):
 def test_of_several_annotations_the_ground_truth_counts(project):
     two = studio(TEXT, *PEOPLE)
     two["annotations"] += studio(TEXT, PLACE, ground_truth=True)["annotations"]
-    files = {p: write_studio(project / f"{p}.json", [two]) for p in ("train",)}
-    imported(
-        "label_studio", project, project / "a", "--task", "mine", "--train", str(files["train"])
-    )
+    file = write_studio(project / "train.json", [two])
+    imported("label_studio", project, project / "a", "--task", "mine", "--train", str(file))
     (row,) = map(json.loads, (project / "a" / "mine" / "train.jsonl").read_text().splitlines())
     assert entities(row["tokens"], row["ner_tags"]) == [["LOC", "New", "York"]]
     two["annotations"][1]["ground_truth"] = False
-    write_studio(files["train"], [two])
+    write_studio(file, [two])
     with pytest.raises(UserError, match="task 7: 2 annotations, 0 marked as ground truth"):
-        imported("label_studio", files["train"], project / "b", "--task", "mine")
+        imported("label_studio", file, project / "b", "--task", "mine")
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "told"),
-    [
-        (
-            "spans",
-            '{"text": "a b c"}',
-            "m.jsonl:1: no field 'spans' or 'entities'; this row has text",
-        ),
-        ("spans", '{"note": "a", "spans": []}', "m.jsonl:1: no field 'text'.* --text KEY"),
-        ("spans", '{"text": "a", "spans": [1]}', "field 'spans' is .*; expected objects"),
-        ("spans", '{"text": "a", "spans": [[0, true, "A"]]}', "'end' is True; expected a whole"),
-        ("spans", '{"text": "a", "spans": [[0, 1, " "]]}', "empty label"),
-        ("spans", '{"text": " ", "spans": []}\n' * 3, "m.jsonl:1: . . has no word"),
-        (
-            "spans",
-            '{"text": "a", "spans": []}\n{"text": "b", "spans": []}\n{"text": "c", "spans": []}',
-            "no text has a span",
-        ),
-        ("label_studio", "{}", "no field 'annotations'"),
-        ("label_studio", "[1]", "is not an object"),
-        (
-            "label_studio",
-            '[{"text": "a", "label": []}]',
-            "task 0: no field 'annotations'. Export .*JSON-MIN",
-        ),
-        ("conll", "", "m.jsonl: 0 different texts"),
-        ("spans", '{"text": "x", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
-    ],
-)
+EMPTY = "".join(f'{{"text": "{text}", "spans": []}}\n' for text in "abc")
+REFUSED = [
+    ("spans", '{"text": "a b c"}', "m.jsonl:1: no field 'spans' or 'entities'; this row has text"),
+    ("spans", '{"note": "a", "spans": []}', "m.jsonl:1: no field 'text'.* --text KEY"),
+    ("spans", '{"text": "a", "spans": [1]}', "field 'spans' is .*; expected objects"),
+    ("spans", '{"text": "a", "spans": [[0, true, "A"]]}', "'end' is True; expected a whole"),
+    ("spans", '{"text": "a", "spans": [[0, 1, " "]]}', "empty label"),
+    ("spans", '{"text": " ", "spans": []}\n' * 3, "m.jsonl:1: . . has no word"),
+    ("spans", EMPTY, "no text has a span"),
+    ("label_studio", "{}", "no field 'annotations'"),
+    ("label_studio", "[1]", "is not an object"),
+    (
+        "label_studio",
+        '[{"text": "a", "label": []}]',
+        "task 0: no field 'annotations'. Export .*MIN",
+    ),
+    ("conll", "", "m.jsonl: 0 different texts"),
+    ("spans", '{"text": "x", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "told"), REFUSED)
 def test_other_files_are_refused_and_nothing_is_written(project, kind, content, told):
     (project / "m.jsonl").write_text(content)
     with pytest.raises(UserError, match=told):
