@@ -96,37 +96,35 @@ def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
     assert json.loads((tmp_path / "meg" / "config.json").read_text())["dtype"] == "float16"
 
 
-def test_help_names_the_kinds_and_the_options_of_one():
-    assert "label_studio " in light(["--help"]) and "--roles N:N" in light(["conll", "--help"])
-
-
-def test_data_is_imported_without_torch(tmp_path):
-    for name in ("train", "dev", "test"):
-        (tmp_path / f"{name}.txt").write_text("Ann B-PER\n")
+def test_help_and_data_import_no_torch(tmp_path):
+    files(tmp_path)
     out = tmp_path / "out"
-    told = light(["conll", str(tmp_path), "--task", "conll03", "--out", str(out)])
-    assert told.splitlines() == [
-        f"{out}/conll03/{split}.jsonl: 1 row" for split in ("train", "validation", "test")
-    ]
+    lines = [["--help"], ["conll", "--help"]]
+    lines += [["conll", str(tmp_path), "--task", "conll03", "--out", str(out)]]
+    code = (
+        f"import sys\nfrom ptrun.command.import_ import main\nfor line in {lines!r}:\n"
+        "    try:\n        main(line)\n    except SystemExit as done:\n"
+        "        assert done.code == 0\n"
+        "heavy = {'torch', 'transformers', 'numpy'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "label_studio " in done.stdout and "--roles N:N" in done.stdout
+    splits = ("train", "validation", "test")
+    written = [f"{out}/conll03/{split}.jsonl: 1 row" for split in splits]
+    assert done.stdout.splitlines()[-3:] == written
+
+
+def files(folder):
+    for name in ("train", "dev", "test"):
+        (folder / f"{name}.txt").write_text("Ann B-PER\n")
 
 
 def test_data_that_is_there_is_not_replaced(tmp_path):
-    for name in ("train", "dev", "test"):
-        (tmp_path / f"{name}.txt").write_text("Ann B-PER\n")
+    files(tmp_path)
     typed = ["conll", str(tmp_path), "--task", "conll03", "--out", str(tmp_path / "out")]
     main(typed)
     with pytest.raises(UserError, match="out/conll03: exists and is not empty"):
         main(typed)
     with pytest.raises(UserError, match="nowhere: no such folder; unpack"):
         main(["lama", str(tmp_path / "nowhere"), "--out", str(tmp_path / "more")])
-
-
-def light(arguments):
-    code = (
-        f"import sys\nfrom ptrun.command.import_ import main\n"
-        f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert done.code == 0\n"
-        "heavy = {'torch', 'transformers', 'numpy'} & set(sys.modules)\nassert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

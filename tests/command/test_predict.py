@@ -16,7 +16,6 @@ from ptrun.errors import UserError
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering, together
 from ptrun.runs.launch import launch
-from tests.tiers import tiered
 
 SIZES = {"train": 24, "validation": 8, "test": 12}
 SMALL = ["hardware=cpu", "hardware.precision=fp32", "train.max_steps=2", "train.batch_size=4"]
@@ -24,13 +23,8 @@ WORDS = ["method=prompt_tuning", "readout=verbalizer"]
 RUNS = {
     "head": ["task=pocket_sentiment"],
     "words": ["task=pocket_sentiment", "method=ptuning"],
-    "words_gpt2": [
-        "task=pocket_sentiment",
-        "backbone=pocket_gpt2",
-        *WORDS,
-        "readout.pattern=manual_end",
-    ],
-    "words_glm": ["task=pocket_sentiment", "backbone=pocket_glm", *WORDS, "readout.pattern=manual"],
+    "words_gpt2": [*WORDS, "backbone=pocket_gpt2", "readout.pattern=manual_end"],
+    "words_glm": [*WORDS, "backbone=pocket_glm", "readout.pattern=manual"],
     "tags": ["task=pocket_ner"],
     "roles": ["task=pocket_srl"],
     "span": ["task=pocket_qa"],
@@ -42,6 +36,8 @@ RUNS = {
     "generated": ["task=pocket_sentiment", "method=idpg"],
     "several": ["task=pocket_multi", "readout.pooler=none"],
 }
+for words in ("words_gpt2", "words_glm"):
+    RUNS[words].insert(0, "task=pocket_sentiment")
 LABELS = ("id", "label", "ner_tags", "srl_tags", "answers", "answer", "obj_label")
 
 
@@ -123,12 +119,8 @@ def given(folder):
     return {row["id"].rpartition("-")[2]: row["prediction"] for row in left}
 
 
-FIRST = ()  # test_runs predicts from the main job
-
-
-@pytest.mark.parametrize(
-    "name", tiered([name for name in RUNS if name != "several"], lambda name: name in FIRST)
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "several"])
 def test_answers_are_those_of_the_run_without_the_labels(name, trained, data, tmp_path, capsys):
     folder = trained(name)
     test = read(data / RUNS[name][0].removeprefix("task=") / "test.jsonl")
@@ -217,7 +209,7 @@ def test_a_file_that_cannot_be_asked_is_refused_before_anything_is_written(
 
 
 @pytest.mark.slow
-def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, capsys):
+def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, data, tmp_path, capsys):
     fact = {"predicate_id": "P1", "sub_label": "x", "template": "[X] is [Y]"}
     wrong = {
         "head": ({"sentence": None}, r"jsonl:1: field 'sentence' is null"),
@@ -229,6 +221,8 @@ def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, cap
             asked(trained(name), write(tmp_path / "new.jsonl", [row]), capsys)
     with pytest.raises(UserError, match="no such file"):
         asked(trained("head"), tmp_path / "none.jsonl", capsys)
+    with pytest.raises(UserError, match=r"read-out has no probabilities of labels\. Leave out"):
+        asked(trained("span"), data / "pocket_qa" / "test.jsonl", capsys, "--top", 2)
 
 
 OPTIONS = {
@@ -277,48 +271,6 @@ def test_what_is_no_finished_run_is_told(own, tmp_path, capsys):
         asked(copy, file, capsys)
 
 
-def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
-    folder, file = own
-    calls, answered = [], together.Together.predict
-
-    def killed(*arguments):
-        calls.append(1)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return answered(*arguments)
-
-    monkeypatch.setattr(together, "_CHUNK", 5)
-    monkeypatch.setattr(together.Together, "predict", killed)
-    with pytest.raises(KeyboardInterrupt):
-        asked(folder, file, capsys, "--output", tmp_path / "out.jsonl")
-    assert len(calls) == 2 and list(tmp_path.iterdir()) == []
-
-
-def test_all_labels_and_the_likeliest_go_into_a_table(own, tmp_path, capsys):
-    folder, file = own
-    out = tmp_path / "answers.csv"
-    lines = asked(folder, file, capsys, "--probabilities", "--top", 1)
-    assert asked(folder, file, capsys, "--output", out, "--probabilities", "--top", 1) == []
-    with out.open(newline="") as opened:
-        cells = list(csv.DictReader(opened))
-    assert [row["id"] for row in cells] == [line["id"] for line in lines]
-    for row, line in zip(cells, lines, strict=True):
-        assert row["prediction"] == line["prediction"] == row["top_1"]
-        assert line["top"] == [{key: line[key] for key in ("prediction", "probability")}]
-        shares = {label: float(row[f"probability_{label}"]) for label in ("1", "5")}
-        assert shares == line["probabilities"]
-
-
-@pytest.mark.slow
-def test_label_words_have_probabilities_and_spans_are_refused(trained, data, capsys):
-    file = data / "pocket_sentiment" / "test.jsonl"
-    for line in asked(trained("words"), file, capsys, "--probabilities"):
-        assert line["probabilities"][line["prediction"]] == line["probability"]
-        assert sum(line["probabilities"].values()) == pytest.approx(1, abs=2e-4)
-    with pytest.raises(UserError, match=r"read-out has no probabilities of labels\. Leave out"):
-        asked(trained("span"), data / "pocket_qa" / "test.jsonl", capsys, "--top", 2)
-
-
 def test_standard_input_is_read_as_json_lines(trained, data, capsys, monkeypatch):
     folder, file = trained("head"), data / "pocket_sentiment" / "test.jsonl"
     expected = asked(folder, file, capsys)
@@ -332,7 +284,7 @@ def test_standard_input_is_read_as_json_lines(trained, data, capsys, monkeypatch
 def test_a_tsv_of_plain_quotes_is_read_if_the_user_says_so(trained, tmp_path, capsys):
     file = tmp_path / "new.tsv"
     file.write_text('id\tsentence\n7\t"A film" is not\n8\t"open\n')
-    with pytest.raises(UserError, match="--quoting none"):
+    with pytest.raises(UserError, match=r"task.quoting=none \(ptrun predict: --quoting\)"):
         asked(trained("head"), file, capsys)
     lines = asked(trained("head"), file, capsys, "--quoting", "none")
     assert [line["id"] for line in lines] == ["7", "8"]

@@ -30,9 +30,8 @@ def test_every_option_composes_binds_and_says_what_it_is(group, option):
 
 
 def test_all_problems_of_all_components_come_at_once():
-    composed = compose_run(
-        ["method.lenght=3", "method.length=x", "backbone.dtyp=a", "task.version=1.5"]
-    )
+    typed = ["method.lenght=3", "method.length=x", "backbone.dtyp=a", "task.version=1.5"]
+    composed = compose_run(typed)
     with pytest.raises(UserError) as raised:
         check({name: composed.config[name] for name in GROUPS if name != "readout"})
     lines = str(raised.value).splitlines()
@@ -64,9 +63,8 @@ def test_every_shipped_component_is_a_class_of_its_group():
 def test_a_component_where_none_may_be_is_named():
     node = compose_run(["task=pocket_ner"]).config["task"]
     wrong = {**node, "version": {"x": [{"_target_": "ptrun.task.tagging.Tagging"}]}}
-    assert "task.version: a component is not allowed here. Remove its _target_." in problems(
-        "task", wrong
-    )
+    told = "task.version: a component is not allowed here. Remove its _target_."
+    assert told in problems("task", wrong)
 
 
 FIT = [(1, float), (None, int | None), ([1, 2], list[int]), ({"a": 1}, dict[str, str | int])]

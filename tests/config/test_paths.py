@@ -32,9 +32,8 @@ def package(tmp_path, monkeypatch):
 def test_options_of_a_package_are_listed_and_compose(package, capsys):
     package({"task/theirs.yaml": OURS})
     listed(["task"])
-    assert any(
-        line.split() == ["task=theirs", "Theirs."] for line in capsys.readouterr().out.splitlines()
-    )
+    lines = capsys.readouterr().out.splitlines()
+    assert ["task=theirs", "Theirs."] in [line.split() for line in lines]
     parts = compose_run(["task=theirs"]).components()
     assert parts["task"].build(None, None).name == "theirs"
 

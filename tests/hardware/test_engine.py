@@ -70,9 +70,8 @@ def test_an_engine_on_the_cpu_computes_in_fp32_whatever_the_processor_has(tiny, 
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     backbone = tiny()
     backbone.dtype = "bf16"
-    made = TorchEngine(
-        backbone, device="cpu", precision="auto", token_budget=9, checkpointing=False
-    )
+    settings = {"precision": "auto", "token_budget": 9, "checkpointing": False}
+    made = TorchEngine(backbone, device="cpu", **settings)
     assert made.precision == "fp32"
     assert device_of.faster(made.precision, made.device, backbone.dtype) == "bf16"
     assert device_of.faster("bf16", "cpu", "bf16") is None

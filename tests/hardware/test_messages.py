@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, all_readable, readable, visible
 from ptrun.hardware.environment import log_to_stderr, print_error
 
-ODD = "a\x1b]0;owned\x07\x9b31m\u202eb\rc"
-WRITTEN = r"a\x1b]0;owned\x07\x9b31m\u202eb\rc"
+ODD = "a\x1b]0;owned\x07\x9b31m\u202e\x85\tb\rc"
+WRITTEN = r"a\x1b]0;owned\x07\x9b31m\u202e\x85\tb\rc"
 
 
 def test_an_error_has_its_lines_and_no_control_characters(capsys):
@@ -22,3 +22,10 @@ def test_a_log_message_has_no_control_characters(capsys):
     log_to_stderr()
     logging.getLogger("ptrun.task").warning("labels: %s\nnext", ODD)
     assert capsys.readouterr().err == f"labels: {WRITTEN}\nnext\n"
+
+
+def test_texts_of_somebody_else_keep_their_form():
+    assert visible(f"{ODD}\n") == f"{WRITTEN}\\n" and readable(f"{ODD}\né") == f"{WRITTEN}\né"
+    assert visible("plain é 电 🙂 [red]") == "plain é 电 🙂 [red]"
+    content = {ODD: [ODD, 1, None, {"k": 1.5, "b": True}], "n": {}}
+    assert all_readable(content) == {WRITTEN: [WRITTEN, 1, None, {"k": 1.5, "b": True}], "n": {}}

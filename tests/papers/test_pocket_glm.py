@@ -5,7 +5,6 @@ import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
 from tests.papers import glm_reference
-from tests.readings import reading
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine
 
@@ -42,22 +41,3 @@ def test_the_label_word_is_read_where_the_answer_begins(backbone):
         expected.append("positive" if logs[good] > logs[bad] else "negative")
     answers = engine(backbone).predict([method], [method.encode(examples)])[0]
     assert [a.value for a in answers] == expected and len(set(expected)) == 2
-
-
-def test_options_of_several_tokens_are_scored_with_their_end(backbone):
-    data = task("pocket_choice")
-    examples = data.load("dev")[:3]
-    method = ManualPrompt(backbone, data, reading=reading("verbalizer", pattern="texts"))
-    tokenizer = backbone.tokenizer()
-    begin, end = tokenizer.convert_tokens_to_ids(["<|startofpiece|>", "<|endofpiece|>"])
-    expected = []
-    for example, features in zip(examples, method.encode(examples), strict=True):
-        sums = []
-        for option, row in zip(example.fields["options"], features.rows, strict=True):
-            words = tokenizer(option, add_special_tokens=False).input_ids
-            said = [begin, *words]
-            logs = log_probabilities(backbone, row.ids, said)
-            sums.append(float(logs[range(len(said)), [*words, end]].sum()))
-        expected.append(sums.index(max(sums)))
-    answers = engine(backbone).predict([method], [method.encode(examples)])[0]
-    assert [a.value for a in answers] == expected

@@ -89,19 +89,8 @@ def cut(name, rows):
 
 SHARDS = ("rank", "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt")
 PARTS = ("part", "model-model_part-0.pt", "model-model_part-1.pt")
-NAMES = (
-    "word",
-    "file0",
-    "file1",
-    "absent",
-    "kind",
-    "first",
-    "whole",
-    "norm",
-    "split",
-    "shape",
-    "cut",
-)
+NAMES = ["word", "file0", "file1", "absent", "kind", "first", "whole", "norm"]
+NAMES += ["split", "shape", "cut"]
 FORMATS = {
     "cpm2": Format(
         *(import_cpm2, partial(write_shards, T5)),
@@ -112,11 +101,7 @@ FORMATS = {
     ),
     "glm": Format(
         *(import_glm, partial(glm_shards.write_ranks, GLM)),
-        *(
-            SHARDS,
-            "or a snapshot of the hub with pytorch_model*.bin",
-            "this is not a GLM checkpoint",
-        ),
+        *(SHARDS, "a snapshot of the hub with pytorch_model*.bin", "this is not a GLM checkpoint"),
         "transformer.block_position_embeddings.weight",
         *("transformer.layers.1.input_layernorm.weight", "transformer.h.1.ln_1.weight"),
         *("transformer.layers.0.attention.query_key_value.weight", "[384, 128]", "[372, 128]"),

@@ -7,10 +7,8 @@ from tests.importing.data.original import TITLES, dump, imported, load, task
 from tests.tiers import tiered
 
 BOUGHT = {"question": "What did they buy?", "idx": 3}
-BOUGHT["answers"] = [
-    {"text": "A boat", "idx": 11, "label": 1},
-    {"text": "A door", "idx": 12, "label": 0},
-]
+BOUGHT["answers"] = [{"text": "A boat", "idx": 11, "label": 1}]
+BOUGHT["answers"] += [{"text": "A door", "idx": 12, "label": 0}]
 MET = {"question": "Who?", "idx": 4, "answers": [{"text": "Ann", "idx": 13, "label": 1}]}
 MULTIRC = {"idx": 7, "version": 1.1}
 MULTIRC["passage"] = {
@@ -22,10 +20,8 @@ WENT = {"query": "@placeholder went away.", "idx": 9}
 WENT["answers"] = [{"start": 28, "end": 30, "text": "Bob"}, {"start": 12, "text": "Bob"}]
 RECORD = {"source": "x", "idx": 5}
 RECORD["passage"] = {"text": "Ann Lee met Bob.\n@highlight\nBob went to Oslo.", "entities": NAMED}
-RECORD["qas"] = [
-    WENT,
-    {"query": "@placeholder met Bob.", "idx": 10, "answers": [{"text": "Ann Lee"}]},
-]
+MET_BOB = {"query": "@placeholder met Bob.", "idx": 10, "answers": [{"text": "Ann Lee"}]}
+RECORD["qas"] = [WENT, MET_BOB]
 WSC = {"text": "The lamp fell on the boat because it was loose.", "idx": 0, "label": True}
 WSC["target"] = {"span1_index": 0, "span2_index": 7, "span1_text": "The lamp", "span2_text": "it"}
 COPA = {"premise": "It fell.", "choice1": "It was loose.", "choice2": "It broke."}

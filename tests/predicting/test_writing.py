@@ -65,6 +65,13 @@ def test_answers_of_two_shapes_are_refused_in_a_table():
         list(form.lines(answered([plain, ANSWERS[0]])))
 
 
+def test_an_interrupt_leaves_no_draft(tmp_path):
+    with pytest.raises(KeyboardInterrupt), lines_to(tmp_path / "new") as write:
+        write(["a"])
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_disk_that_fills_at_the_end_is_named_and_no_draft_is_left(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

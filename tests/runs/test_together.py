@@ -30,6 +30,7 @@ def runs(small, tmp_path):
         given += ["keep=state"]
         given += ["method.length=3"] if method in ("ptuning_v2", "prompt_tuning") else []
         given += ["method.order=4"] if method == "idpg" else []
+        given += ["backbone=pocket_glm"] if backbone == "blocklm" else []
         return [plan(small(*given, *one, backbone=backbone)) for one in lists]
 
     return made

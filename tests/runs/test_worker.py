@@ -27,9 +27,8 @@ def test_on_a_full_disk_a_group_is_left_whole(number):
     group = Group(OSError(number, os.strerror(number), "/full/state.safetensors"))
     ends = worker._attempt(group, {"0": "", "1": ""}, [])
     assert group.asked == [["0", "1"]] and [end.kind for end in ends] == ["failed", "failed"]
-    assert all(
-        end.text.startswith(f"/full/state.safetensors: {os.strerror(number)}") for end in ends
-    )
+    told = f"/full/state.safetensors: {os.strerror(number)}"
+    assert all(end.text.startswith(told) for end in ends)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "gone", "/one/file"), ValueError("mine")])

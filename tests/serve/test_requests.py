@@ -114,9 +114,8 @@ def test_a_null_is_an_absent_key(key):
 
 def test_whole_numbers_are_numbers():
     first = parsed(CompletionRequest, {**WRITE, "temperature": 1, "max_tokens": 5, "seed": 3})
-    second = parsed(
-        CompletionRequest, {**WRITE, "temperature": 1.0, "max_tokens": 5.0, "seed": 3.0}
-    )
+    floats = {"temperature": 1.0, "max_tokens": 5.0, "seed": 3.0}
+    second = parsed(CompletionRequest, {**WRITE, **floats})
     assert first.wish == second.wish and type(first.wish.temperature) is float
     assert type(second.wish.max_tokens) is int
     assert parsed(CompletionRequest, {**WRITE, "temperature": 1e-9}).wish.temperature == 0.0
@@ -168,9 +167,8 @@ def test_turns_that_a_client_sends_back_are_read():
 def test_calls_of_clients_get_an_answer_or_a_reason_and_no_500(server, runs):
     name = runs["lora"].id
     for call in POSTS:
-        body = json.loads(
-            json.dumps(call["body"]).replace("DIGITS", name[-8:]).replace("RUN", name)
-        )
+        text = json.dumps(call["body"]).replace("DIGITS", name[-8:]).replace("RUN", name)
+        body = json.loads(text)
         found = httpx.post(server + call["path"], json={**body, "max_tokens": 2}, timeout=60)
         assert found.status_code in (200, 400, 404), (call, found.text)
         assert (found.status_code == 404) == ("unknown model" in call["what"])

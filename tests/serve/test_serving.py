@@ -411,10 +411,8 @@ def test_a_prompt_that_does_not_fit_is_refused_and_a_text_ends_at_the_last_posit
             error = found.json()["error"]
             assert found.status_code == 400 and error["code"] == "context_length_exceeded"
             assert "256" in error["message"]
-    prompt = "the old boat " * 40
-    found = asked(
-        server, "completions", model=name, prompt=prompt, max_tokens=1000, temperature=0.0
-    )
+    body = {"model": name, "prompt": "the old boat " * 40, "max_tokens": 1000, "temperature": 0.0}
+    found = asked(server, "completions", **body)
     usage = found.json()["usage"]
     assert found.status_code == 200 and usage["total_tokens"] <= 256
     if found.json()["choices"][0]["finish_reason"] == "length":

@@ -30,11 +30,8 @@ LOW = {"r": 4, "lora_alpha": 8, "target_modules": ["query", "value"]}
 SOFT = {"num_virtual_tokens": 4, **TAGS}
 MLP = {"encoder_hidden_size": 8, **SOFT}
 PROMPT, PREFIX, SCALES = PromptTuningConfig(**SOFT), PrefixTuningConfig(**SOFT), IA3Config(**TAGS)
-PT, V2, RANK_4 = (
-    partial(PromptTuning, length=4),
-    partial(PTuningV2, length=4),
-    partial(LoRA, rank=4),
-)
+PT, V2 = partial(PromptTuning, length=4), partial(PTuningV2, length=4)
+RANK_4 = partial(LoRA, rank=4)
 IA3 = partial(PeftMethod, config={"peft_type": "IA3"})
 
 
@@ -122,25 +119,18 @@ def test_an_adapter_of_a_model_without_a_head_is_read(
             assert any(p.equal(tensor.flatten()) for p in learned)
 
 
+PISSA = lora(init_lora_weights="pissa")
 MAPS = ["query", "key", "value"]
 UNFIT = [
     (PROMPT, partial(PT, length=5), r"prompt is \[4, 32\] there and \[5, 32\] here. Give the same"),
-    (
-        PREFIX,
-        partial(V2, reparameterization="mlp", hidden=8),
-        "method.reparameterization=embedding",
-    ),
+    (PREFIX, partial(V2, reparameterization="mlp"), "method.reparameterization=embedding"),
     (PREFIX, partial(V2, layers=[1, 2]), r"prompt.table is \[4, 192\] there and \[4, 128\] here"),
     (lora(), partial(LoRA, rank=3), r"is \[4, 32\] there and \[3, 32\]"),
     (lora(target_modules=["query"]), RANK_4, "has no .*value.lora_A.weight"),
     (lora(target_modules=MAPS), RANK_4, "changes .*key.lora_A.weight, which method.targets does"),
     (lora(use_dora=True), RANK_4, "see method=dora"),
     (lora(bias="all"), RANK_4, "it also tunes biases"),
-    (
-        lora(init_lora_weights="pissa"),
-        RANK_4,
-        r"its start \(pissa\) has changed the backbone's own",
-    ),
+    (PISSA, RANK_4, r"its start \(pissa\) has changed the backbone's own weights"),
     (lora(modules_to_save=["word_embeddings"]), RANK_4, "also holds the module word_embeddings"),
     (lora(), own_lora(lora_alpha=2), "lora_alpha is 8 there and 2 in method.config"),
     (lora(), IA3, "it is a LORA, and this method a IA3"),

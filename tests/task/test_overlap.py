@@ -80,9 +80,8 @@ def test_labels_and_tags_that_train_lacks_are_told_with_their_counts():
     assert unseen(Labels(), Split([], train, train, {})) == []
     Labels.answer = "tags"
     tagged = Split([example("a", ["O", "B-A"])], [], [example("b", ["O", "B-C", "B-C"])], {})
-    assert unseen(Labels(), tagged)[0].endswith(
-        "tags that train never has, so no run learns them: B-C (2)"
-    )
+    told = "tags that train never has, so no run learns them: B-C (2)"
+    assert unseen(Labels(), tagged)[0].endswith(told)
     Labels.answer = "number"
     equal, other = [example("a", 3), example("b", 3.0)], [example("a", 3.0), example("b", 2.0)]
     (constant,) = unseen(Labels(), Split(other, other, equal, {}))

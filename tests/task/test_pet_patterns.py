@@ -15,6 +15,8 @@ WSC = {"marked": "Ann said *she* ran.", "span2_text": "she"}
 MULTIRC = {"paragraph": "He ran.", "question": "Who ran?", "answer": "he"}
 WIC = {"sentence1": "A run.", "sentence2": "We run.", "word": "run"}
 BOOLQ = {"passage": "He ran.", "question": "did he run"}
+SO, BECAUSE = ({**COPA, "question": word} for word in ("so", "because"))
+ASKS = '? Is the correct answer " he "? _ .'
 SHOWN = {
     "boolq": (BOOLQ, "pet_1", "He ran. . Question: did he run ? Answer: _ ."),
     "boolq-2": (BOOLQ, "pet_2", "He ran. . Based on the previous passage, did he run ? _ ."),
@@ -25,22 +27,10 @@ SHOWN = {
     "cb-3": (NLI, "pet_3", "He moved ? | _ . He ran."),
     "cb-4": (NLI, "pet_4", "He ran. question: He moved! true, false or neither? answer: _"),
     "rte-4": (NLI, "pet_4", "He ran. question: He moved! True or False? answer: _"),
-    "copa": (
-        {**COPA, "question": "so"},
-        "pet_0",
-        '" it rained " or " she won "? He ran , so __ .',
-    ),
-    "copa-1": (
-        {**COPA, "question": "because"},
-        "pet_1",
-        "it rained or she won ? He ran because __ .",
-    ),
+    "copa": (SO, "pet_0", '" it rained " or " she won "? He ran , so __ .'),
+    "copa-1": (BECAUSE, "pet_1", "it rained or she won ? He ran because __ ."),
     "wsc": (WSC, "pet_0", "Ann said *she* ran. The pronoun '*she*' refers to __ ."),
-    "multirc-1": (
-        MULTIRC,
-        "pet_1",
-        'He ran. . Question: Who ran? ? Is the correct answer " he "? _ .',
-    ),
+    "multirc-1": (MULTIRC, "pet_1", f"He ran. . Question: Who ran? {ASKS}"),
     "multirc-3": (MULTIRC, "pet_3", "He ran. Who ran? - [ _ ] he"),
     "wic": (WIC, "pet_0", '" A run. " / " We run. " Similar sense of "run"? _ .'),
     "wic-2": (WIC, "pet_2", 'run . Sense (1) (a) " A run. " ( _ ) " We run. "'),

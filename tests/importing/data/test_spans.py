@@ -180,11 +180,7 @@ REFUSED = [
     ("spans", EMPTY, "no text has a span"),
     ("label_studio", "{}", "no field 'annotations'"),
     ("label_studio", "[1]", "is not an object"),
-    (
-        "label_studio",
-        '[{"text": "a", "label": []}]',
-        "task 0: no field 'annotations'. Export .*MIN",
-    ),
+    ("label_studio", '[{"text": "a"}]', "task 0: no field 'annotations'. Export .*JSON-MIN"),
     ("conll", "", "m.jsonl: 0 different texts"),
     ("spans", '{"text": "x", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
 ]
