@@ -12,7 +12,6 @@ WRONG = {
     "metod=ptuning_v2": "metod … did you mean 'method'?",
     "method.lenght=3": "method.lenght … did you mean 'length'?",
     "train.lrr=1": "train.lrr … did you mean 'lr'?",
-    "+sed=3": "sed … did you mean 'seed'?",
     "method.length=abc": "method.length … expected int or null, got 'abc'",
     "seed=abc": "seed: expected int, got 'abc'",
     "train.schedule=cosine": "'cosine' … linear_to_warmup, constant, exponential",
@@ -20,7 +19,6 @@ WRONG = {
     "train.lr=-1": "train.lr is -1.0; use more than 0",
     "train.lr=1e38": "train.lr is 1e+38; use … at most 1e+30",
     "seed=-1": "seed=-1: expected a number from 0 to 4294967295",
-    "data_seed=99999999999999999999": "data_seed=9999 … 0 to 4294967295",
     "method._target_=subprocess.run": "was not imported … ptrun trust",
     f"outputs={'x' * 300}": "File name too long … shorter name",
     "task=sst2 data_dir=/nowhere": "data_dir=/nowhere: no such folder",
@@ -43,14 +41,9 @@ WRONG = {
     "train.lr=null": "train.lr=null: expected float",
     "train.betas=1": "train.betas=1: expected a list, such as train.betas=[A,B]",
     "list metod": "metod … did you mean 'method'?",
-    "report outputs --best few": (
-        "report: argument --best: invalid int value: 'few' … ptrun report --help"
-    ),
-    "report outputs best=3": "report: best=3 is an option of the command: type --best 3",
     "hydra.run.dir=elsewhere": "hydra.run.dir: Hydra's own … outputs=DIR and name=NAME",
     "name=../x": "name=../x … name=my_runs",
     "allow_bin=1": "allow_bin=1: expected true or false",
-    "report nowhere": "report nowhere: no such folder",
     "backbone=cpm2": "cpm2 is not on the hub … ptrun import cpm2 SHARDS",
     "task=csv task.train=rows.csv task.text=text task.label=label protocol=paper": "rows.csv",
     "backbone=pocket_gpt2 task=pocket_sentiment readout.pooler=frozen": (
@@ -58,24 +51,12 @@ WRONG = {
     ),
     "import cpm2 /nowhere --out x": "/nowhere … mp_rank_00",
     "import cpm2 /nowhere": "--out",
-    "start=label": "start=label … did you mean 'labels'?",
-    "start=labels": "PTuningV2 … start=run: … method=prompt_tuning",
     "start=run:lost": "start=run:lost … prompt.safetensors … outputs",
     "method.qqq=3": "method.qqq: unknown. Allowed: length",
-    "method=manual_prompt": (
-        "cannot answer task=pocket_ner, which is tagging; type method=fine_tuning readout=head"
-    ),
-    "method=ptuning task=pocket_sentiment readout=head": (
-        "supports only verbalizer or writing; leave it out, or use another method"
-    ),
-    "method=ppt task=pocket_sentiment backbone=pocket_t5": (
-        "pretraining.task.source.labeller=run:: expected run:RUN_ID"
-    ),
-    "task=ppt_nsp task.source.corpus=/nowhere": "task.source.corpus=/nowhere: no corpus there",
     "-m method.lenght=1,2": "method.lenght … did you mean 'length'?",
 }
 """Command lines, and the words that must be printed."""
-FIRST = ["method=ptuning_v3", "method.lenght=3", "task=conll03", "report outputs best=3"]
+FIRST = ["method=ptuning_v3", "method.lenght=3", "task=conll03", "hydra.run.dir=elsewhere"]
 
 
 @pytest.mark.parametrize("line", tiered(WRONG, lambda line: line in FIRST))

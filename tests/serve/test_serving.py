@@ -313,51 +313,32 @@ def test_a_row_that_fails_in_reading_does_not_end_the_server(folder, runs, monke
 # One row's fault is that row's alone.
 
 
-def poisoned(monkeypatch, stage, batches, prompts):
+def poisoned(monkeypatch, stage, batches):
     """Make a stage fail for the rows whose text has the word poison."""
 
     def is_bad(job):
         return "poison" in str(job.row)
 
-    def fails(call, rows_of_call):
-        def wrapped(*given, **more):
-            if any(map(is_bad, rows_of_call(given))):
-                raise RuntimeError("poison")
-            return call(*given, **more)
-
-        return wrapped
-
-    of_job, of_jobs = (lambda given: given[:1]), (lambda given: given[0])
     places = {
         "read": (serving_batches, "_fields", lambda given: [SimpleNamespace(row=given[1])]),
-        "inputs": (serving_batches, "_inputs", of_jobs),
-        "text": (serving_batches, "_text", of_job),
-        "give": (serving_batches, "_give", of_job),
+        "inputs": (serving_batches, "_inputs", lambda given: given[0]),
+        "text": (serving_batches, "_text", lambda given: given[:1]),
+        "give": (serving_batches, "_give", lambda given: given[:1]),
+        "compute": (batches, "_step", lambda given: given[1]),
+        "told": (serving_batches._Told, "__call__", lambda given: given[0].jobs),
     }
-    if stage == "compute":
-        bad = []
-        step = batches._step
-
-        def tried(decoding, jobs):
-            if any(map(is_bad, jobs)):
-                bad.append(len(jobs))
-                raise RuntimeError("poison")
-            return step(decoding, jobs)
-
-        monkeypatch.setattr(batches, "_step", tried)
-        return
-    if stage == "told":
-        call = serving_batches._Told.__call__
-
-        def told(self, tokens):
-            for job in filter(is_bad, self.jobs):
-                job.told = lambda _: 1 / 0
-            return call(self, tokens)
-
-        monkeypatch.setattr(serving_batches._Told, "__call__", told)
-        return
     module, name, rows_of_call = places[stage]
-    monkeypatch.setattr(module, name, fails(getattr(module, name), rows_of_call))
+    call = getattr(module, name)
+
+    def fails(*given, **more):
+        bad = [job for job in rows_of_call(given) if is_bad(job)]
+        if bad and stage != "told":
+            raise RuntimeError("poison")
+        for job in bad:
+            job.told = lambda _: 1 / 0
+        return call(*given, **more)
+
+    monkeypatch.setattr(module, name, fails)
 
 
 STAGES = ["read", "inputs", "text", "give", "told", "compute"]
@@ -369,8 +350,8 @@ def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypa
     heat = float(stage in STAGES[::2])  # drawn in three stages, the likeliest in the others
     common = {"model": name, "max_tokens": 5, "temperature": heat, "seed": 3}
     alone = [asked(server, "completions", prompt=p, **common).json() for p in prompts_of]
-    with serving(folder, wait=0.2) as (address, prompts, batches):
-        poisoned(monkeypatch, stage, batches, prompts)
+    with serving(folder, wait=0.2) as (address, _, batches):
+        poisoned(monkeypatch, stage, batches)
         with ThreadPoolExecutor(8) as pool:
             waits = [pool.submit(asked, address, "completions", prompt=p, **common)
                      for p in [*prompts_of[:3], "poison", *prompts_of[3:]]]  # fmt: skip
@@ -385,8 +366,8 @@ def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypa
 def test_one_of_eight_labels_that_fails_fails_alone(server, folder, runs, monkeypatch, stage):
     name, texts = runs["labels"].id, [row["sentence"] for row in rows_of(runs["labels"])][:7]
     alone = [asked(server, "classify", model=name, input=text).json() for text in texts]
-    with serving(folder, wait=0.2) as (address, prompts, batches):
-        poisoned(monkeypatch, stage, batches, prompts)
+    with serving(folder, wait=0.2) as (address, _, batches):
+        poisoned(monkeypatch, stage, batches)
         with ThreadPoolExecutor(8) as pool:
             waits = [pool.submit(asked, address, "classify", model=name, input=text)
                      for text in [*texts, "poison"]]  # fmt: skip

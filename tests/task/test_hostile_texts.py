@@ -1,6 +1,7 @@
 """Rows that tools and people write: a text is learned and comes back, or the row is refused."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.exporting.runs import shipped
 from tests.readings import reading
 from tests.small_runs import engine
 
-MOST = 12
+BACKBONE, MOST = cache(shipped), 12
 LONG = "word " * 200_000
 GOOD = {
     "plain": ("What is it?", "A lamp."),
@@ -59,7 +60,7 @@ def task_of(folder, *rows):
 def test_a_text_is_learned_and_comes_back(name, tmp_path):
     question, answer = GOOD[name]
     task = task_of(tmp_path, {"q": "first", "a": "one"}, {"q": question, "a": answer})
-    backbone = shipped("pocket_gpt2")
+    backbone = BACKBONE("pocket_gpt2")
     own = reading("writing", max_new_tokens=MOST, stop=["stop"])
     method = ManualPrompt(backbone, task, own)
     example = task.load("train")[1]
