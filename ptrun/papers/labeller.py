@@ -13,7 +13,7 @@ from typing import Any
 
 from ptrun.config.build import build, target
 from ptrun.errors import UserError
-from ptrun.folder import result
+from ptrun.folder import request, result
 from ptrun.runs.finished import Finished, backbone_of, learned
 from ptrun.start import saved_prompt
 from ptrun.task.classification import Classification
@@ -56,7 +56,8 @@ class Labeller(Finished):
         done = result.read(folder)
         if done is None or done.status != "finished":
             raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
-        task, backbone = _task(done), backbone_of(done)
+        families = request.read(folder).config["backbone"].get("families")
+        task, backbone = _task(done), backbone_of(done, families=families)
         tensors, _ = learned(folder, done, backbone)
         engine = build("hardware", hardware, backbone)
         nodes = done.config["method"], done.config["readout"]

@@ -171,7 +171,7 @@ def _check_method(run: RunFolder, config: Mapping[str, Any]) -> None:
 def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> PretrainedBackbone:
     """Return the backbone, with the weights that a start from another run tuned."""
     path = config["backbone"]["path"] if typed else None
-    backbone = backbone_of(run.result, path)
+    backbone = backbone_of(run.result, path, config["backbone"].get("families"))
     if "+" in run.result.manifest["backbone"]["weights"]:
         start = str(config["start"]).removeprefix("run:")
         folder = saved_prompt.find(start, Path(config["outputs"]), config["name"])

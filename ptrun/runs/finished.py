@@ -95,8 +95,12 @@ class Finished:
         return method
 
 
-def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
+def backbone_of(
+    done: RunResult, path: str | None = None, families: object = None
+) -> PretrainedBackbone:
     """Return the backbone of a run, from its recorded folder or from `path`.
+
+    `families` are those of the run's request: they change no number, so its result lacks them.
 
     Raises:
         UserError: the folder does not exist, or the result is damaged.
@@ -110,6 +114,8 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     node = {key: value for key, value in node.items() if key != "weights"}
     if path := path or made_with.get("path"):
         node["path"] = path
+    if families:
+        node["families"] = families
     backbone: PretrainedBackbone = building.build("backbone", node)
     backbone.pooler_seed = made_with.get("pooler_seed")
     if backbone.repository:

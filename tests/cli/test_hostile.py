@@ -136,6 +136,7 @@ REQUESTED = {
     "a task": ("config.task", system),
     "a method": ("config.method", popen),
     "a nested node": ("config.method.words", lambda o: {"x": popen(o)}),
+    "a family": ("config.backbone.families", lambda o: {"bert": popen(o)}),
     "a backbone": ("config.backbone", system),
     "an engine": ("config.hardware", popen),
     "a protocol": ("config.protocol", popen),
