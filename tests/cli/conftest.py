@@ -1,6 +1,5 @@
 """The installed command in a process of its own, from a folder of its own."""
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -9,12 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.warm import Warm
-
-
-def rows(folder, event="step"):
-    """Return the rows of an event in the journal of a run that may still write it."""
-    lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
-    return [row for row in map(json.loads, lines) if row["event"] == event]
 
 
 @dataclass

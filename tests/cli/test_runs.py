@@ -6,8 +6,8 @@ import pytest
 from safetensors.torch import load_file
 from seqeval.metrics import f1_score
 
-from tests.cli.conftest import rows
 from tests.cli.test_signals import until
+from tests.run_folders import assert_same, rows
 from tests.task.tables import delimited, reviews
 
 
@@ -44,9 +44,7 @@ def test_a_run_of_a_sweep_is_the_run_alone_to_the_bit(ptrun):
     assert alone.returncode == swept.returncode == 0, alone.stderr + swept.stderr
     one, other = (file.parent for file in ptrun.results())
     assert one.name == other.name and one != other
-    assert rows(one, "step") == rows(other, "step")
-    first, second = (load_file(folder / "prompt.safetensors") for folder in (one, other))
-    assert all(bool((first[key] == second[key]).all()) for key in first)
+    assert_same(one, other)
 
 
 def test_a_finished_run_is_skipped_and_rerun_sets_it_aside(ptrun):
@@ -70,12 +68,8 @@ def test_a_killed_run_goes_on_bit_for_bit(ptrun):
     assert not (cut / "result.json").exists(), "the run was over before it could be killed"
     assert ptrun(*overrides, "outputs=cut").returncode == 0
     same = ptrun.folder / "whole" / cut.relative_to(ptrun.folder / "cut")
-    assert rows(cut, "step") == rows(same, "step") and len(rows(cut, "step")) == 120
-    assert rows(cut, "dev") == rows(same, "dev")
-    for name in ("prompt.safetensors", "state.safetensors"):
-        ours, theirs = load_file(cut / name), load_file(same / name)
-        assert ours.keys() == theirs.keys()
-        assert all(bool((ours[key] == theirs[key]).all()) for key in ours)
+    assert_same(cut, same, ["prompt.safetensors", "state.safetensors"])
+    assert len(rows(cut)) == 120 and rows(cut, "dev") == rows(same, "dev")
     assert (cut / "predictions.jsonl").read_text() == (same / "predictions.jsonl").read_text()
 
 

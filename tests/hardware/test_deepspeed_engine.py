@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from ptrun.errors import UserError
 from ptrun.training.optim import TorchStepper
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
+from tests.run_folders import assert_same, rows
 from tests.tiers import package
 from workshop.drill.warm import RANKS
 
@@ -34,14 +35,9 @@ def table(tmp_path):
     return file
 
 
-def steps(folder):
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in rows if row["event"] == "step"]
-
-
 def differences(plain, other):
     """Return how far apart two runs are: in losses, norms and learned tensors."""
-    pairs = list(zip(steps(plain), steps(other), strict=True))
+    pairs = list(zip(rows(plain), rows(other), strict=True))
     assert len(pairs) == 6
     mine, theirs = (load_file(folder / "prompt.safetensors") for folder in (plain, other))
     assert {k: v.shape for k, v in mine.items()} == {k: v.shape for k, v in theirs.items()}
@@ -95,9 +91,7 @@ def check_gradients(plain, divided):
 
 def check_resumed(whole, resumed):
     """A run whose second rank was killed goes on bit for bit, and leaves what the other leaves."""
-    assert steps(whole) == steps(resumed)
-    mine, theirs = (load_file(folder / "prompt.safetensors") for folder in (whole, resumed))
-    assert mine.keys() == theirs.keys() and all(torch.equal(mine[k], theirs[k]) for k in mine)
+    assert_same(whole, resumed)
     assert sorted(f.name for f in whole.iterdir()) == sorted(f.name for f in resumed.iterdir())
 
 
@@ -112,8 +106,8 @@ def check(name, plain, other):
     one, many = (json.loads((f / "result.json").read_text()) for f in (plain, other))
     assert one["learned_parameters"] == many["learned_parameters"], name
     if name.endswith("bf16"):  # other roundings than autocast's: it learns, and is whole
-        losses = [row["loss"] for row in steps(other)]
-        assert abs(losses[0] - steps(plain)[0]["loss"]) < 0.02 and losses[-1] < losses[0], name
+        losses = [row["loss"] for row in rows(other)]
+        assert abs(losses[0] - rows(plain)[0]["loss"]) < 0.02 and losses[-1] < losses[0], name
         return
     found = differences(plain, other)
     allowed = {"loss": LOSS, "norm": NORM, "tensors": ALL if name.endswith("all") else PROMPT}

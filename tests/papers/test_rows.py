@@ -49,6 +49,21 @@ def put(outputs, key, *scores, **changes):
     small.put(outputs / "made" / "up" / f"small.FT.full.{key}", TABLE, *scores, **changes)
 
 
+def three(outputs, key, score, **changes):
+    """Write runs of three seeds, whose scores are one apart."""
+    for seed in (1, 2, 3):
+        put(outputs, key, seed, score + seed, **changes)
+
+
+def edited(outputs, change):
+    """Change the first result by hand."""
+    file = min(outputs.rglob("result.json"))
+    content = json.loads(file.read_text())
+    change(content)
+    content.pop("digest")  # it would tell
+    file.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize("ddof", [0, 1])
 def test_deviations_divide_as_the_table_s(tmp_path, ddof):
     """IDPG's tables have numpy's default, n; the interval needs the paper's with n - 1."""
@@ -111,8 +126,7 @@ def test_one_seed_is_no_verdict_and_protocols_stand_apart(made, tmp_path):
 
 def test_the_best_of_fewer_seeds_is_not_the_papers(made, tmp_path):
     best = replace(made, statistic="best_3", seeds=[1, 2, 3, 4])
-    for seed in (1, 2, 3):
-        put(tmp_path, "RTE", seed, 60.0 + seed)
+    three(tmp_path, "RTE", 60.0)
     row = rows(best, tmp_path)[0]
     assert (row.verdict, row.gap) == ("not comparable", None)
     assert "3 seeds instead of 4" in row.why
@@ -121,9 +135,8 @@ def test_the_best_of_fewer_seeds_is_not_the_papers(made, tmp_path):
 
 
 def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
-    for seed in (1, 2, 3):
-        put(tmp_path, "RTE", seed, 70.0 + seed)
-        put(tmp_path, "CB", seed, 80.0 + seed)
+    three(tmp_path, "RTE", 70.0)
+    three(tmp_path, "CB", 80.0)
     *_, mean = rows(made, tmp_path)
     assert dict(mean.paper.scores) == {s: (70 + s + (80 + s + 60 + s) / 2) / 2 for s in (1, 2, 3)}
     assert mean.verdict == "within"
@@ -142,13 +155,11 @@ def test_a_mean_over_the_grid_selects_none_and_needs_all_of_it(tmp_path):
     made, batch = read(file), ("train.batch_size=4",)
     found = jobs(made, parse(["experiment=made/up"]))
     assert len(found) == 6 and {job.key for job in found} == {"small.FT.full.CB"}
-    for seed in (1, 2, 3):
-        put(tmp_path, "CB", seed, 80.0 + seed, dev=90.0, typed=("train.lr=1e-4", *batch))
+    three(tmp_path, "CB", 80.0, dev=90.0, typed=("train.lr=1e-4", *batch))
     best, mean = rows(made, tmp_path)
     assert best.paper.value == 62.0 and mean.paper is None
     assert mean.why == "ptrun experiment=made/up cell=small.FT.full.CB"
-    for seed in (1, 2, 3):
-        put(tmp_path, "CB", seed, 70.0 + seed, group="b", typed=("train.lr=1e-3", *batch))
+    three(tmp_path, "CB", 70.0, group="b", typed=("train.lr=1e-3", *batch))
     best, mean = rows(made, tmp_path)
     assert best.paper.value == 62.0 and dict(mean.paper.scores) == {1: 56.0, 2: 57.0, 3: 58.0}
     assert mean.paper.missing == []
@@ -162,9 +173,8 @@ def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path
     file.write_text(head + own + "cells: [[small, FT, full, AVG, accuracy, 70.0]]\n")
     (row,) = rows(read(file), tmp_path)
     assert (row.verdict, row.why) == ("not run", "a mean of up")
-    for seed in (1, 2, 3):
-        put(tmp_path, "RTE", seed, 70.0 + seed)
-        put(tmp_path, "CB", seed, 80.0 + seed)
+    three(tmp_path, "RTE", 70.0)
+    three(tmp_path, "CB", 80.0)
     (row,) = rows(read(file), tmp_path)
     assert dict(row.paper.scores) == dict(rows(made, tmp_path)[-1].paper.scores)
     assert row.verdict == "within"
@@ -173,11 +183,7 @@ def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path
 @pytest.mark.parametrize("test", [{}, {"accuracy": float("nan")}])
 def test_a_run_without_the_number_is_named(made, tmp_path, test):
     put(tmp_path, "RTE", 1, 70.0)
-    file = next(tmp_path.rglob("result.json"))
-    content = json.loads(file.read_text())
-    content["metrics"]["test"] = test
-    del content["digest"]  # it would tell
-    file.write_text(json.dumps(content))
+    edited(tmp_path, lambda content: content["metrics"].update(test=test))
     with pytest.raises(UserError, match=r"run -paper-s1 has no test.accuracy"):
         rows(made, tmp_path)
 
@@ -203,13 +209,11 @@ def test_a_damaged_result_is_named_and_not_counted(made, tmp_path, change, caplo
     ],
 )
 def test_runs_typed_otherwise_are_listed_and_never_compared(made, tmp_path, typed, differs):
-    for seed in (1, 2, 3):
-        put(tmp_path, "RTE", seed, 90.0 + seed, group="other", typed=typed)
+    three(tmp_path, "RTE", 90.0, group="other", typed=typed)
     row = rows(made, tmp_path)[0]
     assert (row.verdict, row.paper, row.gap) == ("not run", None, None)
     assert row.variants == {differs: {1: 91.0, 2: 92.0, 3: 93.0}}
-    for seed in (1, 2, 3):
-        put(tmp_path, "RTE", seed, 70.0 + seed)
+    three(tmp_path, "RTE", 70.0)
     row = rows(made, tmp_path)[0]
     assert dict(row.paper.scores) == {1: 71.0, 2: 72.0, 3: 73.0} and len(row.variants) == 1
     (text,) = Shown(made, [row]).variants
@@ -220,11 +224,7 @@ def test_another_model_in_the_folder_of_the_papers_is_a_variant(made, tmp_path):
     large = replace(made, shared=["backbone=bert_large_cased"])
     put(tmp_path, "RTE", 1, 70.0, typed=("backbone=bert_large_cased",))
     assert rows(large, tmp_path)[0].paper.value == 70.0
-    file = next(tmp_path.rglob("result.json"))
-    content = json.loads(file.read_text())
-    content["manifest"]["backbone"] = {"parameters": 1_200_000}
-    del content["digest"]  # it would tell
-    file.write_text(json.dumps(content))
+    edited(tmp_path, lambda content: content["manifest"].update(backbone={"parameters": 1_200_000}))
     assert list(rows(large, tmp_path)[0].variants) == ["a backbone of 1,200,000 parameters"]
 
 
@@ -238,8 +238,7 @@ def test_a_part_of_a_grid_has_no_final_verdict(made, tmp_path):
     grid = [Rule({}, {"train.lr": [1e-4, 1e-3, 1e-2]})]
     searched = replace(made, grid=grid)
     for number, rate in enumerate(("1e-4", "1e-3", "1e-2"), start=1):
-        for seed in (1, 2, 3):
-            put(tmp_path, "RTE", seed, 69.0 + seed, group=rate, typed=(f"train.lr={rate}",))
+        three(tmp_path, "RTE", 69.0, group=rate, typed=(f"train.lr={rate}",))
         row = rows(searched, tmp_path)[0]
         assert (row.paper.searched, row.paper.planned) == (number, 3)
         if number < 3:

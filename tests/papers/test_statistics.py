@@ -92,11 +92,15 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-@pytest.mark.parametrize(("name", "seeds"), tiered(CELLS, lambda *cell: cell in CORE))
+TRIED = [(*cell, "normal") for cell in CELLS] + [(*cell, "of 250 examples") for cell in CELLS[1::3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "draw"), tiered(TRIED, lambda name, seeds, _: (name, seeds) in CORE)
+)
 def test_equal_sides_get_at_most_six_false_verdicts_of_a_hundred(name, seeds, draw):
     rng = random.Random(7)
-    pool = [draw(rng) for _ in range(5000)]
+    pool = [DRAWS[draw](rng) for _ in range(5000)]
     kind, false, trials = name.split()[-1], 0, 4000
     for _ in range(trials):
         ours, theirs = rng.choices(pool, k=seeds), rng.choices(pool, k=seeds)

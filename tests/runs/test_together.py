@@ -1,7 +1,6 @@
 """Runs that share passes leave what they leave alone; what happens to one changes no other."""
 
 import gc
-import json
 import time
 import weakref
 
@@ -16,6 +15,7 @@ from ptrun.runs import recipe, worker
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
+from tests.run_folders import assert_same, rows
 
 METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
 FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
@@ -30,15 +30,13 @@ def runs(small, tmp_path):
         given += ["keep=state"]
         given += ["method.length=3"] if method in ("ptuning_v2", "prompt_tuning") else []
         given += ["method.order=4"] if method == "idpg" else []
-        given += ["backbone=pocket_glm"] if backbone == "blocklm" else []
         return [plan(small(*given, *one, backbone=backbone)) for one in lists]
 
     return made
 
 
 def steps(folder):
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows if row["event"] == "step"]
+    return [row["loss"] for row in rows(folder)]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +170,7 @@ def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
     assert [state.detail for state in states] == ["at step 4", "at step 4", "at step 2"]
     launch_together(runs("shared", *lists))
     for folder in folders:
-        one, other = (load_file(f / "prompt.safetensors") for f in (folder, shared_folder(folder)))
-        assert all(one[name].equal(other[name]) for name in one.keys() | other.keys())
+        assert_same(folder, shared_folder(folder))
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def cases(count):
 
 @pytest.mark.slow
 def test_metrics_are_those_of_scikit_learn():
-    for golds, shares, labels in cases(1000):
+    for golds, shares, labels in cases(250):
         guesses = shares > 0.5
         targets = [[x for x, on in zip(labels, own, strict=True) if on] for own in golds]
         predictions = [
@@ -110,7 +110,7 @@ def test_metrics_are_those_of_scikit_learn():
 
 @pytest.mark.slow
 def test_the_best_threshold_has_the_best_f1():
-    for golds, shares, _ in cases(300):
+    for golds, shares, _ in cases(100):
         gold, share = golds[:, 0], shares[:, 0]
         found = best_threshold(share, gold)
         if not gold.any():

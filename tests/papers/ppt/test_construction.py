@@ -74,9 +74,9 @@ def test_other_processes_make_the_same(corpus, make):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
-    """Blocks hold 1,000 documents, so three and nine of them peak alike; to a tenth."""
+    """Blocks hold 1,000 documents, so three and six of them peak alike; to a tenth."""
     peaks = []
-    for blocks in (3, 9):
+    for blocks in (3, 6):
         file = write(tmp_path / str(blocks), (document(n) for n in range(1_200 * blocks)))
         made = Construction(corpus=str(file), make="nsp", examples=dict.fromkeys(MANY, 10**9))
         tracemalloc.start()

@@ -3,11 +3,7 @@
 What was made is read, not made anew, and files change no number.
 """
 
-import json
-
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.runs.launch import launch
@@ -15,6 +11,7 @@ from ptrun.runs.plan import plan
 from ptrun.task import dataset
 from ptrun.training.member import Member
 from tests.papers.ppt.corpora import document, write
+from tests.run_folders import assert_same, rows
 
 
 @pytest.fixture
@@ -46,16 +43,6 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
         cut = launch(composed("cut"))
     assert cut.manifest["data"] == whole.manifest["data"]
     assert cut.metrics == whole.metrics
-    same(*(plan(composed(name)).folder for name in ("whole", "cut")))
-
-
-def same(first, second):
-    prompts = [load_file(folder / "prompt.safetensors") for folder in (first, second)]
-    assert all(torch.equal(prompts[0][name], prompts[1][name]) for name in prompts[0])
-    steps = [losses(folder) for folder in (first, second)]
-    assert steps[0] == steps[1] and len(steps[0]) == 12
-
-
-def losses(folder):
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [row for row in rows if row["event"] == "step"]
+    folders = [plan(composed(name)).folder for name in ("whole", "cut")]
+    assert_same(*folders)
+    assert len(rows(folders[0])) == 12
