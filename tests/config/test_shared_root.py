@@ -8,45 +8,21 @@ from ptrun.config import compose
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 
-LINES = [
-    "seed=3",
-    "seed=4 train.lr=1e-3",
-    "method.length=4 method.dropout=0.1",
-    "method.length=8 method.dropout=null",
-    "method=prompt_tuning method.length=4",
-    "method=prompt_tuning method.length=5 readout.pooler=none",
-    "method=lora method.targets=[query] seed=2",
-    "method=lora method.targets=[key,value] seed=2",
-    "method=lora seed=2",
-    "readout=head readout.dropout=0.2",
-    "task=pocket_sentiment task.values.label={a:b}",
-    "task=pocket_sentiment",
-    "backbone.path=/nowhere/a",
-    "backbone.path=/nowhere/b",
-    "setting=few_shot_32 data_seed=3 name=own/folder",
-    "+expected.mean=80.5",
-    "expected.mean=81",
-    "backbone.lr.prompt=0.5 seed=2",
-    "backbone.lr.prompt=0.25 seed=2",
-    "train.lr=${train.eps} train.eps=1e-3",
-    "train.lr=${train.eps} train.eps=2e-3",
-    "tracking=[wandb]",
-    "start=run:first",
-    "trial={20: 50.0}",
-    "train.schedule=constant train.weight_decay=0.1",
-    "seed=8 seed=9",
-    "method.config.r=3 method.config=null",
-    "++method.new=1",
-    "method.length='8'",
-    "~method.length",
-    "name=é",
-    # errors
-    "seed=abc",
-    "train.lr=x",
-    "seed=1,2",
-    "name=../out",
-    "seed=-1",
-]
+LINES = ["seed=3", "seed=4 train.lr=1e-3", "method.length=4 method.dropout=0.1"]
+LINES += ["method.length=8 method.dropout=null", "method=prompt_tuning method.length=4"]
+LINES += ["method=prompt_tuning method.length=5 readout.pooler=none"]
+LINES += ["method=lora method.targets=[query] seed=2"]
+LINES += ["method=lora method.targets=[key,value] seed=2", "method=lora seed=2"]
+LINES += ["readout=head readout.dropout=0.2", "task=pocket_sentiment task.values.label={a:b}"]
+LINES += ["task=pocket_sentiment", "backbone.path=/nowhere/a", "backbone.path=/nowhere/b"]
+LINES += ["setting=few_shot_32 data_seed=3 name=own/folder", "+expected.mean=80.5"]
+LINES += ["expected.mean=81", "backbone.lr.prompt=0.5 seed=2", "backbone.lr.prompt=0.25 seed=2"]
+LINES += ["train.lr=${train.eps} train.eps=1e-3", "train.lr=${train.eps} train.eps=2e-3"]
+LINES += ["tracking=[wandb]", "start=run:first", "trial={20: 50.0}"]
+LINES += ["train.schedule=constant train.weight_decay=0.1", "seed=8 seed=9"]
+LINES += ["method.config.r=3 method.config=null", "++method.new=1", "method.length='8'"]
+LINES += ["~method.length", "name=é", "seed=abc", "train.lr=x", "seed=1,2", "name=../out"]
+LINES += ["seed=-1"]
 
 
 def outcome(overrides, function):

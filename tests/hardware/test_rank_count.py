@@ -11,19 +11,12 @@ def hardware(width=4, ranks=None, device="auto"):
     return HardwareConfig(device, "fp32", 4096, False, width, ranks)
 
 
-@pytest.mark.parametrize(
-    ("given", "gpus", "ranks"),
-    [
-        (hardware(), 0, 4),
-        (hardware(), 8, 8),
-        (hardware(width=1), 0, 1),
-        (hardware(width=1), 3, 3),
-        (hardware(ranks=8), 0, 8),
-        (hardware(ranks=4), 8, 4),
-        (hardware(device="cpu"), 8, 4),
-        (hardware(width=2, ranks=6, device="cpu"), 1, 6),
-    ],
-)
+RANKS = [(hardware(), 0, 4), (hardware(), 8, 8), (hardware(width=1), 0, 1)]
+RANKS += [(hardware(width=1), 3, 3), (hardware(ranks=8), 0, 8), (hardware(ranks=4), 8, 4)]
+RANKS += [(hardware(device="cpu"), 8, 4), (hardware(width=2, ranks=6, device="cpu"), 1, 6)]
+
+
+@pytest.mark.parametrize(("given", "gpus", "ranks"), RANKS)
 def test_ranks_follow_from_gpus_or_the_model(given, gpus, ranks):
     assert local_ranks(given, gpus) == ranks
 

@@ -7,15 +7,9 @@ from ptrun.folder import result
 from ptrun.runs.launch import launch
 from tests.tiers import package
 
-HARDWARE = {
-    "_target_": "ptrun.hardware.deepspeed_engine.DeepSpeedEngine",
-    "device": "cpu",
-    "precision": "fp32",
-    "token_budget": 2048,
-    "checkpointing": False,
-    "model_parallel": 1,
-    "ranks": None,
-}
+HARDWARE = {"_target_": "ptrun.hardware.deepspeed_engine.DeepSpeedEngine", "device": "cpu"}
+HARDWARE |= {"precision": "fp32", "token_budget": 2048, "checkpointing": False}
+HARDWARE |= {"model_parallel": 1, "ranks": None}
 
 
 @pytest.fixture

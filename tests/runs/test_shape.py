@@ -12,25 +12,13 @@ def shape_of(small):
     return lambda *overrides, backbone="bert": shape(plan(small(*overrides, backbone=backbone)))
 
 
-SAME = [
-    "seed=2",
-    "data_seed=2",
-    "train.lr=0.5 train.batch_size=4 train.max_steps=9 train.patience=1",
-    "train.weight_decay=0.1 train.schedule=constant train.warmup=0.1",
-    "method.length=3",
-    "setting=few_shot_32",
-    "method.dropout=0.3",
-    "name=other",
-]
-OTHER = [
-    "task=pocket_sentiment",
-    "method=prompt_tuning",
-    "method.prefix_kind=hidden",
-    "backbone.dropout=0.0",
-    "method.shift_positions=false",
-    "protocol=paper",
-    "hardware.token_budget=100",
-]
+SAME = ["seed=2", "data_seed=2"]
+SAME += ["train.lr=0.5 train.batch_size=4 train.max_steps=9 train.patience=1"]
+SAME += ["train.weight_decay=0.1 train.schedule=constant train.warmup=0.1", "method.length=3"]
+SAME += ["setting=few_shot_32", "method.dropout=0.3", "name=other"]
+OTHER = ["task=pocket_sentiment", "method=prompt_tuning", "method.prefix_kind=hidden"]
+OTHER += ["backbone.dropout=0.0", "method.shift_positions=false", "protocol=paper"]
+OTHER += ["hardware.token_budget=100"]
 CORE = (*SAME[:2], *OTHER[:2])
 
 

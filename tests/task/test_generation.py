@@ -211,17 +211,14 @@ def test_formulas_are_compared_as_math_verify_reads_them():
     assert signatures(["math"])["math"].startswith("math-verify ")
 
 
-SCRIPTS = {
-    "Chinese": "今天天气很好",
-    "Japanese": "今日はいい天気です",
-    "Thai": "วันนี้อากาศดี",
-    "Hindi": "आज मौसम अच्छा है",
-    "Russian": "сегодня хорошая погода",
+SCRIPTS = {"Chinese": "今天天气很好", "Japanese": "今日はいい天気です", "Thai": "วันนี้อากาศดี"}
+SCRIPTS |= {"Hindi": "आज मौसम अच्छा है", "Russian": "сегодня хорошая погода"}
+SCRIPTS |= {
     "Arabic": "الطقس جميل اليوم",
     "Greek": "ο καιρός είναι καλός",  # noqa: RUF001
     "Korean": "오늘 날씨가 좋네요",
-    "Spanish": "Cristóbal está aquí",
 }
+SCRIPTS |= {"Spanish": "Cristóbal está aquí"}
 UNSPACED = ("Chinese", "Japanese", "Thai")
 
 

@@ -13,42 +13,27 @@ from tests.small_runs import engine
 
 BACKBONE, MOST = cache(shipped), 12
 LONG = "word " * 200_000
-GOOD = {
-    "plain": ("What is it?", "A lamp."),
-    "a number": ("How many?", 42),
-    "a fraction": ("How much?", 0.5),
-    "several": ("What?", ["one", "two"]),
-    "one in a list": ("What?", ["one"]),
-    "as in SQuAD": ("What?", {"text": ["one"], "answer_start": [0]}),
-    "lines": ("a\nb\tc", "first\n\nsecond\tthird"),
-    "carriage returns": ("a\r\nb", "c\r\nd"),
-    "an end mark in the answer": ("What?", "<|endoftext|> then more"),
-    "an end mark alone": ("What?", "<|endoftext|>"),
-    "an end mark in the text": ("<|endoftext|> What?", "yes"),
-    "a mask in the text": ("What is [MASK] or {mask}?", "{mask}"),
-    "braces": ("{text} {soft:2}", "{0} {}"),
-    "emoji": ("Smile 🙂", "👩‍👩‍👧‍👦 family"),
-    "emoji that are cut": ("Smile", "👩‍👩‍👧‍👦" * 30),
-    "right to left": ("שלום", "مرحبا بالعالم"),
-    "Chinese": ("你好吗", "我很好"),
-    "accents": ("e\u0301", "a\u030a"),
-    "spaces inside": ("a", "two  spaces"),
-    "a space that does not break": ("a", "one\u00a0two"),
-    "zero width": ("a\u200bb", "c\u200bd"),
-    "a byte order mark": ("\ufeffa", "b"),
-    "quotes": ('say "it"', 'it\'s "so"'),
-    "backslashes": ("C:\\dir", "\\n is not a line"),
-    "markup": ("<b>bold</b>", "[red]x[/red]"),
-    "a formula": ("=1+1", "=SUM(A1)"),
-    "one letter": ("a", "b"),
-    "a stop text in the question": ("what stop here", "go"),
-    "a long question": (LONG, "yes"),
-    "a long answer": ("What?", LONG),
-    "control characters": ("a\u0001b", "c\u0007d"),
-    "a null character": ("a\u0000b", "c"),
-    "true": ("What?", "True"),
-    "nan as text": ("What?", "nan"),
-}
+GOOD = {"plain": ("What is it?", "A lamp."), "a number": ("How many?", 42)}
+GOOD |= {"a fraction": ("How much?", 0.5), "several": ("What?", ["one", "two"])}
+GOOD |= {"one in a list": ("What?", ["one"])}
+GOOD |= {"as in SQuAD": ("What?", {"text": ["one"], "answer_start": [0]})}
+GOOD |= {"lines": ("a\nb\tc", "first\n\nsecond\tthird"), "carriage returns": ("a\r\nb", "c\r\nd")}
+GOOD |= {"an end mark in the answer": ("What?", "<|endoftext|> then more")}
+GOOD |= {"an end mark alone": ("What?", "<|endoftext|>")}
+GOOD |= {"an end mark in the text": ("<|endoftext|> What?", "yes")}
+GOOD |= {"a mask in the text": ("What is [MASK] or {mask}?", "{mask}")}
+GOOD |= {"braces": ("{text} {soft:2}", "{0} {}"), "emoji": ("Smile 🙂", "👩‍👩‍👧‍👦 family")}
+GOOD |= {"emoji that are cut": ("Smile", "👩‍👩‍👧‍👦" * 30)}
+GOOD |= {"right to left": ("שלום", "مرحبا بالعالم"), "Chinese": ("你好吗", "我很好")}
+GOOD |= {"accents": ("e\u0301", "a\u030a"), "spaces inside": ("a", "two  spaces")}
+GOOD |= {"a space that does not break": ("a", "one\u00a0two")}
+GOOD |= {"zero width": ("a\u200bb", "c\u200bd"), "a byte order mark": ("\ufeffa", "b")}
+GOOD |= {"quotes": ('say "it"', 'it\'s "so"'), "backslashes": ("C:\\dir", "\\n is not a line")}
+GOOD |= {"markup": ("<b>bold</b>", "[red]x[/red]"), "a formula": ("=1+1", "=SUM(A1)")}
+GOOD |= {"one letter": ("a", "b"), "a stop text in the question": ("what stop here", "go")}
+GOOD |= {"a long question": (LONG, "yes"), "a long answer": ("What?", LONG)}
+GOOD |= {"control characters": ("a\u0001b", "c\u0007d"), "a null character": ("a\u0000b", "c")}
+GOOD |= {"true": ("What?", "True"), "nan as text": ("What?", "nan")}
 
 
 def task_of(folder, *rows):

@@ -11,29 +11,13 @@ from ptrun.task.label import doubts, label_text, missing, normal, skipping
 from ptrun.task.own import Own
 from ptrun.task.source import Row
 
+CELLS = [(raw, "pos") for raw in (" pos ", ["pos"], "['pos']", '["pos"]', '{"choices": ["pos"]}')]
+CELLS += [("[1.0]", "1"), (1.0, "1"), ("1.000", "1"), ("-0.0", "0"), (Decimal("0.00"), "0")]
+CELLS += [(raw, raw) for raw in ("[pos]", "007", "1.10")]
+CELLS += [("[]", ""), (None, ""), (True, "true"), ("e\u0301", "\u00e9")]
 
-@pytest.mark.parametrize(
-    ("raw", "label"),
-    [
-        (" pos ", "pos"),
-        (["pos"], "pos"),
-        ("['pos']", "pos"),
-        ('["pos"]', "pos"),
-        ('{"choices": ["pos"]}', "pos"),
-        ("[1.0]", "1"),
-        ("[pos]", "[pos]"),
-        ("[]", ""),
-        (None, ""),
-        (1.0, "1"),
-        ("1.000", "1"),
-        ("-0.0", "0"),
-        ("007", "007"),
-        ("1.10", "1.10"),
-        (Decimal("0.00"), "0"),
-        (True, "true"),
-        ("e\u0301", "\u00e9"),
-    ],
-)
+
+@pytest.mark.parametrize(("raw", "label"), CELLS)
 def test_a_cell_is_read_as_one_label(raw, label):
     assert label_text(Row("a.csv:2", {"label": raw}), "label") == label
 

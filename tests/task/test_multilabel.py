@@ -22,30 +22,15 @@ from tests.composing import task_node
 LABELS = ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("cell", "found"),
-    [
-        ("a;b", ["a", "b"]),
-        ("a | b", ["a", "b"]),
-        ("a, b ,", ["a", "b"]),
-        ("a;b, c", ["a", "b, c"]),
-        ("b;a;b", ["b", "a"]),
-        (["a", "b"], ["a", "b"]),
-        ('["a", "b"]', ["a", "b"]),
-        ("['a', 'b']", ["a", "b"]),
-        ('{"choices": ["a", "b"]}', ["a", "b"]),
-        ("a", ["a"]),
-        (1, ["1"]),
-        ([1, 2.0], ["1", "2"]),
-        (True, ["true"]),
-        ("", []),
-        ("[]", []),
-        ([], []),
-        (None, []),
-        (float("nan"), []),
-        (["", "a"], ["a"]),
-    ],
-)
+BOTH = ["a;b", "a | b", "a, b ,", ["a", "b"], '["a", "b"]', "['a', 'b']"]
+BOTH += ['{"choices": ["a", "b"]}']
+CELLS = [(cell, ["a", "b"]) for cell in BOTH]
+CELLS += [(cell, []) for cell in ("", "[]", [], None, float("nan"))]
+CELLS += [("a;b, c", ["a", "b, c"]), ("b;a;b", ["b", "a"]), ("a", ["a"]), (["", "a"], ["a"])]
+CELLS += [(1, ["1"]), ([1, 2.0], ["1", "2"]), (True, ["true"])]
+
+
+@pytest.mark.parametrize(("cell", "found"), CELLS)
 def test_a_cell_is_read(cell, found):
     assert labels_of(Row("f:1", {"x": cell}), "x") == found
 
