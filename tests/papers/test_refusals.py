@@ -71,8 +71,8 @@ class Code:
 
 
 def put(name, value):
-    """Return a change that replaces a tensor, named as in `Format.words` or by itself."""
-    return lambda s, words: s.update({words.get(name, name): value(s, words.get(name, name))})
+    """Return a change of a tensor, named as in `Format.words` or by itself; None is a new one."""
+    return lambda s, words: s.update({words.get(name, name): value(s.get(words.get(name, name)))})
 
 
 def drop(name):
@@ -80,11 +80,11 @@ def drop(name):
 
 
 def more(name):
-    return put(name, lambda s, full: s[full] + 1)
+    return put(name, lambda tensor: tensor + 1)
 
 
 def cut(name, rows):
-    return put(name, lambda s, full: s[full][:rows])
+    return put(name, lambda tensor: tensor[:rows])
 
 
 SHARDS = ("rank", "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt")
@@ -130,21 +130,15 @@ HARMS = {
     "a norm that differs": Harm(("{whole}", "{word}s [1]"), more("whole"), alone=True),
     "a tensor that one lacks": Harm(("{split}", "{word}s 0 and 1"), drop("split"), alone=True),
     "rows that one lacks": Harm(("{split}", "{word} 1"), cut("split", -1), alone=True),
-    "another dtype in one": Harm(
-        ("{split}", "float16"), put("split", lambda s, name: s[name].half()), alone=True
-    ),
+    "another dtype": Harm(("{split}", "float16"), put("split", torch.Tensor.half), alone=True),
     "a missing tensor": Harm(("1 missing", "{whole}"), drop("whole")),
-    "an unknown tensor": Harm(
-        ("1 unknown", "pool.weight"), put("pool.weight", lambda s, name: torch.ones(3))
-    ),
+    "an unknown tensor": Harm(("1 unknown", "pool"), put("pool", lambda _: torch.ones(3))),
     "another model": Harm(("{kind}", "{first}"), drop("first")),
     "few rows": Harm(("{split}", "{cut}", "{shape}"), cut("split", -6)),
-    "a vector": Harm(("{split}", "{shape}"), put("split", lambda s, name: s[name].flatten())),
-    "integers": Harm(("{whole}", "int32"), put("whole", lambda s, name: s[name].int())),
+    "a vector": Harm(("{split}", "{shape}"), put("split", torch.Tensor.flatten)),
+    "integers": Harm(("{whole}", "int32"), put("whole", torch.Tensor.int)),
     "a value beyond fp16": Harm(
-        ("{norm}", "--dtype bf16"),
-        put("whole", lambda s, name: s[name] * 1e6),
-        options={"dtype": "fp16"},
+        ("{norm}", "--dtype bf16"), put("whole", lambda t: t * 1e6), options={"dtype": "fp16"}
     ),
     "code": Harm(("mkdir", "may run code", "torch.save"), extra={"criterion": Code()}),
     "code alone": Harm(("{file0}",), damage=(0, lambda f: f.write_bytes(pickle.dumps(Code())))),
@@ -154,6 +148,7 @@ HARMS = {
     "other keys": Harm(("{file0}",), damage=(0, lambda f: torch.save({"weights": {}}, f))),
 }
 PROMPT, OUTPUT = "encoder.prompt_embeds.weight", "decoder.output_projection.weight"
+ALIAS, NORM, HEADS = "decoder.word_embeds.weight", "decoder.layer_norm", "decoder_attention_heads"
 TABLE, WORDS = FORMATS["glm"].words["first"], "word_embeddings.weight"
 GLM_BIAS, BIAS = "transformer.layers.1.attention.dense.bias", "decoder.layers.1.fc2.bias"
 SETTINGS = [("decoder_normalize_before", False), ("decoder_learned_pos", True)]
@@ -163,64 +158,52 @@ SETTINGS += [("character_embeddings", True), ("layernorm_embedding", True)]
 SETTINGS += [("decoder_layerdrop", 0.2), ("activation_fn", "swish"), ("dropout", "often")]
 SETTINGS += [("decoder_layers", 3), ("decoder_embed_dim", 64), ("decoder_ffn_embed_dim", 64)]
 SETTINGS += [("decoder_attention_heads", heads) for heads in (5, 0, -2, "two", 2.0)]
-OF_ONE_FORMAT = {
-    ("cpm2", "a prompt that differs"): Harm(
-        (PROMPT, "[1]"), lambda s, words: s.update({PROMPT: torch.rand(4, 64)})
-    ),
-    ("cpm2", "an alias that differs"): Harm(
-        ("decoder.word_embeds.weight", "rank 1"), more("decoder.word_embeds.weight"), alone=True
-    ),
-    ("cpm2", "ranks of two saves"): Harm(
+CPM2 = {
+    "a prompt that differs": Harm((PROMPT, "[1]"), put(PROMPT, lambda _: torch.rand(4, 64))),
+    "an alias that differs": Harm((ALIAS, "rank 1"), more(ALIAS), alone=True),
+    "ranks of two saves": Harm(
         ("iteration", "[100, 200]"),
         damage=(1, lambda f: torch.save(torch.load(f, weights_only=True) | {"iteration": 200}, f)),
     ),
-    ("cpm2", "a scale that it never had"): Harm(
-        ("--unscale", "26240"),
-        put("word_embeds.weight", lambda s, name: torch.ones(13120, 64)),
+    "a scale that it never had": Harm(
+        *(("--unscale", "26240"), put("word_embeds.weight", lambda _: torch.ones(13120, 64))),
         options={"unscale": True},
     ),
-    ("glm", "a bias that differs"): Harm((GLM_BIAS, "[1]"), more(GLM_BIAS), alone=True),
-    ("glm", "positions that differ"): Harm((TABLE, "[1]"), more(TABLE), alone=True),
-    ("glm", "no words"): Harm(("not a GLM checkpoint", WORDS), drop(WORDS)),
-    ("glm", "few positions"): Harm(
-        (TABLE, "513 rows; expected 1025", "random values"), cut(TABLE, 513)
+}
+ONE_GLM = {
+    "a bias that differs": Harm((GLM_BIAS, "[1]"), more(GLM_BIAS), alone=True),
+    "positions that differ": Harm((TABLE, "[1]"), more(TABLE), alone=True),
+    "no words": Harm(("not a GLM checkpoint", WORDS), drop(WORDS)),
+    "few positions": Harm((TABLE, "513 rows; expected 1025", "random values"), cut(TABLE, 513)),
+    "an odd width": Harm(("100 columns", "64"), put(WORDS, lambda t: t[:, :100])),
+    "many positions": Harm(
+        ("2049 rows; expected 1025.",), put(TABLE, lambda _: torch.ones(2049, 128))
     ),
-    ("glm", "an odd width"): Harm(
-        ("100 columns", "64"), put(WORDS, lambda s, name: s[name][:, :100])
+    "another vocabulary": Harm(("320 rows", "50304", "--tokenizer"), options={"tokenizer": None}),
+    "too many words": Harm(("276 entries", "270 rows"), cut(WORDS, 135)),
+    "other words": Harm(("is 266 of", "50256"), put(WORDS, lambda _: torch.ones(25152, 128))),
+    "no tokenizer there": Harm(("vocab.json",), options={"tokenizer": Path("nowhere")}),
+}
+MEGATRON = {
+    "a bias that differs": Harm((BIAS, "parts [1]"), more(BIAS), alone=True),
+    "half a norm": Harm(
+        ("1 missing", f"{NORM}.bias"), put(f"{NORM}.weight", lambda _: torch.ones(32))
     ),
-    ("glm", "many positions"): Harm(
-        ("2049 rows; expected 1025.",), put(TABLE, lambda s, name: torch.ones(2049, 128))
+    "untied words": Harm(
+        (OUTPUT, "one tensor for both"), put(OUTPUT, lambda _: torch.ones(160, 32))
     ),
-    ("glm", "another vocabulary"): Harm(
-        ("320 rows", "50304", "--tokenizer"), options={"tokenizer": None}
-    ),
-    ("glm", "too many words"): Harm(("276 entries", "270 rows"), cut(WORDS, 135)),
-    ("glm", "other words than GPT-2's"): Harm(
-        ("is 266 of", "50256"), put(WORDS, lambda s, name: torch.ones(25152, 128))
-    ),
-    ("glm", "no tokenizer there"): Harm(("vocab.json",), options={"tokenizer": Path("nowhere")}),
-    ("megatron", "a bias that differs"): Harm((BIAS, "parts [1]"), more(BIAS), alone=True),
-    ("megatron", "half a norm"): Harm(
-        ("1 missing", "decoder.layer_norm.bias"),
-        put("decoder.layer_norm.weight", lambda s, name: torch.ones(32)),
-    ),
-    ("megatron", "untied words"): Harm(
-        (OUTPUT, "one tensor for both"),
-        put(OUTPUT, lambda s, name: s["decoder.embed_tokens.weight"] + 1),
-    ),
-    ("megatron", "parts of two models"): Harm(
+    "parts of two models": Harm(
         ("different args",), damage=(1, lambda f: resave(f, {"dropout": 0.5}))
     ),
-    ("megatron", "no args"): Harm(("argparse.Namespace",), damage=(0, lambda f: resave(f, None))),
-    ("megatron", "heads that nobody knows"): Harm(
-        ("decoder_attention_heads", "here: 32"), extra={"decoder_attention_heads": None}
-    ),
+    "no args": Harm(("argparse.Namespace",), damage=(0, lambda f: resave(f, None))),
+    "heads that nobody knows": Harm((HEADS, "here: 32"), extra={HEADS: None}),
     **{
-        ("megatron", f"{name}={value}"): Harm((name, str(value)), count=1, extra={name: value})
-        for name, value in SETTINGS
+        f"{key}={value}": Harm((key, str(value)), count=1, extra={key: value})
+        for key, value in SETTINGS
     },
 }
-CASES = {(name, harm): HARMS[harm] for name in FORMATS for harm in HARMS} | OF_ONE_FORMAT
+ALONE = {"cpm2": CPM2, "glm": ONE_GLM, "megatron": MEGATRON}
+CASES = {(name, harm): own for name in FORMATS for harm, own in (HARMS | ALONE[name]).items()}
 
 
 @pytest.fixture(scope="module")
