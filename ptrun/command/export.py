@@ -51,5 +51,5 @@ def main(arguments: Sequence[str]) -> None:
     dense = ["hardware.precision=fp32", "hardware.quantization=none"]
     run = ready(args.run, [*dense, *args.overrides], "export")
     out = Path(where).expanduser()
-    done = export(run, args.overrides, out, kind=kind)
-    print(f"{out}: {done.line()}")
+    line, _ = export(run, args.overrides, out, kind=kind)
+    print(f"{out}: {line}")

@@ -46,18 +46,14 @@ _TOGETHER, _MOST = 16, 1000
 
 @dataclass(frozen=True)
 class Parity:
-    """How far an exported folder is from its run.
-
-    Args:
-        difference: the largest absolute difference of two logits.
-        largest: the largest absolute logit.
-        examples: the number of dev examples.
-        logits: the number of logits.
-    """
+    """How far an exported folder is from its run."""
 
     difference: float
+    """The largest absolute difference of two logits."""
     largest: float
+    """The largest absolute logit."""
     examples: int
+    """The number of dev examples."""
     logits: int
 
     @property
@@ -71,9 +67,6 @@ def parity(method: Method, model: Any, form: PeftForm, examples: Sequence[Exampl
     """Return the difference between a loaded method and the stock model of its folder.
 
     Both read at most 1,000 dev examples, in an order that saves padding.
-
-    Raises:
-        UserError: there are no dev examples, or PEFT cannot read a row as the run does.
     """
     if not examples:
         raise UserError("export: this run has no dev examples, on which the logits are compared.")
@@ -115,47 +108,30 @@ def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
     return inputs
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What was exported.
-
-    Args:
-        peft_type: PEFT's kind of adapter.
-        auto: the class of transformers under it.
-        parity: how far it is from the run.
-        note: what else was compared.
-    """
-
-    peft_type: str
-    auto: str
-    parity: Parity
-    note: str = ""
-
-    def line(self) -> str:
-        """Return one line about it."""
-        kind = self.auto if self.peft_type == stock.WHOLE else f"{self.peft_type} on {self.auto}"
-        return (
-            f"{kind}: logits of {self.parity.examples} dev examples "
-            f"differ by at most {self.parity.difference:.1e}{self.note}"
-        )
-
-
-def export(run: Finished, typed: Sequence[str], out: Path, kind: Kind = "peft") -> Exported:
+def export(
+    run: Finished, typed: Sequence[str], out: Path, kind: Kind = "peft"
+) -> tuple[str, Parity]:
     """Write a run to a new folder, after its logits were compared with the stock model's.
+
+    Returns a line about it, and how far it is from the run.
 
     Args:
         run: a finished run.
         typed: `KEY=VALUE` arguments, for the examples.
         out: a new folder. It appears complete, or not at all.
         kind: what reads the folder: an adapter, a tuned backbone, or vectors with a client.
-
-    Raises:
-        UserError: `kind` cannot express the run, its logits differ, or `out` exists.
     """
     if kind == "peft":
         need_peft("export --to peft")
     check_new(out)
-    _check(run)
+    # 1. What is refused before weights are read
+    if run.parts != [""]:
+        raise cannot(f"it learned {len(run.parts)} prompts, one for each of {run.parts[0]}, ...")
+    if "+" in run.done.manifest["backbone"]["weights"]:
+        raise cannot("its backbone was tuned by another run, so no published checkpoint fits.")
+    if run.done.config["backbone"].get("layer_norm_eps") is not None:
+        raise cannot("backbone.layer_norm_eps differs from the checkpoint's.")
+    # 2. The files, what stock classes read of them, and the card
     examples = _dev(run, typed)
     (method,) = run.load().values()
     form_maker, write, load = _KINDS[kind]
@@ -184,7 +160,8 @@ def export(run: Finished, typed: Sequence[str], out: Path, kind: Kind = "peft") 
         if form.reader.head:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
         (folder / "README.md").write_text(card(run, form, kind, gap, base, use), encoding="utf-8")
-    return Exported(form.peft_type, form.reader.auto, gap, note)
+    differs = f"logits of {gap.examples} dev examples differ by at most {gap.difference:.1e}{note}"
+    return f"{stock.title(form)}: {differs}", gap
 
 
 _OWN_HEAD = (
@@ -204,16 +181,6 @@ def _invented(example: Example) -> Example:
         return text if isinstance(value, str) else value
 
     return replace(example, fields=invented(example.fields))
-
-
-def _check(run: Finished) -> None:
-    """Refuse what is known before weights are read."""
-    if run.parts != [""]:
-        raise cannot(f"it learned {len(run.parts)} prompts, one for each of {run.parts[0]}, ...")
-    if "+" in run.done.manifest["backbone"]["weights"]:
-        raise cannot("its backbone was tuned by another run, so no published checkpoint fits.")
-    if run.done.config["backbone"].get("layer_norm_eps") is not None:
-        raise cannot("backbone.layer_norm_eps differs from the checkpoint's.")
 
 
 def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
@@ -306,23 +273,19 @@ def card(run: Finished, form: PeftForm, kind: Kind, gap: Parity, base: str, use:
         for part in ("method", "readout")
     }
     options |= {"train": done.config["train"], "start": done.manifest.get("start")}
+    counts = [f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data]
+    scores = [
+        f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
+        for part, by_name in done.metrics.items()
+        for name, value in by_name.items()
+    ]
     return _CARD.format(
-        kind=kind,
+        **{"kind": kind, "about": about, "use": use, "done": done, "gap": gap},
         base_model=f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else "",
         names={group: _plain(name) for group, name in done.names.items()},
-        about=about,
-        use=use,
-        scores="\n".join(
-            f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
-            for part, scores in done.metrics.items()
-            for name, value in scores.items()
-        ),
-        done=done,
-        counts=", ".join(
-            f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
-        ),
+        scores="\n".join(scores),
+        counts=", ".join(counts),
         loader=_LOADERS[kind],
-        gap=gap,
         command=command(request.read(run.folder)),
         weights=done.manifest["backbone"]["weights"],
         data=done.config["data"],
@@ -358,7 +321,6 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     labels = "".join(f", {k}={v!r}" for k, v in stock.named_labels(form.reader).items())
     commit = method.backbone.commit if base == method.backbone.hub else None
     labels += f", revision={commit!r}" if commit else ""
-    is_whole = form.peft_type == stock.WHOLE
     features = method.encode([example])
     if method.readout.writes:
         features = [method.readout.prompt(feature) for feature in features]  # type: ignore[attr-defined]
@@ -368,15 +330,14 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     row = batch.features[0].rows[0]
     reads = [column + form.shift for column in row.reads]
     index = "" if form.reader.task_type == "SEQ_CLS" else f"[:, {reads}]"
-    loaded = (
-        f"from transformers import {form.reader.auto}\n\n"
-        f'model = {form.reader.auto}.from_pretrained(".").eval()  # the folder of this file\n'
-        if is_whole
-        else "from peft import PeftModel\n"
-        f"from transformers import {form.reader.auto}\n\n"
-        f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
-        'model = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file\n'
-    )
+    auto, here = form.reader.auto, '".").eval()  # the folder of this file\n'
+    loaded = f"from transformers import {auto}\n\n"
+    if form.peft_type == stock.WHOLE:
+        loaded += f"model = {auto}.from_pretrained({here}"
+    else:
+        loaded = f"from peft import PeftModel\n{loaded}"
+        loaded += f"base = {auto}.from_pretrained({base!r}{labels})\n"
+        loaded += f"model = PeftModel.from_pretrained(base, {here}"
     asked = f"with torch.no_grad():\n    logits = model(**inputs).logits\nprint(logits{index})\n"
     if method.readout.writes:  # greedily
         decoding: Any = method.readout.decoding  # type: ignore[attr-defined]

@@ -15,8 +15,7 @@ A tuned backbone is no adapter: `whole_of` and `write_whole` make a folder of tr
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import Head, LabelHead, PooledHead, decoder_start, row_limit
+from ptrun.readout.head import LabelHead, decoder_start, row_limit
 from ptrun.readout.heads import TokenHead
 
 # The stock model that answers as a read-out does: a class of transformers, and its head's tensors.
@@ -90,22 +89,17 @@ def cannot(reason: str) -> UserError:
 
 
 def reader_of(method: Method) -> Reader:
-    """Return the stock model that reads a method's answers.
-
-    Raises:
-        UserError: transformers has no such model.
-    """
+    """Return the stock model that reads a method's answers."""
     readout, words = method.readout, method.backbone.architecture.stock.words
     if readout.settles:
         raise cannot("it answers with several labels, by thresholds that no stock class applies.")
     if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
         return Reader(*words)
     if type(readout) is TokenHead:
-        name = method.backbone.architecture.stock.tags
-        if name is None:
+        if (name := method.backbone.architecture.stock.tags) is None:
             kind = method.backbone.config["model_type"]
             raise cannot(f"transformers has no class that tags words of {kind} by one linear map.")
-        labels, linear = tuple(map(str, method.task.labels)), _linear(name, readout)
+        labels, linear = tuple(map(str, method.task.labels)), _named(name, readout.linear)
         return Reader("AutoModelForTokenClassification", "TOKEN_CLS", labels, linear, (name,))
     if isinstance(readout, LabelHead):
         return _label(method, readout)
@@ -117,18 +111,20 @@ def reader_of(method: Method) -> Reader:
 
 def _label(method: Method, readout: LabelHead) -> Reader:
     """Return the reader of one label a text; its own where the stock head differs."""
-    stock, dense = method.backbone.architecture.stock, _dense(method, readout)
+    stock = method.backbone.architecture.stock
+    layer = method.backbone.model.pooler if readout.reads_pooler else readout.dense
+    dense = {} if layer is None else _named("dense", layer)  # the layer before tanh
     # vectors before the text move the position that a stock head reads
     moves = isinstance(method, PromptTuning | PTuning)
     if readout.pooler == "mean" or stock.dense is None or not dense or moves:
         return _own(method, readout, dense)
     labels = tuple(map(str, method.task.labels)) or ("number",)
     kind = "AutoModelForSequenceClassification", "SEQ_CLS", labels
-    linear = _linear(stock.labels, readout)
+    linear = _named(stock.labels, readout.linear)
     from_checkpoint = readout.dense is None and method.backbone.has_pooler
     if from_checkpoint and not method.tunes_backbone:
         return Reader(*kind, linear, ("classifier",))
-    tensors = {f"{stock.dense}.{n}": t for n, t in dense.items()} | linear
+    tensors = _named(stock.dense, layer) | linear
     inside = stock.dense.startswith("classifier.")
     return Reader(*kind, tensors, ("classifier",) if inside else ("classifier", "pooler"))
 
@@ -150,21 +146,14 @@ def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Rea
         facts["pooling"] = "last"
     if architecture.has_decoder:
         facts["decoder_start"] = decoder_start(backbone)
-    tensors = {f"dense.{n}": t for n, t in dense.items()} | _linear("labels", readout)
+    tensors = {**dense, **_named("labels", readout.linear)}
     prefix = f"{backbone.model.base_model_prefix}." if backbone.model.base_model_prefix else ""
     return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), tensors, (), facts, prefix)
 
 
-def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
-    """Return the layer before tanh: the head's own or the backbone's; empty without one."""
-    layer = head.dense
-    if head.reads_pooler:
-        layer = method.backbone.model.pooler
-    return {} if layer is None else {n: p.detach() for n, p in layer.named_parameters()}
-
-
-def _linear(name: str, head: Head) -> dict[str, Tensor]:
-    return {f"{name}.{n}": p.detach() for n, p in head.linear.named_parameters()}
+def _named(name: str, layer: Any) -> dict[str, Tensor]:
+    """Return the tensors of a layer that has this name in the stock model."""
+    return {f"{name}.{n}": p.detach() for n, p in layer.named_parameters()}
 
 
 _WHY = {
@@ -207,11 +196,7 @@ class PeftForm:
 
 
 def form_of(method: Method) -> PeftForm:
-    """Return a loaded method in PEFT's form.
-
-    Raises:
-        UserError: PEFT cannot express it; the message has the reason.
-    """
+    """Return a loaded method in PEFT's form; what PEFT cannot express is refused."""
     form_maker = _MADE.get(type(method))
     if form_maker is None or method.tunes_backbone:
         name = "FineTuning" if method.tunes_backbone else type(method).__name__
@@ -293,7 +278,7 @@ def _lora(method: LoRA, reader: Reader) -> PeftForm:
         "r": rank,
         "lora_alpha": method.alpha,
         "lora_dropout": method.dropout,
-        "target_modules": _targets([names[0] for names in method.shared], reader),
+        "target_modules": sorted(_stock_name(names[0], reader) for names in method.shared),
         "fan_in_fan_out": transposed(method.backbone),
     }
     return PeftForm(reader, "LORA", options, tensors)
@@ -301,19 +286,16 @@ def _lora(method: LoRA, reader: Reader) -> PeftForm:
 
 def _peft(method: PeftMethod, reader: Reader) -> PeftForm:
     options = {key: value for key, value in method.options.items() if key != "peft_type"}
-    options["target_modules"] = _targets(method.changed, reader)
+    changed = {"target_modules": method.changed}  # by whole paths: last names may match others
     if method.peft_type == "IA3":
-        options["feedforward_modules"] = _targets(method.forward_changed, reader)
+        changed["feedforward_modules"] = method.forward_changed
+    for option, paths in changed.items():
+        options[option] = sorted(_stock_name(path, reader) for path in paths)
     tensors = {
         f"base_model.model.{_stock_name(name, reader)}": tensor.detach()
         for name, tensor in method.saved().items()
     }
     return PeftForm(reader, method.peft_type, options, tensors)
-
-
-def _targets(paths: list[str], reader: Reader) -> list[str]:
-    """Return the changed modules by their whole path: the last names alone may match others."""
-    return sorted(_stock_name(path, reader) for path in paths)
 
 
 def _stock_name(path: str, reader: Reader) -> str:
@@ -329,11 +311,7 @@ WHOLE = "transformers"
 
 
 def whole_of(method: Method) -> PeftForm:
-    """Return a method with a tuned backbone as a stock model without an adapter.
-
-    Raises:
-        UserError: it learned a prompt, or transformers has no such model.
-    """
+    """Return a method with a tuned backbone as a stock model without an adapter."""
     if type(method) not in (FineTuning, LoRA, PeftMethod):
         raise UserError(
             "export: --to transformers writes a backbone that method=fine_tuning tuned, or with "
@@ -345,19 +323,14 @@ def whole_of(method: Method) -> PeftForm:
 
 
 def write_whole(folder: Path, form: PeftForm, method: Method, _base: str) -> None:
-    """Write the stock model with the tuned weights.
-
-    Raises:
-        UserError: the stock model lacks a tensor that the run learned.
-    """
+    """Write the stock model with the tuned weights; it must have each tensor that was learned."""
     reader, backbone = form.reader, method.backbone
     stock = plain_model(reader, backbone.folder)
     held = stock.state_dict()
     tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
     modules = {} if reader.head else reader.tensors
-    tensors |= modules
     merged = method.merged() if isinstance(method, LoRA | PeftMethod) else {}
-    tensors |= {_stock_name(n, reader): t for n, t in merged.items()}
+    tensors |= {**modules, **{_stock_name(n, reader): t for n, t in merged.items()}}
     learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
     tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]
     tuned += merged
@@ -411,24 +384,19 @@ def rows_reason(batch: Batch, form: PeftForm) -> str | None:
     return None
 
 
-def afterwards(
-    method: Method, rows: Sequence[Features], *, keeps_weights: bool, parts: int = 1
-) -> str:
+def afterwards(method: Method, rows: Sequence[Features], *, keeps_weights: bool) -> str:
     """Return one line: what a run allows when it is finished, and what to change if not.
 
     Args:
         method: of the run; its values do not matter.
         rows: some of its encoded rows, or none.
         keeps_weights: whether a tuned model is written.
-        parts: how many prompts it learns.
     """
     if method.tunes_backbone and not keeps_weights:
         return "afterwards: no ptrun predict, no export: type keep=weights to keep the tuned model"
     is_whole = type(method) is FineTuning
     try:
         form = whole_of(method) if is_whole else form_of(method)
-        if parts > 1:
-            raise cannot(f"it learns {parts} prompts.")
         if rows and (reason := rows_reason(collate(rows, None, torch.device("cpu")), form)):
             raise cannot(reason)
     except UserError as error:
@@ -436,8 +404,13 @@ def afterwards(
         return f"afterwards: ptrun predict; no export: {reason}"
     kind = "transformers" if is_whole else "peft"
     note = ", read by its own load.py" if form.reader.head else ""
-    name = form.reader.auto if is_whole else f"{form.peft_type} on {form.reader.auto}"
-    return f"afterwards: ptrun predict; ptrun export --to {kind} ({name}{note})"
+    return f"afterwards: ptrun predict; ptrun export --to {kind} ({title(form)}{note})"
+
+
+def title(form: PeftForm) -> str:
+    """Return the kind of adapter and the class of transformers under it."""
+    auto = form.reader.auto
+    return auto if form.peft_type == WHOLE else f"{form.peft_type} on {auto}"
 
 
 # Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone.
@@ -458,7 +431,7 @@ def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
     if "save_projection" in config_class.__dataclass_fields__:
         options["save_projection"] = False  # drawn again from its seed
     revision = (backbone.commit or backbone.revision) if base == backbone.hub else None
-    with _quiet():
+    with warnings.catch_warnings(action="ignore"):  # of old names, and of projections
         config = config_class(
             **options,
             task_type=form.reader.task_type,
@@ -492,16 +465,12 @@ def _save(tensors: Mapping[str, Tensor], file: Path) -> None:
 
 
 def load(folder: Path, form: PeftForm, method: Method, device: str) -> Any:
-    """Return the stock model of an adapter folder, in fp32.
-
-    Raises:
-        UserError: PEFT's model does not hold exactly the tensors of the folder.
-    """
+    """Return the stock model of an adapter folder, in fp32, with exactly its tensors."""
     from peft import PeftModel, get_peft_model_state_dict
 
     backbone = method.backbone
     try:
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             if form.reader.head:
                 model: Any = loading.load(folder, backbone.folder)[0]
             else:
@@ -524,11 +493,3 @@ def plain_model(reader: Reader, folder: Path | None) -> Any:
     return getattr(transformers, reader.auto).from_pretrained(
         folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide PEFT's warnings, about old names it reads and projections that are drawn again."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

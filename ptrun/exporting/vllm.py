@@ -89,11 +89,7 @@ if __name__ == "__main__":
 
 
 def form_of(method: Method) -> PeftForm:
-    """Return the vectors of a method that stand before a text, as PEFT holds them.
-
-    Raises:
-        UserError: it has none, they stand elsewhere, or its answers are no words of a causal model.
-    """
+    """Return the vectors of a method that stand before a text, as PEFT holds them."""
     if type(method) not in (PromptTuning, PTuning):
         raise _cannot(
             "the client sends vectors that stand before a text, and this run has none. Type --to "
@@ -131,21 +127,18 @@ def _label_words(readout: Cloze) -> dict[int, str]:
 
 
 def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
-    """Write the vectors and the client; `base` names the backbone, a hub id or a folder.
-
-    Raises:
-        UserError: the backbone's files have no such embeddings in safetensors.
-    """
+    """Write the vectors and the client; `base` names the backbone, a hub id or a folder."""
     vectors = form.tensors["prompt_embeddings"].float().cpu().contiguous()
     save_file({_VECTORS: vectors}, folder / PROMPT, {"format": "pt"})
     commit = method.backbone.commit if base == method.backbone.hub else None
+    options, answer = _asked(method)
     client = _CLIENT.format(
         base=base,
         revision=f", revision={commit!r}" if commit else "",
         words=_name_of_words(method),
         tokens=_tokens(method),
-        options=_options(method),
-        answer=_answer(method),
+        options=options,
+        answer=answer,
     )
     (folder / CLIENT).write_text(client, encoding="utf-8")
 
@@ -169,38 +162,31 @@ def _tokens(method: Method) -> str:
         asked = f"row[{MESSAGES!r}], add_generation_prompt=True, return_dict=True"
         return f"TOKENIZER.apply_chat_template({asked})['input_ids']"
     assert method.readout.pattern is not None
-    text = "".join(_text(part) for part in method.readout.pattern.parts).strip()
-    return f"TOKENIZER({text!r}.format(**row))['input_ids']"
+    text = ""  # as `str.format` reads it; vectors and masks have none
+    for part in method.readout.pattern.parts:
+        if isinstance(part, Field):
+            text += f"{{{part.name}}}"
+        elif isinstance(part, LiteralText):
+            text += part.text.replace("{", "{{").replace("}", "}}")
+    return f"TOKENIZER({text.strip()!r}.format(**row))['input_ids']"
 
 
-def _text(part: Any) -> str:
-    """Return a part of the pattern as `str.format` reads it; vectors and masks have none."""
-    if isinstance(part, Field):
-        return f"{{{part.name}}}"
-    return part.text.replace("{", "{{").replace("}", "}}") if isinstance(part, LiteralText) else ""
+def _asked(method: Method) -> tuple[dict[str, Any], str]:
+    """Return what the client asks of vLLM beside the embeddings, greedy tokens, and its answer.
 
-
-def _options(method: Method) -> dict[str, Any]:
-    """Return what the client asks of vLLM beside the embeddings: greedy tokens."""
-    if not method.readout.writes:
-        words = _label_words(method.readout)  # type: ignore[arg-type]
-        among = getattr(method.readout, "among", "labels") == "labels"
-        allowed = {"allowed_token_ids": [*words]} if among else {}
-        return {"temperature": 0, "max_tokens": 1, **allowed}
-    decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
-    options = {"temperature": 0, "max_tokens": decoding.max_new_tokens}
-    options |= {"stop_token_ids": [*decoding.ends], "stop": [*decoding.stop]}
-    return options | {"repetition_penalty": decoding.repetition_penalty}
-
-
-def _answer(method: Method) -> str:
-    """Return the expression of the client that gives the answer of a text."""
-    if method.readout.writes:
-        return "text.strip()"
-    tokenizer = method.backbone.tokenizer()
-    words = _label_words(method.readout)  # type: ignore[arg-type]
+    The answer is an expression of the text.
+    """
+    readout: Any = method.readout
+    if readout.writes:
+        decoding = readout.decoding
+        options = {"temperature": 0, "max_tokens": decoding.max_new_tokens}
+        options |= {"stop_token_ids": [*decoding.ends], "stop": [*decoding.stop]}
+        return options | {"repetition_penalty": decoding.repetition_penalty}, "text.strip()"
+    tokenizer, words = method.backbone.tokenizer(), _label_words(readout)
+    among = getattr(readout, "among", "labels") == "labels"
+    allowed = {"allowed_token_ids": [*words]} if among else {}
     labels = {tokenizer.decode([token]): label for token, label in words.items()}
-    return f"{labels!r}.get(text, text)"
+    return {"temperature": 0, "max_tokens": 1, **allowed}, f"{labels!r}.get(text, text)"
 
 
 class Embedded(nn.Module):
@@ -232,11 +218,7 @@ def load(folder: Path, form: PeftForm, method: Method, device: str) -> Embedded:
 
 
 def alike(embedded: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> int:
-    """Return for how many examples the client has the run's tokens.
-
-    Raises:
-        UserError: for none.
-    """
+    """Return for how many examples the client has the run's tokens; none is refused."""
     readout: Any = method.readout
     features = method.encode(examples)
     if readout.writes:

@@ -43,14 +43,6 @@ def test_check_says_what_a_run_allows(typed, told):
     assert told in line.replace("\\", "")
 
 
-def test_several_prompts_are_no_export(tiny, data_dir):
-    from ptrun.method.lora import LoRA
-    from tests.small_runs import conll03
-
-    method = LoRA(tiny(), conll03(data_dir))
-    assert "learns 3 prompts" in afterwards(method, [], keeps_weights=True, parts=3)
-
-
 ROWS = [("a good film", "pos"), ("it was bad", "neg")] * 15
 
 

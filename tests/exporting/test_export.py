@@ -33,15 +33,15 @@ def run(folder):
 
 
 def test_the_folder_has_peft_s_files_and_a_card(run, tmp_path):
-    found = export(run, ["hardware=cpu", "hardware.token_budget=64"], tmp_path / "out")
+    _, gap = export(run, ["hardware=cpu", "hardware.token_budget=64"], tmp_path / "out")
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
-    assert found.parity.equal and found.parity.examples == 32
+    assert gap.equal and gap.examples == 32
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert config["peft_type"] == "PROMPT_TUNING" and config["num_virtual_tokens"] == 4
     card = (tmp_path / "out" / "README.md").read_text()
     for text in (
         "license: unknown",
-        f"differ from the run's by at most {found.parity.difference:.1e}",
+        f"differ from the run's by at most {gap.difference:.1e}",
         "ptrun method=prompt_tuning readout=head backbone=pocket_bert task=pocket_ner",
         f"| test | f1 | {run.done.metrics['test']['f1']:.2f} |",
         "torch 2.",
@@ -62,7 +62,7 @@ def test_a_head_that_no_stock_class_has_is_told(tmp_path):
     line.append("readout.pooler=mean")
     done = launch(compose_run([*line, "train.max_steps=2", f"outputs={tmp_path}"]))
     run = ready(str(tmp_path / "runs" / done.run_id), ["hardware.precision=fp32"])
-    said = export(run, [], tmp_path / "out").line()
+    said, _ = export(run, [], tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     for text in (said, card):
         assert "head.safetensors, and stock classes do not find it" in text and "load.py" in text

@@ -101,10 +101,9 @@ def asked(folder, engine, rows):
 )
 def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
     run = finished(tmp_path / "outputs", *typed)
-    found = export(run, [], tmp_path / "out", kind="vllm")
+    line, gap = export(run, [], tmp_path / "out", kind="vllm")
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
-    assert found.parity.equal and found.parity.examples == 32
-    assert found.note.endswith("32 of 32")
+    assert gap.equal and gap.examples == 32 and line.endswith("32 of 32")
     (method,) = run.load().values()
     fields = method.readout.pattern.fields
     rows = [{name: own.fields[name] for name in fields} for own in method.task.load("dev")[:6]]
