@@ -87,11 +87,7 @@ def summary(command: Any) -> str:
 
 
 def addition(group: str, name: str) -> Any:
-    """Return what an installed package adds to a group by this name, or None.
-
-    Raises:
-        UserError: a package declares it, and it cannot be imported.
-    """
+    """Return what an installed package adds to a group by this name, or None."""
     for entry in entry_points(group):
         if entry.name == name:
             try:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -16,7 +16,6 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config.components import TARGET, component, fits, spell, targets
 from ptrun.errors import UserError, near
 
-T = TypeVar("T")
 _MADE = ("task", "source")  # the rows of a task may be made by a class
 
 
@@ -52,14 +51,8 @@ def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
 
     `path` is the key of a node that is inside another one.
     """
-    values = {str(key): value for key, value in node.items() if key != TARGET}
-    return _problems(group, target(group, node), values, path or group)
-
-
-def _problems(
-    group: str, constructor: Callable[..., Any], values: Mapping[str, Any], path: str
-) -> list[str]:
-    allowed, hints, needed = _schema(constructor)
+    path, values = path or group, {str(key): value for key, value in node.items() if key != TARGET}
+    allowed, hints, needed = _schema(target(group, node))
     lines = [
         f"{path}.{key}: unknown{near(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
@@ -67,8 +60,8 @@ def _problems(
     ]
     for key, value in values.items():
         inner = _components(value)
-        for name, node in inner.items():
-            lines += problems(group, node, f"{path}.{key}.{name}")
+        for name, part in inner.items():
+            lines += problems(group, part, f"{path}.{key}.{name}")
         if (group, key) == _MADE and isinstance(value, Mapping) and TARGET in value:
             lines += problems(group, value, f"{path}.{key}")
         elif not inner and any(True for _ in targets(value)):
@@ -112,11 +105,7 @@ def _schema(part: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[s
 
 
 def plain(node: DictConfig) -> dict[str, Any]:
-    """Return a node as plain dicts and lists, interpolations resolved.
-
-    Raises:
-        UserError: a value is missing (`???`), or an interpolation cannot be resolved.
-    """
+    """Return a node as plain dicts and lists, interpolations resolved."""
     try:
         container = OmegaConf.to_container(
             node, resolve=True, throw_on_missing=True, enum_to_str=True
@@ -127,27 +116,9 @@ def plain(node: DictConfig) -> dict[str, Any]:
 
 
 def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check component nodes by group.
-
-    Raises:
-        UserError: a node cannot be built. Each problem is a line with the key, the allowed values
-            and the given value.
-    """
+    """Refuse component nodes by group that cannot be built, with a line for each problem."""
     if lines := [line for group, node in nodes.items() for line in problems(group, node)]:
         raise UserError("\n".join(lines))
-
-
-def settings(name: str, constructor: Callable[..., T], values: Mapping[str, Any]) -> T:
-    """Return the settings of a command from its keys; no value names a component.
-
-    Raises:
-        UserError: a key or value is wrong. Each problem is a line, as of `check`.
-    """
-    if any(True for _ in targets(values)):
-        raise UserError(f"{name}: a component is not allowed here. Remove its {TARGET}.")
-    if lines := _problems(name, constructor, values, name):
-        raise UserError("\n".join(lines))
-    return constructor(**values)
 
 
 def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:

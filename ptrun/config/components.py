@@ -29,15 +29,22 @@ _ALLOW_BIN = "PTRUN_ALLOW_BIN"  # the ranks of a run inherit it
 
 
 def component(group: str, path: Any) -> Any:
-    """Return the class that a `_target_` of a group names.
-
-    Raises:
-        UserError: no file that counts names it for the group, or it cannot be imported.
-    """
+    """Return the class that a `_target_` of a group names; a file that counts must name it."""
     if not isinstance(path, str):
         raise UserError(f"{group}.{TARGET} is {path!r}. Give the dotted path of a component.")
     if path not in shipped(group):
-        _check_named(group, path)
+        every = [*user_dirs(), *package_dirs()]  # a group may be a link to a folder
+        folders = [inner for folder in every for inner in (folder, *folder.glob("*/"))]
+        files = [file for folder in folders for file in folder.glob("*.yaml") if file.is_file()]
+        texts = (read_text(file, "replace", links=True) for file in files)
+        if not any(path in _NAMED.findall(text) for text in texts):
+            raise UserError(
+                f"{group}.{TARGET} is {path!r}, which is not a {group} of ptrun. It was not "
+                f"imported.\nIf it is yours, name it in ptrun_conf/{group}/NAME.yaml, and type: "
+                "ptrun trust"
+            )
+        if is_trusted(Path.cwd()) and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
     module, _, name = path.rpartition(".")
     try:
         return getattr(import_module(module), name)
@@ -82,23 +89,6 @@ def _source_hash(module: str) -> str:
     return hashed.hexdigest()[:16]
 
 
-def _check_named(group: str, path: str) -> None:
-    """Refuse a class that is not ptrun's, unless an option file that counts names it."""
-    folders = [
-        inner
-        for folder in (*user_dirs(), *package_dirs())
-        for inner in (folder, *folder.glob("*/"))
-    ]  # a group may be a link to a folder, which Hydra follows
-    files = [file for folder in folders for file in folder.glob("*.yaml") if file.is_file()]
-    if not any(path in _NAMED.findall(read_text(file, "replace", links=True)) for file in files):
-        raise UserError(
-            f"{group}.{TARGET} is {path!r}, which is not a {group} of ptrun. It was not imported.\n"
-            f"If it is yours, name it in ptrun_conf/{group}/NAME.yaml, and type: ptrun trust"
-        )
-    if is_trusted(Path.cwd()) and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-
-
 # What the user permits on the command line.
 
 
@@ -106,9 +96,6 @@ def without_permission(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without `allow_bin=`, which is recorded for this process.
 
     It is for pickled weights of the hub.
-
-    Raises:
-        UserError: its value is neither true nor false.
     """
     for argument in permission(arguments):
         value = argument.partition("=")[2]

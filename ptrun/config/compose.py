@@ -33,6 +33,7 @@ _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
 _OUTSIDE = re.compile(r"(?:^|[\[,'\"\s])[/~]|\.\.|\$")
+_UNSAFE, _LONGEST = re.compile(r"[^\w.]+"), 40  # of a name in the name of a folder
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 _KEYS = {key.name for key in fields(schema.RunConfig)}
 _ROOT_KEYS = _KEYS - {*schema.LISTED}
@@ -109,11 +110,7 @@ class Composed:
 
     @property
     def trial(self) -> dict[int, float] | None:
-        """The floors of a trial of a search; None for any other run.
-
-        Raises:
-            UserError: they are no numbers by step.
-        """
+        """The floors of a trial of a search; None for any other run."""
         floors = self.config.get("trial")
         if floors is None:
             return None
@@ -200,10 +197,6 @@ def loosen(override: str) -> str:
     """Let an override inside a component pass Hydra, so that `build` reports unknown keys.
 
     Hydra would stop at the first unknown key, with a message of several lines.
-
-    Raises:
-        UserError: it changes the sizes of a backbone, which are those of its weights, or it is not
-            UTF-8.
     """
     if _SIZES.match(override):
         raise UserError(
@@ -219,17 +212,11 @@ def loosen(override: str) -> str:
         raise UserError(f"{override}: expected KEY=VALUE.")
     if match := _NO_OPTION.fullmatch(override):  # Hydra ends with a traceback
         override = f"{match[1]}='{match[2]}'"
-    override = _quoted(override)
-    return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
-
-
-def _quoted(override: str) -> str:
-    """Quote words that are not ASCII; Hydra's grammar does not accept them unquoted."""
     key, equals, value = override.partition("=")
-    if value.isascii() or "'" in value or '"' in value:
-        return override
-    parts = re.split(r"([,\[\]{}():]\s*)", value)
-    return key + equals + "".join(part if part.isascii() else f"'{part}'" for part in parts)
+    if not value.isascii() and "'" not in value and '"' not in value:  # no word of Hydra's grammar
+        parts = re.split(r"([,\[\]{}():]\s*)", value)
+        override = key + equals + "".join(p if p.isascii() else f"'{p}'" for p in parts)
+    return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
 
 
 def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[str]) -> Composed:
@@ -246,7 +233,7 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
             f"name={visible(name)}: expected a folder below outputs, such as name=my_runs."
         )
     seeds = {key: content[key] for key in ("seed", "data_seed")}
-    for key, value in {**seeds, "pretraining.seed": content["pretraining"]["seed"]}.items():
+    for key, value in (seeds | {"pretraining.seed": content["pretraining"]["seed"]}).items():
         if not 0 <= int(value) < 2**32:
             raise UserError(f"{key}={value}: expected a number from 0 to {2**32 - 1}.")
     # Paths: shells leave `a=~/b` as it is.
@@ -264,7 +251,8 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
     elif names["backbone"] == "hub" and content["backbone"].get("hub"):
-        names["backbone"] = _safe(content["backbone"]["hub"].rpartition("/")[2])
+        repository = content["backbone"]["hub"].rpartition("/")[2]
+        names["backbone"] = _UNSAFE.sub("_", repository)[:_LONGEST]
     task = content["task"]
     for part in ("train", "dev", "test", "vocabulary"):  # files of `task=csv`, of facts
         if isinstance(task.get(part), str):
@@ -273,13 +261,8 @@ def _resolved(content: dict[str, Any], choices: dict[str, Any], typed: Sequence[
     if source and isinstance(source, str):
         table = Path(str(task.get("name") or source)).name
         stem = re.sub(f"({KINDS})?({PACKED})?$", "", table, flags=re.IGNORECASE)
-        names["task"] = f"{names['task']}_{_safe(stem)}"
+        names["task"] += "_" + _UNSAFE.sub("_", stem)[:_LONGEST]
     return Composed(content, names, typed=list(typed))
-
-
-def _safe(name: str) -> str:
-    """Return a name that is safe in the name of a folder."""
-    return re.sub(r"[^\w.]+", "_", name)[:40]
 
 
 def compose_run(
@@ -294,9 +277,6 @@ def compose_run(
         overrides: what is typed.
         given: groups that replace the composed ones.
         changed: keys that are merged over everything.
-
-    Raises:
-        UserError: it cannot be composed.
     """
     tell_untrusted()
     typed = [override.lstrip("+~").partition("=")[0] for override in overrides]

@@ -29,11 +29,7 @@ def at(config: Mapping[str, Any], path: str) -> Any:
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a dotted key.
-
-    Raises:
-        UserError: the parent of the key does not exist.
-    """
+    """Set the value at a dotted key, whose parent exists."""
     parents, _, last = path.rpartition(".")
     node = at(config, parents) if parents else config
     if not isinstance(node, dict):
@@ -42,11 +38,7 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
 
 
 def read(overrides: Sequence[str]) -> list[Override]:
-    """Return overrides as Hydra reads them.
-
-    Raises:
-        UserError: one cannot be read.
-    """
+    """Return overrides as Hydra reads them."""
     try:
         return OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
     except HydraException as error:
@@ -54,11 +46,7 @@ def read(overrides: Sequence[str]) -> list[Override]:
 
 
 def parsed(typed: str) -> Any:
-    """Return the value of an override as Hydra reads it, with `~` of a folder expanded.
-
-    Raises:
-        UserError: it cannot be read, or has several values.
-    """
+    """Return the value of an override as Hydra reads it, with `~` of a folder expanded."""
     key, _, text = typed.partition("=")
     (override,) = read([typed])
     if override.is_sweep_override():

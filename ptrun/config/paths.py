@@ -5,7 +5,6 @@ of a folder in it: `my_package.conf`. The folder is found without importing the 
 commands and kinds of imports with the groups `ptrun.commands` and `ptrun.imports`.
 """
 
-import logging
 import os
 import re
 import sys
@@ -18,7 +17,6 @@ from ptrun.config.trust import OPTIONS, home, is_trusted
 from ptrun.errors import visible, warn_once
 from ptrun.files import read_text
 
-_LOG = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent.parent
 ENTRY_POINTS = "ptrun.conf"
 _OPTION = re.compile(r"[\w.+-]+")
@@ -47,20 +45,18 @@ def package_dirs() -> list[Path]:
 
     They come after ptrun's own, so a package adds options and replaces none.
     """
-    return list(_declared_folders(_installed()))
+    folders = map(_folder, entry_points(ENTRY_POINTS))
+    return [folder for folder in folders if folder is not None]
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Return the entry points of installed packages, in the order of their names."""
-    return [entry for entry in _declared(_installed()) if entry.group == group]
+    """Return the entry points of installed packages, in the order of their names.
 
-
-def _installed() -> tuple[str, ...]:
-    """Return the Python path without the current folder.
-
-    What lies there is not installed, although `python -m ptrun` looks for modules there.
+    What lies in the current folder is not installed, although `python -m ptrun` looks for modules
+    there.
     """
-    return tuple(path for path in sys.path if path not in ("", os.getcwd()))
+    installed = tuple(path for path in sys.path if path not in ("", os.getcwd()))
+    return [entry for entry in _declared(installed) if entry.group == group]
 
 
 @cache
@@ -69,12 +65,6 @@ def _declared(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     every = {entry for package in packages for entry in package.entry_points}
     entries = [entry for entry in every if entry.group.startswith("ptrun.")]
     return tuple(sorted(entries, key=lambda entry: (entry.name, entry.value)))
-
-
-@cache
-def _declared_folders(path: tuple[str, ...]) -> tuple[Path, ...]:
-    entries = [entry for entry in _declared(path) if entry.group == ENTRY_POINTS]
-    return tuple(folder for entry in entries if (folder := _folder(entry)) is not None)
 
 
 def _folder(entry: EntryPoint) -> Path | None:
@@ -87,10 +77,9 @@ def _folder(entry: EntryPoint) -> Path | None:
     places = [Path(root, *below) for root in (spec and spec.submodule_search_locations) or ()]
     folder = next((place.resolve() for place in places if place.is_dir()), None)
     if folder is None:
-        _LOG.warning(
-            "A package declares options with %s = %s:%s, but has no such folder. Repair or "
-            "uninstall it.",
-            *(ENTRY_POINTS, entry.name, entry.value),
+        warn_once(
+            f"A package declares options with {ENTRY_POINTS} = {entry.name}:{entry.value}, but has "
+            "no such folder. Repair or uninstall it."
         )
     return folder
 

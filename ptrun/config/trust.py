@@ -25,12 +25,8 @@ def home() -> Path:
 
 
 def folders() -> list[Path]:
-    """Return the folders in which `ptrun trust` was typed.
-
-    Raises:
-        UserError: their list is damaged.
-    """
-    file = _list()
+    """Return the folders in which `ptrun trust` was typed."""
+    file = home() / "trusted.json"
     try:
         names = read_json(file, links=True)
         if not isinstance(names, list) or not all(map(os.path.isabs, names)):
@@ -43,11 +39,7 @@ def folders() -> list[Path]:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Return whether the user trusts a folder or one above it.
-
-    Raises:
-        UserError: `$PTRUN_TRUST` is neither 1 nor 0, or the list of folders is damaged.
-    """
+    """Return whether the user trusts a folder or one above it."""
     if (value := os.environ.get(TRUST) or "0") not in ("0", "1"):
         raise UserError(f"{TRUST}={value}: expected 1, to trust every folder, or 0.")
     if value == "1":
@@ -62,11 +54,7 @@ def trust(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Take the trust in a folder back.
-
-    Raises:
-        UserError: it was not given, or to a folder above.
-    """
+    """Take the trust in a folder back, where it was given: not one to a folder above."""
     place, trusted = folder.resolve(), folders()
     if place not in trusted:
         above = next((other for other in trusted if place.is_relative_to(other)), None)
@@ -112,12 +100,8 @@ def tell_untrusted() -> None:
             os.environ[TRUST] = "0"  # the processes that this one starts do not say it again
 
 
-def _list() -> Path:
-    return home() / "trusted.json"
-
-
 def _write(trusted: list[Path]) -> None:
     """Write the list of folders atomically."""
     home().mkdir(parents=True, exist_ok=True)
     names = sorted({str(folder) for folder in trusted})
-    write_text(_list(), json.dumps(names, indent=1) + "\n")
+    write_text(home() / "trusted.json", json.dumps(names, indent=1) + "\n")
