@@ -183,7 +183,18 @@ def _named(row: Row, fields: Mapping[str, str], kind: str) -> Row:
 def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
     """Return what the YAML file of a kind says about the data, as JSON, which is YAML too."""
     if kind in ("classification", "pair"):
-        labels = _labels(every)
+        counts = Counter(row.data["label"] for row in every)
+        labels = sorted(counts)
+        if len(counts) < 2 or (len(counts) > _MOST_LABELS and 2 * len(counts) > len(every)):
+            raise UserError(
+                f"The labels are {names(labels)}: {len(counts)} different values in {len(every)} "
+                "rows. Expected a few labels with many rows each; name another column."
+            )
+        for label in missing(counts):
+            _LOG.warning(
+                "the label %s (%d rows) may mean that a row has none; delete such rows",
+                *(shown(label), counts[label]),
+            )
         words = {label: [_WORDS.get(label, label)] for label in labels}
         return {"labels": _json({label: label for label in labels}), "words": _json(words)}
     if kind == "multilabel":
@@ -194,30 +205,13 @@ def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
         return {"low": _json(math.floor(min(numbers))), "high": _json(math.ceil(max(numbers)))}
     if kind == "choice":
         answer = every[0].data["answer"]
-        is_letter = isinstance(answer, str) and len(answer) == 1
-        is_index = isinstance(answer, int)
-        return {"answer_is": "index" if is_index else "letter" if is_letter else "text"}
+        word = "letter" if isinstance(answer, str) and len(answer) == 1 else "text"
+        return {"answer_is": "index" if isinstance(answer, int) else word}
     if kind == "tagging":  # what is no list of tags is refused when the row is read
         lists = [row.data["tags"] for row in every if isinstance(row.data["tags"], list)]
         tags = {tag for listed in lists for tag in listed if isinstance(tag, str)}
         return {"entities": _json(sorted({t[2:] for t in tags if t[:2] in ("B-", "I-")}))}
     return {}
-
-
-def _labels(every: Sequence[Row]) -> list[str]:
-    """Return the labels, sorted."""
-    counts = Counter(row.data["label"] for row in every)
-    if len(counts) < 2 or (len(counts) > _MOST_LABELS and 2 * len(counts) > len(every)):
-        raise UserError(
-            f"The labels are {names(sorted(counts))}: {len(counts)} different values in "
-            f"{len(every)} rows. Expected a few labels with many rows each; name another column."
-        )
-    for label in missing(counts):
-        _LOG.warning(
-            "the label %s (%d rows) may mean that a row has none; delete such rows",
-            *(shown(label), counts[label]),
-        )
-    return sorted(counts)
 
 
 def _json(value: Any) -> str:
