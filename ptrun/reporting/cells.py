@@ -32,27 +32,25 @@ class SeedGroup:
 
     @property
     def runs(self) -> list[RunResult]:
-        """All runs."""
+        """All runs, of each value in the order of their seeds."""
         return [run for runs in self.by_value.values() for run in runs]
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Task, setting and protocol."""
+        return self.names[0], *self.names[3:]
 
     def scores(self, split: str) -> dict[str, float]:
         """Return the mean of the selecting metric over a value's finished runs, on dev or test.
 
         A value without a score is left out.
         """
-        scores = {
-            value: [
-                run.metrics[split][run.metric]
-                for run in runs
-                if run.status == "finished" and run.metrics[split]
-            ]
-            for value, runs in self.by_value.items()
-        }
-        return {
-            value: statistics.fmean(seed_scores)
-            for value, seed_scores in scores.items()
-            if seed_scores
-        }
+        means: dict[str, float] = {}
+        for value, runs in self.by_value.items():
+            finished = [run for run in runs if run.status == "finished" and run.metrics[split]]
+            if finished:
+                means[value] = statistics.fmean(r.metrics[split][r.metric] for r in finished)
+        return means
 
 
 def cells(results: Sequence[RunResult], over: str | None = None) -> list[SeedGroup]:
@@ -61,10 +59,8 @@ def cells(results: Sequence[RunResult], over: str | None = None) -> list[SeedGro
     Args:
         results: the results.
         over: the key's path, such as `readout.pattern`.
-
-    Raises:
-        UserError: no result has the key.
     """
+    results = sorted(results, key=lambda run: run.seed)
     if over is None:
         groups = list(grouped(results, lambda run: run.group).values())
         by_value = [{str(place): [run] for place, run in enumerate(runs)} for runs in groups]

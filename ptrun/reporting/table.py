@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, get_args
+from typing import Any, get_args
 
 from ptrun.errors import UserError
 from ptrun.folder import result
@@ -133,25 +133,8 @@ _BEST = (
 )
 
 
-class Columns(TypedDict, total=False):
-    """What the rows of a table show besides: one of the keys.
-
-    `best` adds the mean of this many of the highest test scores, the minimum, the number near the
-    highest, and the scores of all seeds; `vote` the score of the seeds' vote. With `labels` there
-    is a row for each label or type of entity, with its scores on test.
-    """
-
-    best: int | None
-    vote: bool
-    labels: bool
-
-
-def table(root: Path, over: str | None = None, **columns: Unpack[Columns]) -> Results:
-    """Return the table of all runs below a folder, a row for all values of the key `over`.
-
-    Raises:
-        UserError: the folder is missing or has no result, or no result has the key.
-    """
+def table(root: Path, over: str | None = None, **columns: Any) -> Results:
+    """Return the table of all runs below a folder; the options are those of `of_runs`."""
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
     runs, damaged = result.read_all(root)
@@ -175,14 +158,22 @@ def of_runs(
     runs: Mapping[Path, RunResult],
     title: str,
     over: str | None = None,
-    **columns: Unpack[Columns],
+    *,
+    best: int | None = None,
+    vote: bool = False,
+    labels: bool = False,
 ) -> Results:
     """Return the table of results by run folder.
 
-    Raises:
-        UserError: there is no result, or an option is wrong.
+    Args:
+        runs: the results.
+        title: the line above.
+        over: a key, with a row for all of its values.
+        best: adds the mean of this many of the highest test scores, the minimum, the number near
+            the highest, and the scores of all seeds.
+        vote: adds the score of the seeds' vote.
+        labels: a row for each label or type of entity, with its scores on test.
     """
-    best = columns.get("best")
     if best is not None and (best < 1 or over is not None):
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
 
@@ -198,7 +189,7 @@ def of_runs(
     groups = cells([runs[folder] for folder in folders.values()], over)
 
     # A row for each label of each cell, or for each cell with the columns that are asked for.
-    if columns.get("labels"):
+    if labels:
         rows, notes = _label_rows(title, groups), [_LABELS]
     else:
         rows, notes = [_row(cell) for cell in groups], [_SEEDS]
@@ -210,9 +201,16 @@ def of_runs(
             notes.append(_BEST.format(keep=best))
             for row, cell in zip(rows, groups, strict=True):
                 _add_best(row, cell, best)
-        elif columns.get("vote"):
+        elif vote:
             by_id = {runs[folder].run_id: folder for folder in folders.values()}
-            notes += [_VOTE, *_add_votes(rows, groups, by_id)]
+            notes.append(_VOTE)
+            for row, cell in zip(rows, groups, strict=True):
+                try:
+                    row.add("vote", voted(cell.runs, by_id), "{:.2f}")
+                except UserError as error:
+                    row.add("vote", None)
+                    if (reason := f"no vote: {error}") not in notes:
+                        notes.append(reason)
         else:
             if any("document" in run.manifest for cell in groups for run in cell.runs):
                 notes.append(_DOCUMENT)
@@ -225,23 +223,17 @@ def of_runs(
 
 def _missing_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield which cells lack seeds that another one of their task has, a line for equal seeds."""
-    alike = grouped(groups, _where)
+    alike = grouped(groups, lambda cell: cell.where)
     seeds = {where: {run.seed for cell in alike[where] for run in cell.runs} for where in alike}
     cells: dict[str, list[str]] = {}
     for cell in groups:
         done = {run.seed for run in cell.runs if run.status == "finished"}
-        if lacking := sorted(seeds[_where(cell)] - done):
+        if lacking := sorted(seeds[cell.where] - done):
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
             cells.setdefault(", ".join(map(str, lacking)), []).append(name)
     for lacked, names in cells.items():
         more = f"; and of {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield f"missing seeds: {lacked} of {'; '.join(names[:_NAMED])}{more}"
-
-
-def _where(cell: SeedGroup) -> tuple[str, ...]:
-    """Return task, setting and protocol of a cell."""
-    names = dict(zip(NAMES, cell.names, strict=True))
-    return names["task"], names["setting"], names["protocol"]
 
 
 def spread(values: Sequence[float]) -> str:
@@ -279,9 +271,7 @@ def _add_best(row: _Row, cell: SeedGroup, best: int) -> None:
 
     The mean of the best is unknown if there are fewer scores.
     """
-    runs = sorted(cell.runs, key=lambda run: run.seed)
-    ordered = replace(cell, by_value={str(place): [run] for place, run in enumerate(runs)})
-    tests = list(ordered.scores("test").values())
+    tests = list(cell.scores("test").values())
     mean = mean_of_best(tests, keep=best) if len(tests) >= best else None
     row.add(f"best_{best}", mean, "{:.2f}")
     row.add("min", min(tests, default=None), "{:.2f}")
@@ -314,15 +304,13 @@ _DOCUMENT = (
 
 def _add_documents(rows: Sequence[_Row], groups: Sequence[SeedGroup]) -> None:
     """Add the columns of a document; they are unknown of a run without one."""
-    kls: list[float | None] = []  # means on test
+    pairs: list[tuple[float | None, Any]] = []  # the mean on test, and the document
     for cell in groups:
-        every_kl = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
-        scores = [kl for kl in every_kl if kl is not None]
-        kls.append(statistics.fmean(scores) if scores else None)
-    documents = [cell.runs[0].manifest.get("document") for cell in groups]
-    pairs = list(zip(kls, documents, strict=True))
-    bare = (kl for kl, document in pairs if kl and document and not document["bytes"])
-    without = next(bare, None)
+        kls = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
+        scores = [kl for kl in kls if kl is not None]
+        mean = statistics.fmean(scores) if scores else None
+        pairs.append((mean, cell.runs[0].manifest.get("document")))
+    without = next((kl for kl, document in pairs if kl and document and not document["bytes"]), 0)
     for row, (kl, document) in zip(rows, pairs, strict=True):
         tokens = document["tokens"] if document else 0
         row.add("saved", document and tokens - document["vectors"], "{:,}", f" of {tokens:,}")
@@ -380,36 +368,26 @@ FILE = "predictions.jsonl"
 _NUMBERS = "pearson_spearman"
 
 
-def _add_votes(
-    rows: Sequence[_Row], groups: Sequence[SeedGroup], folders: Mapping[str, Path]
-) -> list[str]:
-    """Add the scores of votes, and return why some cells have none."""
-    reasons = []
-    for row, cell in zip(rows, groups, strict=True):
-        voted = None
-        try:
-            voted = vote(cell.runs, folders)
-        except UserError as error:
-            reasons.append(f"no vote: {error}")
-        row.add("vote", voted, "{:.2f}")
-    return list(dict.fromkeys(reasons))
-
-
-def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
+def voted(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
     """Return the vote's test score of finished runs, in the metric that selected them.
 
     Args:
         runs: the seeds of one cell, in any order; the lowest seed breaks a tie.
         folders: run folders by run id.
-
-    Raises:
-        UserError: why a vote is not possible.
     """
     done = {run.run_id: run for run in runs if run.status == "finished"}
     seeds = sorted(done.values(), key=lambda run: run.seed)
     if len(seeds) < 2:
         raise UserError("fewer than two seeds finished")
-    rows = [_rows(RunFolder(folders[run.run_id], run)) for run in seeds]
+    rows = []
+    for run in seeds:
+        folder = folders[run.run_id]
+        examples = RunFolder(folder, run).rows(FILE)
+        if examples is None:
+            raise UserError(f"{folder.name} has no {FILE}")
+        if not all({"id", "target", "prediction"} <= row.keys() for row in examples):
+            raise UserError(f"{folder.name}: {FILE} is damaged")
+        rows.append(examples)
     target = itemgetter("id", "target")
     for run, examples in zip(seeds, rows, strict=True):
         if list(map(target, examples)) != list(map(target, rows[0])):
@@ -428,12 +406,3 @@ def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
         raise UserError(f"{name} is not computed from one label per example")
     majority = [Counter(labels).most_common(1)[0][0] for labels in by_example]
     return score(metric, majority, golds, positive=positive)  # type: ignore[arg-type]
-
-
-def _rows(run: RunFolder) -> list[dict[str, Any]]:
-    rows = run.rows(FILE)
-    if rows is None:
-        raise UserError(f"{run.folder.name} has no {FILE}")
-    if not all({"id", "target", "prediction"} <= row.keys() for row in rows):
-        raise UserError(f"{run.folder.name}: {FILE} is damaged")
-    return rows

@@ -8,7 +8,7 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.folder.result import write
 from ptrun.metrics import pearson_and_spearman
-from ptrun.reporting.table import table, vote
+from ptrun.reporting.table import table, voted
 from tests.reporting.test_report import cells_of
 from tests.runs.test_store import outcome
 
@@ -38,31 +38,31 @@ def seeds(tmp_path):
 
 def test_the_majority_is_scored(seeds):
     """No seed has more than half right, the majority three quarters."""
-    assert vote(*seeds(ANSWERS)) == 75.0
+    assert voted(*seeds(ANSWERS)) == 75.0
 
 
 def test_the_score_is_the_tasks_own_metric(seeds):
     """Of answers a b b b with gold a b b a: two hits of b in three, and two of gold."""
     runs, folders = seeds(ANSWERS, config={"task": {"positive": "b"}})
     both = [outcome(**{**vars(run), "metric": "accuracy_f1"}) for run in runs]
-    assert vote(both, folders) == pytest.approx((75 + 80) / 2)
+    assert voted(both, folders) == pytest.approx((75 + 80) / 2)
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_a_tie_is_the_earliest_seeds_whatever_the_order_of_files(seeds, order):
-    assert vote(*seeds([["a"] * 4, ["b"] * 4], ["a", "a", "a", "b"], order)) == 75.0
+    assert voted(*seeds([["a"] * 4, ["b"] * 4], ["a", "a", "a", "b"], order)) == 75.0
 
 
 def test_numbers_are_averaged(seeds):
     gold, answers = [1.0, 2.0, 3.0], [[1.0, 3.0, 2.0], [0.0, 1.0, 5.0]]
     runs, folders = seeds(answers, gold)
     numbers = [outcome(**{**vars(run), "metric": "pearson_spearman"}) for run in runs]
-    assert vote(numbers, folders) == pearson_and_spearman([0.5, 2.0, 3.5], gold)
+    assert voted(numbers, folders) == pearson_and_spearman([0.5, 2.0, 3.5], gold)
 
 
 def refused(runs, folders, reason):
     with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
-        vote(runs, folders)
+        voted(runs, folders)
 
 
 def test_what_cannot_vote_says_why(seeds, tmp_path):
