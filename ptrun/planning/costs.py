@@ -65,9 +65,6 @@ def texts(planned: Plan, length: int | None, split: Split | None = None) -> Text
     """Return the length of texts, `length` if given; nothing is downloaded.
 
     `split` has the examples; without it, they are read if they are on this machine.
-
-    Raises:
-        UserError: the length is more than the backbone reads.
     """
     method, source = method_of(planned), planned.source
     if source is None:
@@ -113,11 +110,7 @@ class Costs:
         self.sizes = Sizes(self.method, self.texts.answer)
 
     def memory(self, layout: HardwareLayout) -> Memory:
-        """Return the memory of a rank.
-
-        Raises:
-            UserError: the backbone cannot be divided.
-        """
+        """Return the memory of a rank; a backbone that cannot be divided is refused."""
         return memory(self.sizes, layout, self.planned.train.batch_size, self.texts.length)
 
     def steps(self) -> int | None:

@@ -114,11 +114,7 @@ def _disk(name: str, says: str, place: Path, option: str) -> Check:
 
 
 def backbone_checks(overrides: Sequence[str]) -> list[Check]:
-    """Return the checks of a backbone's weights, and which methods work with it.
-
-    Raises:
-        UserError: an override is wrong, or the backbone cannot be read.
-    """
+    """Return the checks of a backbone's weights, and which methods work with it."""
     from ptrun.backbone import proof
     from ptrun.config.compose import compose_run
     from ptrun.planning import grid

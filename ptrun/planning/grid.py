@@ -1,8 +1,8 @@
 """Which method can be combined with which backbone and kind of task, for `ptrun grid`."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -10,8 +10,7 @@ from rich.console import Group
 from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build
-from ptrun.config.compose import Composed, compose_run, sources
+from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.method.base import Method, built, check_pair
@@ -33,7 +32,6 @@ TASKS = {
     "multispan": "pocket_multispan",
     "generation": "pocket_writing",
 }
-_READOUT = "readout"
 _TAUGHT = {"distillation": ["readout.document=A document for the teacher."]}
 """What a read-out needs."""
 
@@ -69,28 +67,18 @@ def cells(
                 yield Combination(title, backbone, kind, refused)
 
 
-def methods() -> dict[str, Mapping[str, Any]]:
-    """Return the methods' configurations, presets aside.
+def methods() -> dict[str, Composed]:
+    """Return a run of each method, presets aside.
 
     A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
     which decide what it can answer.
     """
-    nodes = _nodes(sources())
-    form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
-    return {
-        option: node
-        for option, node in nodes.items()
-        if not any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
-    }
-
-
-@lru_cache(maxsize=1)
-def _nodes(_: Hashable) -> dict[str, Mapping[str, Any]]:
-    """Return the configuration of each method; the argument stands for the files of options."""
     runs = {option: compose_run([f"method={option}"]) for option in options("method")}
+    form = {o: (run.config["method"]["_target_"], run.readout[0]) for o, run in runs.items()}
     return {
-        option: {**run.components()["method"].node, _READOUT: run.readout}
+        option: run
         for option, run in runs.items()
+        if not any(option.startswith(f"{o}_") and form[o] == form[option] for o in runs)
     }
 
 
@@ -100,9 +88,9 @@ def rows() -> dict[str, list[str]]:
     A file that names a pattern is for the tasks that have it: no method of its own.
     """
     typed: dict[str, list[str]] = {}
-    for method, node in methods().items():
-        option, read = node[_READOUT]
-        offered = build.target("method", node).readouts
+    for method, run in methods().items():
+        option, read = run.readout
+        offered = run.components()["method"].target.readouts
         if read.get("pattern"):
             continue
         if option != AUTO or len(offered) == 1:

@@ -138,11 +138,7 @@ class Sizes:
         self.answer, self.answers = answer, answer or _DECODER_TOKENS
 
     def divided(self, parts: int) -> tuple[int, int]:
-        """Return the numbers of the backbone that `parts` ranks divide, and the learned of them.
-
-        Raises:
-            UserError: the backbone cannot be divided over so many ranks.
-        """
+        """Return the numbers of the backbone that `parts` ranks divide, and the learned of them."""
         if parts == 1:
             return 0, 0
         cuts = cuts_of(self._backbone.model, self._backbone.architecture, parts)
@@ -214,9 +210,6 @@ def memory(sizes: Sizes, layout: HardwareLayout, batch_size: int, window: int) -
     """Return the memory of a rank that learns from batches of texts of `window` tokens.
 
     `benchmarks/plan_memory.py` compares it with measured runs.
-
-    Raises:
-        UserError: model parallelism does not divide the backbone.
     """
     parallel, tunes = layout.parallel, sizes.tunes
     divided, learned_divided = sizes.divided(parallel)

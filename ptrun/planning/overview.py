@@ -14,10 +14,11 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from ptrun.config.compose import Composed, compose_run
+from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded
 from ptrun.config.paths import options
 from ptrun.config.schema import Quantization
+from ptrun.config.writing import value_text
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder.scan import state_of
 from ptrun.method.tokenized import tokenized
@@ -46,14 +47,10 @@ ESTIMATE = (
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One run with its title in the sweep and its state.
-
-    `planned` is None if the run is refused; `state` says why.
-    """
+    """One run with its title in the sweep and its state, which says why if there is no plan."""
 
     title: str
     overrides: tuple[str, ...]
-    composed: Composed
     planned: Plan | None
     state: str
 
@@ -69,11 +66,7 @@ class PlanOptions:
 
 
 def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
-    """Return what `ptrun plan` prints.
-
-    Raises:
-        UserError: a key or value is wrong. Of several jobs a rejected one is a line instead.
-    """
+    """Return what `ptrun plan` prints; of several jobs a rejected one is a line."""
     if asked.probe is None:
         os.environ["HF_HUB_OFFLINE"] = "1"
     jobs = [planned_job(title, typed, asked) for typed, title in expanded(overrides)]
@@ -112,29 +105,27 @@ def planned_job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> P
         planned = planned_on(run, layout_of(run, elsewhere=asked.device_gib is not None))
         state = str(state_of(planned.folder))
     except UserError as error:
-        return PlannedJob(title, overrides, run, None, f"refused: {error}")
+        return PlannedJob(title, overrides, None, f"refused: {error}")
     again = ", to be run again" if run.rerun and state != "new" else ""
-    return PlannedJob(title, overrides, run, planned, state + again)
+    return PlannedJob(title, overrides, planned, state + again)
 
 
-def _layouts(job: PlannedJob, asked: PlanOptions) -> Iterator[HardwareLayout]:
-    """Yield the layout of a job's engine, and those of the others with what was typed for it."""
-    elsewhere = asked.device_gib is not None
-    yield layout_of(job.composed, elsewhere=elsewhere)
-    for option in options("hardware"):
-        if option != job.composed.names["hardware"]:
-            typed = [o for o in job.overrides if not o.startswith("hardware=")]
-            yield layout_of(compose_run([*typed, f"hardware={option}"]), elsewhere=elsewhere)
+def _layouts(planned: Plan, overrides: Sequence[str], *, elsewhere: bool) -> list[HardwareLayout]:
+    """Return the layout of a run's engine, and those of the others with what was typed for it."""
+    typed = [override for override in overrides if not override.startswith("hardware=")]
+    others = [o for o in options("hardware") if o != planned.names["hardware"]]
+    runs = [planned.request, *(compose_run([*typed, f"hardware={option}"]) for option in others)]
+    return [layout_of(run, elsewhere=elsewhere) for run in runs]
 
 
 def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], float | None]:
     """Return the lines of jobs that need the same as this one, and the seconds of each."""
-    planned = job.planned
+    planned, devices = job.planned, devices_here(asked.device_gib)
     assert planned is not None
     costs = Costs(planned, texts(planned, asked.length))
-    layouts, devices = list(_layouts(job, asked)), devices_here(asked.device_gib)
+    layouts = _layouts(planned, job.overrides, elsewhere=asked.device_gib is not None)
     costs.memory(layouts[0])  # refused here if it cannot be
-    names, steps, sizes = job.composed.names, costs.steps(), costs.sizes
+    names, steps, sizes = planned.names, costs.steps(), costs.sizes
     counts = Table("parameters", *sizes.total, "total", title_justify="left")
     for row, numbers in (("learned", sizes.learned), ("all", sizes.total)):
         of_parts = [numbers[part] for part in sizes.total]
@@ -182,6 +173,7 @@ def duration(seconds: float | None) -> str:
 # The memory of each engine, and changes that make a run fit a device, as overrides to type.
 
 _MOST = 4  # pieces of advice
+_CHANGED = ("precision", "quantization", "checkpointing", "token_budget")
 
 
 def needed(costs: Costs, layout: HardwareLayout) -> float:
@@ -238,38 +230,34 @@ def advice(
 
     Each form of the weights and each other engine has the change that costs the least time.
     """
-    bf16 = ["hardware.precision=bf16"] * (layout.precision == "fp32")
-    low = replace(layout, precision="bf16") if bf16 else layout
-    forms = [(bf16, low)]
+    low = replace(layout, precision="bf16") if layout.precision == "fp32" else layout
+    forms = [low]
     if not costs.sizes.tunes and low.parallel == 1 and low.quantization == "none":
-        for kind in get_args(Quantization)[1:]:
-            keys = [*bf16, f"hardware.quantization={kind}"]
-            forms.append((keys, replace(low, quantization=kind)))
-    forms += [([f"hardware={other.option}"], other) for other in others]
+        forms += [replace(low, quantization=kind) for kind in get_args(Quantization)[1:]]
+    pairs = [(form, layout) for form in forms] + [(other, other) for other in others]
     lines: list[str] = []
-    for keys, form in forms:
-        for typed, changed in _smaller(costs, keys, form) if form.device == device.kind else ():
-            if (need := needed(costs, changed)) <= device.most:
-                each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
-                lines.append(f"{' '.join(typed)}  ({need / GIB:.1f} GiB{each})")
-                break
+    for form, typed in pairs:
+        changes = _smaller(costs, form) if form.device == device.kind else ()
+        changed = next((c for c in changes if needed(costs, c) <= device.most), None)
+        if changed is not None:
+            keys = [key for key in _CHANGED if getattr(changed, key) != getattr(typed, key)]
+            words = [f"hardware={form.option}"] * (form.option != layout.option)
+            words += [f"hardware.{key}={value_text(key, getattr(changed, key))}" for key in keys]
+            each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
+            lines.append(f"{' '.join(words)}  ({needed(costs, changed) / GIB:.1f} GiB{each})")
     learn_less = ["method=prompt_tuning: learn a prompt, not the backbone"] * costs.sizes.tunes
     return lines[:_MOST] or learn_less
 
 
-def _smaller(
-    costs: Costs, typed: list[str], layout: HardwareLayout
-) -> Iterator[tuple[list[str], HardwareLayout]]:
+def _smaller(costs: Costs, layout: HardwareLayout) -> Iterator[HardwareLayout]:
     """Yield a layout, with smaller micro-batches, and both with recomputed activations."""
+    length = costs.texts.length
+    rows, _ = micro_batches(layout, costs.planned.train.batch_size, length)
     for recompute in sorted({layout.checkpointing, True}):
-        added = ["hardware.checkpointing=true"] * (recompute and not layout.checkpointing)
-        keys, changed = [*typed, *added], replace(layout, checkpointing=recompute)
-        yield keys, changed
-        rows, _ = micro_batches(layout, costs.planned.train.batch_size, costs.texts.length)
-        while rows > 1:
-            rows //= 2
-            budget = rows * costs.texts.length
-            yield [*keys, f"hardware.token_budget={budget}"], replace(changed, token_budget=budget)
+        changed = replace(layout, checkpointing=recompute)
+        yield changed
+        for halvings in range(1, rows.bit_length()):
+            yield replace(changed, token_budget=(rows >> halvings) * length)
 
 
 def fitting(overrides: Sequence[str]) -> list[str]:
@@ -277,13 +265,13 @@ def fitting(overrides: Sequence[str]) -> list[str]:
 
     They are computed as `ptrun plan` does; empty if none is known.
     """
-    failed = planned_job("", tuple(overrides), PlanOptions())
-    layout, *others = _layouts(failed, PlanOptions())
-    devices = [device for device in devices_here(None) if device.kind == layout.device]
-    if failed.planned is None or not devices:
+    failed = planned_job("", tuple(overrides), PlanOptions()).planned
+    if failed is None:
         return []
-    costs = Costs(failed.planned, texts(failed.planned, None))
-    changes = advice(costs, layout, others, devices[0])
+    layout, *others = _layouts(failed, overrides, elsewhere=False)
+    devices = [device for device in devices_here(None) if device.kind == layout.device]
+    costs = Costs(failed, texts(failed, None))
+    changes = advice(costs, layout, others, devices[0]) if devices else []
     return ["By `ptrun plan` it fits with one of:", *(f"  {c}" for c in changes)] if changes else []
 
 
@@ -316,10 +304,6 @@ def probe(planned: Plan, layout: HardwareLayout, steps: int) -> tuple[float, flo
 
     Loading is left out, and the first step does not count. Relations that are learned apart share
     passes as in the run.
-
-    Raises:
-        UserError: the data, the weights or the device are missing.
-        RunFailed: a step failed.
     """
     if layout.ranks > 1:
         raise UserError(

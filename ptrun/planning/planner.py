@@ -19,47 +19,36 @@ from ptrun.runs.plan import shape, unkept
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance
 
 
-class Planner:
-    """Plans runs; those that differ in seeds and rates alone are measured once."""
+def facts(composed: Composed, needs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what the scheduler and a job need to know about a run.
 
-    def __init__(self) -> None:
-        self.needs: dict[str, dict[str, Any]] = {}
-
-    def facts(self, index: int, composed: Composed) -> dict[str, Any]:
-        """Return what the scheduler and a job need to know about a run, or why it is refused.
-
-        `needs` is the device of a run, its processes (`ranks`), the GiB of main memory of one
-        (`gib`), those that one more run of its group adds (`each`), and its `seconds`.
-        """
-        try:
-            return {"index": index, "refused": None, **self._facts(composed)}
-        except UserError as error:
-            return {"index": index, "refused": str(error), "folder": "", "shape": None, "most": 1}
-
-    def _facts(self, composed: Composed) -> dict[str, Any]:
-        hardware, tflops = composed.hardware, composed.cluster.tflops
-        if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
-            raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
-        layout = layout_of(composed, elsewhere=True)
-        planned = planned_on(composed, layout)
-        if (key := alike(planned)) not in self.needs:
-            costs, on_gpu = Costs(planned, texts(planned, None)), layout.device == "cuda"
-            peak = costs.memory(layout).peak  # refused here if it cannot be divided
-            held = costs.sizes.held * layout.width if on_gpu else peak
-            self.needs[key] = {
-                "device": layout.device,
-                "ranks": layout.ranks,
-                "gib": _LIBRARIES + held / GIB,
-                "each": 0.0 if on_gpu else costs.sizes.member / GIB,
-                "seconds": costs.seconds(tflops) if tflops else None,
-            }
-        return {
-            "folder": str(planned.folder),
-            "shape": shape(planned),
-            "most": hardware.population,
-            "unkept": unkept(planned),
-            "needs": self.needs[key],
+    `needs` is the device of a run, its processes (`ranks`), the GiB of main memory of one (`gib`),
+    those that one more run of its group adds (`each`), and its `seconds`. The argument has those of
+    other runs: runs that differ in seeds and rates alone are counted once.
+    """
+    hardware, tflops = composed.hardware, composed.cluster.tflops
+    if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
+        raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
+    layout = layout_of(composed, elsewhere=True)
+    planned = planned_on(composed, layout)
+    if (key := alike(planned)) not in needs:
+        costs, on_gpu = Costs(planned, texts(planned, None)), layout.device == "cuda"
+        peak = costs.memory(layout).peak  # refused here if it cannot be divided
+        held = costs.sizes.held * layout.width if on_gpu else peak
+        needs[key] = {
+            "device": layout.device,
+            "ranks": layout.ranks,
+            "gib": _LIBRARIES + held / GIB,
+            "each": 0.0 if on_gpu else costs.sizes.member / GIB,
+            "seconds": costs.seconds(tflops) if tflops else None,
         }
+    return {
+        "folder": str(planned.folder),
+        "shape": shape(planned),
+        "most": hardware.population,
+        "unkept": unkept(planned),
+        "needs": needs[key],
+    }
 
 
 def main() -> None:
@@ -68,13 +57,17 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    planner = Planner()
+    needs: dict[str, dict[str, Any]] = {}
     for line in sys.stdin:
-        facts = [
-            planner.facts(int(index), processes.read_text(text))
-            for index, text in json.loads(line)["plan"].items()
-        ]
-        print(json.dumps(facts), file=answers, flush=True)
+        planned: list[dict[str, Any]] = []
+        for index, text in json.loads(line)["plan"].items():
+            told: dict[str, Any] = {"folder": "", "shape": None, "most": 1, "refused": None}
+            try:
+                told |= facts(processes.read_text(text), needs)
+            except UserError as error:
+                told["refused"] = str(error)
+            planned.append({"index": int(index), **told})
+        print(json.dumps(planned), file=answers, flush=True)
 
 
 if __name__ == "__main__":

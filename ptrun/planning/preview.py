@@ -35,11 +35,7 @@ def escape(text: str) -> str:
 
 
 def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
-    """Return the output of `ptrun check`; `afterwards` is that of the stock forms.
-
-    Raises:
-        UserError: as a run would.
-    """
+    """Return the output of `ptrun check`; `afterwards` is that of the stock forms."""
     method = planned.build_method()
     check_select(planned.train, method)
     examples, shared = split_of(planned)
@@ -116,14 +112,13 @@ def _marked(tokenizer: Any, row: TokenRow) -> str:
     tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
     for place in row.softs:
         tokens[place] = "[bold]<soft>[/bold]"
-    if row.decoder is None:
-        return _reversed(tokens, row.reads if len(row.reads) < len(tokens) else [])
-    decoder = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.decoder)]
-    return f"{' '.join(tokens)} → {_reversed(decoder, row.reads)}"
-
-
-def _reversed(tokens: list[str], reads: Sequence[int]) -> str:
-    return " ".join(f"[reverse]{t}[/reverse]" if i in reads else t for i, t in enumerate(tokens))
+    text, reads = "", row.reads if len(row.reads) < len(tokens) else []
+    if row.decoder is not None:
+        text, reads = f"{' '.join(tokens)} → ", row.reads
+        tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.decoder)]
+    for place in {*reads}:
+        tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
+    return text + " ".join(tokens)
 
 
 def _patterns(method: Method, fields: Mapping[str, Any]) -> list[str]:

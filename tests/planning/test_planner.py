@@ -3,27 +3,28 @@
 import pytest
 
 from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.planning import planner
 from ptrun.planning.costs import planned_on
 from ptrun.planning.memory import layout_of
 from ptrun.planning.overview import PlanOptions, planned_job
-from ptrun.planning.planner import Planner
 from ptrun.runs.plan import plan
 
 
 @pytest.fixture
 def facts(tmp_path):
-    planner = Planner()
+    needs = {}
 
     def made(*overrides):
         given = ["task=pocket_sentiment", f"outputs={tmp_path}", "train.max_steps=20"]
-        return planner.facts(3, compose_run([*given, *overrides]))
+        return planner.facts(compose_run([*given, *overrides]), needs)
 
     return made
 
 
 def test_a_run_on_a_gpu_is_planned_where_there_is_none(facts):
     told = facts("hardware=gpu", "cluster.tflops=10")
-    assert (told["index"], told["refused"], told["most"]) == (3, None, 32)
+    assert told["most"] == 32
     needs = told["needs"]
     assert (needs["device"], needs["ranks"], needs["each"]) == ("cuda", 1, 0.0)
     assert needs["gib"] == pytest.approx(3.0, abs=0.1) and 0 < needs["seconds"] < 1
@@ -41,7 +42,8 @@ def test_tuned_runs_are_alone_and_ranks_are_counted(facts):
 
 
 def test_a_refused_run_says_why(facts):
-    assert "lr" in facts("train.lr=-1")["refused"]
+    with pytest.raises(UserError, match="lr"):
+        facts("train.lr=-1")
 
 
 # The jobs of a sweep and their state, from run folders alone.
