@@ -71,11 +71,7 @@ class PeftAdapter:
 
 
 def read(folder: Path) -> PeftAdapter:
-    """Return the adapter of a folder; its tensors are read later.
-
-    Raises:
-        UserError: a file is missing, pickled or damaged.
-    """
+    """Return the adapter of a folder; its tensors are read later."""
     where = f"start=peft:{folder}"
     for name in (_CONFIG, _TENSORS):
         if not (folder / name).is_file():
@@ -124,10 +120,24 @@ def check(
 
 @torch.no_grad()
 def begin(adapter: PeftAdapter, method: Method) -> None:
-    """Copy an adapter into a placed method."""
-    _check_whole(adapter)
-    if adapter.kind in _VECTORS:
-        return _begin_vectors(adapter, method)
+    """Copy an adapter into a placed method; its head may be left out, and nothing else."""
+    config = adapter.config
+    saved = [name for name in config.get("modules_to_save") or () if name not in _HEADS]
+    begun = [str(value).lower() for key, value in config.items() if key.startswith("init_")]
+    if saved:
+        raise adapter.wrong(f"it also holds the module {saved[0]}, which would be lost.")
+    if config.get("bias", "none") != "none":
+        raise adapter.wrong(f"it also tunes biases (bias={config['bias']}), which would be lost.")
+    if config.get("trainable_token_indices"):
+        raise adapter.wrong("it also tunes embeddings of tokens, which would be lost.")
+    if changed := [kind for kind in begun if kind.startswith(_CHANGE_THE_BASE)]:
+        raise adapter.wrong(f"its start ({changed[0]}) has changed the backbone's own weights.")
+    if adapter.kind in _VECTORS:  # of an encoder-decoder's two tables PEFT uses the first
+        prompt: Any = method.prompt
+        vectors = _tensor(adapter, adapter.tensors(), _PROMPT)[: int(config["num_virtual_tokens"])]
+        _check_shape(adapter, "prompt", vectors, prompt.table)
+        prompt.begin(vectors.to(prompt.table))
+        return
     inside = _inside(adapter.tensors(), method.backbone.model)
     if isinstance(method, LoRA):
         tensors = _lora(adapter, method, inside)
@@ -140,29 +150,6 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
     for name, tensor in tensors.items():
         _check_shape(adapter, name, tensor, parameters[name])
         parameters[name].copy_(tensor)
-
-
-def _check_whole(adapter: PeftAdapter) -> None:
-    """Refuse an adapter that changes more than what is taken from it; its head may be left out."""
-    config = adapter.config
-    saved = [name for name in config.get("modules_to_save") or () if name not in _HEADS]
-    begun = [str(value).lower() for key, value in config.items() if key.startswith("init_")]
-    if saved:
-        raise adapter.wrong(f"it also holds the module {saved[0]}, which would be lost.")
-    if config.get("bias", "none") != "none":
-        raise adapter.wrong(f"it also tunes biases (bias={config['bias']}), which would be lost.")
-    if config.get("trainable_token_indices"):
-        raise adapter.wrong("it also tunes embeddings of tokens, which would be lost.")
-    if changed := [kind for kind in begun if kind.startswith(_CHANGE_THE_BASE)]:
-        raise adapter.wrong(f"its start ({changed[0]}) has changed the backbone's own weights.")
-
-
-def _begin_vectors(adapter: PeftAdapter, method: Any) -> None:
-    """Start input vectors; of an encoder-decoder's two tables PEFT uses the first."""
-    length = int(adapter.config["num_virtual_tokens"])
-    vectors = _tensor(adapter, adapter.tensors(), _PROMPT)[:length]
-    _check_shape(adapter, "prompt", vectors, method.prompt.table)
-    method.prompt.begin(vectors.to(method.prompt.table))
 
 
 def _prefix(

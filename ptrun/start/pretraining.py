@@ -19,7 +19,6 @@ from ptrun.folder import result
 from ptrun.task.dataset import Task
 
 _SHARED = ("backbone", "hardware", "protocol", "tracking")
-_NAMED = (*_SHARED, "readout")
 _NAME = "pretraining"
 _OWN_KEY = re.compile(r"(?<![\w.])((?:method|readout|task|train)\.\w)")
 
@@ -29,7 +28,19 @@ def task_for(task: Task, reading: Mapping[str, Any], typed: str) -> str:
     tasks = options("task")
     if typed and typed not in tasks:
         raise UserError(unknown(f"start=pretrained:{typed}", typed, tasks))
-    name = typed or _of_ppt(task, reading)
+    if typed:
+        return typed
+    if reading.get("pattern") == "ppt_unified":
+        name = "ppt_unified"
+    elif task.answer == "label" and not task.fills_gap:
+        name = "ppt_nsp" if len(task.fields) == 2 else "ppt_cls"
+    elif task.answer == "option":
+        name = "ppt_nss"
+    else:
+        raise UserError(
+            f"start=pretrained: PPT has no pre-training task for {task.kind}, the kind of "
+            f"task={task.name}. Name one, as in start=pretrained:ppt_nsp."
+        )
     if name not in tasks:
         raise UserError(
             f"task={task.name}: PPT pre-trains for it on {name}, which ptrun does not have. "
@@ -38,37 +49,30 @@ def task_for(task: Task, reading: Mapping[str, Any], typed: str) -> str:
     return name
 
 
-def _of_ppt(task: Task, reading: Mapping[str, Any]) -> str:
-    if reading.get("pattern") == "ppt_unified":
-        return "ppt_unified"
-    if task.answer == "label" and not task.fills_gap:
-        return "ppt_nsp" if len(task.fields) == 2 else "ppt_cls"
-    if task.answer == "option":
-        return "ppt_nss"
-    raise UserError(
-        f"start=pretrained: PPT has no pre-training task for {task.kind}, the kind of "
-        f"task={task.name}. Name one, as in start=pretrained:ppt_nsp."
-    )
-
-
 def composed_for(composed: Composed, task: str) -> Composed:
-    """Return the configuration of the prerequisite run.
-
-    Raises:
-        UserError: a key of `pretraining` is unknown or does not fit, or the run would start from
-            itself.
-    """
+    """Return the configuration of the prerequisite run: that of the run, with its changes."""
     config, changes = composed.config, composed.config["pretraining"]
     if is_made(composed.task):
         raise UserError(
             f"task={config['task']['name']} is itself a pre-training task. Type "
             "method=ppt_pretraining, or start=identical."
         )
+    read = {k: v for k, v in config["readout"].items() if k != "pattern"}  # is for the other task
+    changed = {key: config[key] for key in ("outputs", "data_dir", "data_seed")}
+    changed |= {"start": changes["start"]} if changes["start"] else {}
+    changed |= {
+        "name": _NAME,
+        "seed": changes["seed"],
+        "method": {**config["method"], **changes["method"]},
+        "readout": {**read, **changes["readout"]},
+        "task": changes["task"],
+        "train": changes["train"],
+    }
     try:
         base = compose_run(
             [f"method={changes['recipe'] or composed.names['method']}", f"task={task}"],
             given={group: config[group] for group in _SHARED},
-            changed=_changed(config),
+            changed=changed,
         )
     except UserError as error:
         raise UserError(f"pretraining: {error}") from error
@@ -79,10 +83,11 @@ def composed_for(composed: Composed, task: str) -> Composed:
     base.config["sweep"]["wait"] = True  # another command may be doing it
     if is_made(base.task):  # the corpus alone decides its split
         base.config["data_seed"] = 1
-        _name_pattern(base.config)
-    return Composed(
-        base.config, {**base.names, **{group: composed.names[group] for group in _NAMED}}
-    )
+        corpus = base.task["source"].get("corpus")
+        if corpus in base.task["pvps"]:  # a pattern of its own, as the pocket corpus has
+            base.config["readout"]["pattern"] = base.config["readout"].get("pattern") or corpus
+    names = {group: composed.names[group] for group in (*_SHARED, "readout")}
+    return Composed(base.config, base.names | names)
 
 
 def typed_keys(message: object) -> str:
@@ -98,30 +103,6 @@ def unmet(folder: Path, error: Exception) -> UserError | RunFailed:
             f"(pretraining.train.lr=...), or delete {folder} to try again."
         )
     return UserError(f"the prompt is not pre-trained: {typed_keys(error)}")
-
-
-def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the prerequisite shares with the run, changed by `pretraining`."""
-    changes = config["pretraining"]
-    read = {k: v for k, v in config["readout"].items() if k != "pattern"}  # is for the other task
-    return {
-        **{key: config[key] for key in ("outputs", "data_dir", "data_seed")},
-        **({"start": changes["start"]} if changes["start"] else {}),
-        "name": _NAME,
-        "seed": changes["seed"],
-        "method": {**config["method"], **changes["method"]},
-        "readout": {**read, **changes["readout"]},
-        "task": changes["task"],
-        "train": changes["train"],
-    }
-
-
-def _name_pattern(config: Mapping[str, Any]) -> None:
-    """Use the pattern that is named like the corpus, if there is one (the pocket corpus)."""
-    task, read = config["task"], config["readout"]
-    corpus = task["source"].get("corpus")
-    if corpus in task["pvps"]:
-        read["pattern"] = read.get("pattern") or corpus
 
 
 def is_made(task: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ other run's `state.safetensors`.
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -21,7 +20,6 @@ from ptrun.folder.digest import PROMPT
 from ptrun.folder.find import is_hash
 from ptrun.folder.store import made_over, read_tensors, state_file
 from ptrun.method.base import Method
-from ptrun.types import RunResult
 
 Tensors = dict[str, Tensor]
 _PROMPT = "prompt."
@@ -31,9 +29,6 @@ def find(typed: str, outputs: Path, name: str, key: str = "start") -> Path:
     """Return the folder of a run, given as a folder, an id below `outputs`, or its 8 digits.
 
     A run of the same `name` comes first. `key` is the option that names the run.
-
-    Raises:
-        UserError: no run, or more than one, has a prompt file.
     """
     path = Path(typed).expanduser()
     if (path / PROMPT).is_file():
@@ -58,11 +53,7 @@ def find(typed: str, outputs: Path, name: str, key: str = "start") -> Path:
 
 
 def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
-    """Return the prompt tensors of a run by part, without its head.
-
-    Raises:
-        UserError: the run has another backbone, or no prompt.
-    """
+    """Return the prompt tensors of a run by part, without its head."""
     tensors, _ = read_tensors(folder / PROMPT, bound)
     parts: dict[str, Tensors] = {}
     for full, tensor in tensors.items():
@@ -77,9 +68,9 @@ def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
 def digest(parts: Mapping[str, Tensors]) -> str:
     """Return a fingerprint of prompts by part."""
     return tensor_digest(
-        (f"{part}/{name}", tensor)
-        for part, tensors in sorted(parts.items())
-        for name, tensor in sorted(tensors.items())
+        (f"{part}/{name}", parts[part][name])
+        for part in sorted(parts)
+        for name in sorted(parts[part])
     )
 
 
@@ -94,11 +85,7 @@ def tensor_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def fingerprint(folder: Path, bound: Mapping[str, str]) -> str:
-    """Return the fingerprint of a finished run's prompt.
-
-    Raises:
-        UserError: as `prompts`, or the prompt is not the one that the run recorded.
-    """
+    """Return the fingerprint of a finished run's prompt, which is the one that it recorded."""
     actual, done = digest(prompts(folder, bound)), result.read(folder)
     recorded = done.manifest.get("prompt") if done else None
     if recorded not in (None, actual):
@@ -119,11 +106,7 @@ def fingerprint_of(methods: Mapping[str, Method]) -> str | None:
 
 
 def follow(folder: Path, methods: Mapping[str, Method], bound: Mapping[str, str]) -> None:
-    """Copy the prompts of another run into methods, matched by the name of the part.
-
-    Raises:
-        UserError: parts, names or shapes differ, or the encoder of a prompt is not saved.
-    """
+    """Copy the prompts of another run into methods, matched by the name of the part."""
     saved = prompts(folder, bound)
     if set(saved) != set(methods):
         raise UserError(
@@ -188,11 +171,7 @@ _AGAIN = "Type the command of that run again with rerun=true, or start from anot
 
 
 def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
-    """Return the backbone that a run tuned; None if it tuned none, or also learned a prompt.
-
-    Raises:
-        UserError: the file is damaged, or the run tuned another backbone.
-    """
+    """Return the backbone that a run tuned; None if it tuned none, or also learned a prompt."""
     file = folder / PROMPT
     with files.checked(file, _AGAIN) as (opened, header):
         names, made_with = sorted(opened.keys()), made_over(file, header)
@@ -207,17 +186,13 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
     files.hashes(file, _AGAIN)
     with safe_open(file, "pt") as opened:
         digest = tensor_digest((name, opened.get_tensor(name)) for name in names)
-    done = result.read(folder)
-    seed = done.manifest.get("backbone", {}).get("pooler_seed") if done else None
-    return Tuned(file, digest, _classifier(done, names), seed)
-
-
-def _classifier(done: RunResult | None, names: list[str]) -> Classifier | None:
-    """Return the head of a run; None if it has none, or its labels are not recorded."""
-    config: dict[str, Any] = dict(done.config) if done else {}
-    labels, options = config.get("task", {}).get("labels"), done.names if done else {}
-    if not labels or options.get("readout") != "head":
-        return None
-    parts = [part for part in ("linear", "dense") if f"{_HEAD}{part}.weight" in names]
-    stored = {part: f"{_HEAD}{part}" for part in parts}
-    return Classifier(list(labels), stored, config["readout"].get("pooler", "auto"), "that run's")
+    if (done := result.read(folder)) is None:
+        return Tuned(file, digest, None, None)
+    # the head, if the run has one and recorded its labels
+    labels, head = done.config.get("task", {}).get("labels"), None
+    if labels and done.names.get("readout") == "head":
+        parts = [part for part in ("linear", "dense") if f"{_HEAD}{part}.weight" in names]
+        stored = {part: f"{_HEAD}{part}" for part in parts}
+        pooler = done.config["readout"].get("pooler", "auto")
+        head = Classifier(list(labels), stored, pooler, "that run's")
+    return Tuned(file, digest, head, done.manifest.get("backbone", {}).get("pooler_seed"))

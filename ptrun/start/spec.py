@@ -44,9 +44,13 @@ CONTEXTS = ("context", "spread", "demonstrations")
 """Starts from the keys and values of a text."""
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
 _NAMED = ("text", *CONTEXTS, "run", "joined", "peft", "pretrained")
-_VALUES = {"text": "words", "run": "a run id or a run's folder", "peft": "a PEFT folder"}
-_VALUES |= {"joined": "run ids or folders, joined by +"}
-_VALUES |= {"demonstrations": "a number of examples"}
+_VALUES = {
+    "text": "words",
+    "run": "a run id or a run's folder",
+    "peft": "a PEFT folder",
+    "joined": "run ids or folders, joined by +",
+    "demonstrations": "a number of examples, such as 8,",
+}
 OTHERS = ("run", "pretrained")
 KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "joined", "peft", *OTHERS)
 
@@ -99,13 +103,19 @@ def parse(text: str | None) -> Start:
     kind, colon, value = (text or "random").partition(":")
     if kind not in KINDS:
         raise UserError(unknown(f"start={text}", kind, KINDS))
-    if kind in _VALUES and not value.strip():
+    counts = kind != "demonstrations" or (value.isdecimal() and int(value))
+    if kind in _VALUES and not (value.strip() and counts):
         raise UserError(f"start={text}: give {_VALUES[kind]} after the colon, start={kind}:...")
-    if kind == "demonstrations" and not (value.isdecimal() and int(value)):
-        raise UserError(f"start={text}: give a number of examples, as in start=demonstrations:8.")
     if kind not in (*_NAMED, *WITH_SIZE) and colon:
         raise UserError(f"start={text}: {kind} takes no value; type start={kind}.")
-    size = _size(kind, value) if kind in WITH_SIZE and colon else WITH_SIZE.get(kind, 0.0)
+    size = WITH_SIZE.get(kind, 0.0)
+    if size and colon:
+        try:
+            size = float(value)
+        except ValueError:
+            size = 0.0
+        if not (size > 0 and isfinite(size)):
+            raise UserError(f"start={text}: give a number above 0, such as start={kind}:0.02.")
     return Start(kind, value.strip() if kind in _NAMED else "", size)
 
 
@@ -113,13 +123,3 @@ def recorded(text: str | None) -> str:
     """Return `start=` as a run records it, with its size; that of another run stays as typed."""
     start = parse(text)
     return str(start) if start.kind in WITH_SIZE else text or "random"
-
-
-def _size(kind: str, value: str) -> float:
-    try:
-        size = float(value)
-    except ValueError:
-        size = 0.0
-    if not (size > 0 and isfinite(size)):
-        raise UserError(f"start={kind}:{value}: give a number above 0, such as start={kind}:0.02.")
-    return size

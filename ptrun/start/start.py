@@ -35,12 +35,7 @@ _LOG = logging.getLogger(__name__)
 def plan_start(
     composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
 ) -> Start:
-    """Return the start of a run; read the prompt file of another run, but no examples.
-
-    Raises:
-        UserError: as `parse`; the method or task does not support this start; or the other run is
-            missing or has another backbone.
-    """
+    """Return the start of a run; read the prompt file of another run, but no examples."""
     config = composed.config
     start, bound = parse(config["start"]), bound_to(backbone)
     if start.kind == "run":
@@ -119,14 +114,6 @@ class WordSource:
         return [ids[place] for place in order]
 
 
-def word_ids(source: WordSource, length: int) -> list[int]:
-    """Return `length` token ids; fewer ids are repeated."""
-    ids = _ids(source, length)
-    if not ids:
-        raise UserError(f"start={source.start}: found no words; use start=vocabulary.")
-    return [ids[place % len(ids)] for place in range(length)]
-
-
 def _ids(source: WordSource, length: int) -> list[int]:
     method, kind = source.method, source.start.kind
     tokenizer = method.backbone.tokenizer()
@@ -181,17 +168,15 @@ def begin(
         for part, method in methods.items():
             prefixed: Any = method
             prefixed.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
-    elif start.kind in CONTEXTS:
-        for part, method in methods.items():
-            generator = torch.Generator().manual_seed(seed)
-            encoded = partial(rows, method, part)
-            begin_context(WordSource(start, method, encoded, generator, train[part]))
     elif start.kind != "random":
         for part, method in methods.items():
-            prompt = cast(InputVectors, method.prompt)
-            generator = torch.Generator().manual_seed(seed)
-            source = WordSource(start, method, partial(rows, method, part), generator)
-            prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
+            generator, encoded = torch.Generator().manual_seed(seed), partial(rows, method, part)
+            source = WordSource(start, method, encoded, generator, train.get(part, ()))
+            if start.kind in CONTEXTS:
+                begin_context(source)
+            else:
+                prompt = cast(InputVectors, method.prompt)
+                prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
 
 
 def begin_context(source: WordSource) -> None:
@@ -238,8 +223,10 @@ def vectors(source: WordSource, length: int, width: int) -> Tensor:
     start, draw = source.start, source.draw
     if start.kind in WORDS:
         table = source.method.backbone.model.get_input_embeddings().weight
-        ids = torch.tensor(word_ids(source, length), device=table.device)
-        return source.method.backbone.embed(ids).detach()
+        if not (ids := _ids(source, length)):
+            raise UserError(f"start={start}: found no words; use start=vocabulary.")
+        repeated = torch.tensor([ids[place % len(ids)] for place in range(length)])
+        return source.method.backbone.embed(repeated.to(table.device)).detach()
     if start.kind == "uniform":
         return (2 * torch.rand(length, width, generator=draw) - 1) * start.size
     rows = 1 if start.kind == "identical" else length

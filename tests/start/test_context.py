@@ -93,7 +93,7 @@ def test_a_text_that_is_too_short_is_refused():
         (["method.shift_positions=false"], r"Leave method\.shift_positions=false out"),
         (["start=context:@none.txt"], "none.txt"),
         (["start=context"], "start=context: no text"),
-        (["start=demonstrations:x"], "as in start=demonstrations:8"),
+        (["start=demonstrations:x"], "give a number of examples, such as 8, after the colon"),
         (["start=demonstrations:2", "task=pocket_ner"], "has no labels and no texts as answers"),
         (["start=text:a film"], "Type start=context:a film"),
     ],
