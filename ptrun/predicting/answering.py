@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build, identity
 from ptrun.config.components import TARGET
 from ptrun.config.compose import compose_run
@@ -49,11 +48,7 @@ class Detail:
 
 
 def lengthened(run: Finished, most: int | None) -> Finished:
-    """Return a run that writes so many tokens at most.
-
-    Raises:
-        UserError: it writes no texts.
-    """
+    """Return a run that writes so many tokens at most."""
     if most is None:
         return run
     if run.task.answer != "text":
@@ -64,11 +59,7 @@ def lengthened(run: Finished, most: int | None) -> Finished:
 def answer_of(
     run: Finished, question: Question, prediction: Prediction, detail: Detail
 ) -> dict[str, Any]:
-    """Return what a line of `ptrun predict` holds.
-
-    Raises:
-        UserError: `detail` asks for probabilities, and the read-out has none.
-    """
+    """Return what a line of `ptrun predict` holds."""
     answer: dict[str, Any] = {"id": question.id, "prediction": prediction.value}
     if run.task.answer == "option":
         options = dict(enumerate(question.example.fields["options"]))
@@ -98,12 +89,7 @@ _INSIDE = ("backbone.path", "start", "method.glove", "task.vocabulary")
 
 
 def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished:
-    """Return a finished run; `load` reads the backbone's weights later.
-
-    Raises:
-        UserError: the run is missing or unfinished, a key is not allowed, or a file that the run
-            used is missing or has changed.
-    """
+    """Return a finished run; `load` reads the backbone's weights later."""
     keys = {override: override.partition("=")[0] for override in typed}
     for override, key in keys.items():
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
@@ -119,7 +105,12 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
     reading = build.target("readout", config["readout"])
     config["readout"] = reading.recalled(config["readout"], run.result.config["readout"])
     _check_method(run, config)
-    backbone = _backbone(run, config, "backbone.path" in keys.values())
+    path = config["backbone"]["path"] if "backbone.path" in keys.values() else None
+    backbone = backbone_of(run.result, path, config["backbone"].get("families"))
+    if "+" in run.result.manifest["backbone"]["weights"]:  # tuned by the run that it starts from
+        start = str(config["start"]).removeprefix("run:")
+        folder = saved_prompt.find(start, Path(config["outputs"]), config["name"])
+        backbone.tuned = tuned_by(folder, bound_to(backbone))
     tensors, labels = learned(run.folder, run.result, backbone)
     task = _task(run, config, labels)
     engine = build.build("hardware", config["hardware"], backbone)
@@ -166,17 +157,6 @@ def _check_method(run: RunFolder, config: Mapping[str, Any]) -> None:
             f"predict {run.folder}: a file of its method has changed. Type "
             "method.glove=FILE with the original content."
         )
-
-
-def _backbone(run: RunFolder, config: Mapping[str, Any], typed: bool) -> PretrainedBackbone:
-    """Return the backbone, with the weights that a start from another run tuned."""
-    path = config["backbone"]["path"] if typed else None
-    backbone = backbone_of(run.result, path, config["backbone"].get("families"))
-    if "+" in run.result.manifest["backbone"]["weights"]:
-        start = str(config["start"]).removeprefix("run:")
-        folder = saved_prompt.find(start, Path(config["outputs"]), config["name"])
-        backbone.tuned = tuned_by(folder, bound_to(backbone))
-    return backbone
 
 
 def _task(run: RunFolder, config: Mapping[str, Any], labels: Mapping[str, Any]) -> Task:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import logging
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,9 +18,6 @@ from ptrun.files import drafted, safe
 from ptrun.task.dataset import Task
 from ptrun.task.source import Row
 from ptrun.types import Example
-
-_LOG = logging.getLogger(__name__)
-
 
 # The user's rows as checked examples of the run's task, from a file or from Python.
 
@@ -43,11 +39,7 @@ class Question:
 def given(
     data: Iterable[Mapping[str, Any]], task: Task, parts: Collection[str]
 ) -> Iterator[Question]:
-    """Yield each row of Python data in order, as `question`.
-
-    Raises:
-        UserError: a row is no mapping, or not as the task reads it.
-    """
+    """Yield each row of Python data in order, as `question`."""
     form = "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
     for number, fields in enumerate(data, start=1):
         if not isinstance(fields, Mapping):
@@ -59,8 +51,7 @@ def given(
 def readable(file: Path) -> Iterator[Path]:
     """Yield a file that can be read twice: standard input, as JSON lines, is copied first.
 
-    Raises:
-        UserError: as it was raised, with the name of standard input in place of the copy's.
+    Errors name standard input in place of the copy.
     """
     if str(file) != STDIN:
         yield file
@@ -82,9 +73,6 @@ def question(
 
     `parts` are the relations with their own prompt, or only "". In `cells`, those of a table of
     text, an empty one has no value.
-
-    Raises:
-        UserError: a field is missing or empty, or a relation was not learned.
     """
     for field in task.reads:
         if field not in row.data:
@@ -104,19 +92,14 @@ def question(
             f"{row.where}: relation {shown(example.group)} was not learned; the run has "
             f"{names(sorted(parts))}."
         )
-    return Question(_name(row, number, task), example, number, row.data)
-
-
-def _name(row: Row, number: int, task: Task) -> int | str:
-    """Return the id of the row, else its number."""
     name = None if _ID in task.reads else row.data.get(_ID)
     if name is None or name == "" or name != name:  # pandas' NaN
-        return number
+        name = number
     if isinstance(name, float) and name.is_integer():  # pandas, where a row has no id
-        return int(name)
+        name = int(name)
     if isinstance(name, bool) or not isinstance(name, int | str):
         raise UserError(f"{row.where}: id is {shown(name)}; expected a text, a number, or no id.")
-    return name
+    return Question(name, example, number, row.data)
 
 
 # The output of predictions: standard output, or a file that appears only when it is complete.
@@ -196,11 +179,7 @@ def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> JsonL
 
 @contextmanager
 def lines_to(file: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
-    """Yield what writes lines. A file gets its name after the last line.
-
-    Raises:
-        UserError: the file exists, or its folder is missing.
-    """
+    """Yield what writes lines. A file is new, and gets its name after the last line."""
     if file is None:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")

@@ -5,7 +5,6 @@ ptrun predict RUN RUN --input rows.jsonl        the field `run` of a row names i
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,14 +18,7 @@ from ptrun.errors import UserError, shown
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
 from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
-from ptrun.predicting.rows import (
-    Question,
-    form_of,
-    given,
-    lines_to,
-    question,
-    readable,
-)
+from ptrun.predicting.rows import Question, form_of, given, lines_to, question, readable
 from ptrun.readout.base import Features
 from ptrun.runs.finished import Finished
 from ptrun.task.own import Own
@@ -70,9 +62,6 @@ class Together:
 
     Args:
         first: the run whose backbone and engine all others use; its weights are loaded now.
-
-    Raises:
-        UserError: the weights cannot be read.
     """
 
     def __init__(self, first: Finished):
@@ -85,14 +74,24 @@ class Together:
         return any(self._is_alone(m, self.first.run) for m in self.first.methods.values())
 
     def load(self, run: Finished) -> Loaded:
-        """Return another run over the same backbone.
-
-        Raises:
-            UserError: it has another backbone, or changes it, or its tensors are damaged.
-        """
+        """Return another run over the same backbone, which neither of them changes."""
         if run is self.first.run:
             return self.first
-        self._check(run)
+        ours, theirs = bound_to(self.backbone), bound_to(run.backbone)
+        if ours != theirs:
+            raise UserError(
+                f"{run.done.run_id} was trained on {theirs['name']} ({theirs['weights']}), and "
+                f"{self.first.id} on {ours['name']} ({ours['weights']}). Runs that share passes "
+                "have one backbone."
+            )
+        same = self.backbone.pooler_seed == run.backbone.pooler_seed or self.backbone.has_pooler
+        if not same and run.readout.get("pooler") == "frozen":
+            raise UserError(
+                f"{run.done.run_id} has a random pooler of the seed {run.backbone.pooler_seed}, "
+                f"and {self.first.id} of {self.backbone.pooler_seed}: it is a part of the backbone."
+            )
+        if self.alone:
+            raise UserError(f"{self.first.id} {_ALONE}")
         run = replace(run, backbone=self.backbone, engine=self.engine)
         methods = run.placed()
         if any(self._is_alone(method, run) for method in methods.values()):
@@ -119,24 +118,6 @@ class Together:
         self.backbone.kept.clear()  # cached features of these rows; the next rows differ
         return [ordered[place] for place in range(len(rows))]
 
-    def _check(self, run: Finished) -> None:
-        """Refuse another backbone, and a run that cannot share it."""
-        ours, theirs = bound_to(self.backbone), bound_to(run.backbone)
-        same = self.backbone.pooler_seed == run.backbone.pooler_seed or self.backbone.has_pooler
-        if ours != theirs:
-            raise UserError(
-                f"{run.done.run_id} was trained on {theirs['name']} ({theirs['weights']}), and "
-                f"{self.first.id} on {ours['name']} ({ours['weights']}). Runs that share passes "
-                "have one backbone."
-            )
-        if not same and run.readout.get("pooler") == "frozen":
-            raise UserError(
-                f"{run.done.run_id} has a random pooler of the seed {run.backbone.pooler_seed}, "
-                f"and {self.first.id} of {self.backbone.pooler_seed}: it is a part of the backbone."
-            )
-        if self.alone:
-            raise UserError(f"{self.first.id} {_ALONE}")
-
     def _is_alone(self, method: Method, run: Finished) -> bool:
         return method.alone or type(method).shares(run.method, self.backbone) is None
 
@@ -153,11 +134,7 @@ _ALONE = "tunes or changes the backbone, so that it shares it with no other run.
 
 
 def together(runs: Sequence[Finished]) -> tuple[Together, dict[str, Loaded]]:
-    """Return the backbone of runs, and the runs by id.
-
-    Raises:
-        UserError: two are one run, or as `Together.load`.
-    """
+    """Return the backbone of runs, and the runs by id."""
     shared = Together(runs[0])
     by_id: dict[str, Loaded] = {}
     for run in runs:
@@ -214,34 +191,26 @@ def predict(
         if submission is not None:
             submission.mkdir(parents=True, exist_ok=True)
         quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
-        with lines_to(output) as write, _bar(total, quiet=quiet) as bar:
+        bar = Progress(
+            *(TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()),
+            console=Console(stderr=True),
+            transient=True,
+            disable=quiet,
+            redirect_stdout=False,
+        )
+        shown = bar.add_task("predicting", total=total)
+        with lines_to(output) as write, bar:
             rows = asked(by_id, read.rows(read.columns), cells=cells)
             for answered in chunks(shared, loaded, rows, detail):
                 write(shape.lines(answered))
-                bar.advance(bar.task_ids[0], len(answered))
+                bar.advance(shown, len(answered))
             write(shape.end())
-
-
-@contextmanager
-def _bar(total: int, *, quiet: bool) -> Iterator[Progress]:
-    """Yield a progress bar on standard error; it does not redirect standard output."""
-    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=quiet, redirect_stdout=False
-    ) as bar:
-        bar.add_task("predicting", total=total)
-        yield bar
 
 
 def asked(
     runs: Mapping[str, Finished], rows: Iterable[Row], *, cells: bool = False
 ) -> Iterator[tuple[str, Question]]:
-    """Yield the run and the question of each row; `cells` as in `question`.
-
-    Raises:
-        UserError: a row names no run or another one, or does not suit its task.
-    """
+    """Yield the run and the question of each row; `cells` as in `question`."""
     parts = {run_id: frozenset(run.parts) for run_id, run in runs.items()}
     for number, row in enumerate(rows, start=1):
         run_id = next(iter(runs))
@@ -269,13 +238,8 @@ def chunks(
     writes = any(each.run.task.answer == "text" for each in loaded.values())
     while chunk := list(islice(left, _TEXTS if writes else _CHUNK)):
         values = shared.predict([(loaded[name], question.example) for name, question in chunk])
-        yield [
-            (
-                question,
-                {
-                    **({RUN: name} if len(loaded) > 1 else {}),
-                    **answer_of(loaded[name].run, question, value, detail),
-                },
-            )
-            for (name, question), value in zip(chunk, values, strict=True)
-        ]
+        answered = []
+        for (name, row), value in zip(chunk, values, strict=True):
+            answer = answer_of(loaded[name].run, row, value, detail)
+            answered.append((row, {RUN: name, **answer} if len(loaded) > 1 else answer))
+        yield answered
