@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
             PARSER.error(f"--{key} is for a task")
     if args.columns is not None and args.data is None:
         PARSER.error("--columns names those of --data FILE")
-    from ptrun.config.trust import is_without_options, tell_trust
+    from ptrun.config.trust import new_options
     from ptrun.importing.data import write_new
     from ptrun.scaffold.tasks import check_name, part, task
 
@@ -64,11 +64,10 @@ def main(arguments: Sequence[str]) -> None:
         files = task(args.name, args.kind or "classification", args.data, columns)
     else:
         files = part(args.what, args.name)
-    new = is_without_options()
-    write_new(files)
-    for file in files:
-        print(f"wrote {file}")
-    tell_trust(new=new)
+    with new_options():
+        write_new(files)
+        for file in files:
+            print(f"wrote {file}")
     print("next:", *_next(args), sep="\n  ")
 
 

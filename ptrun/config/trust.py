@@ -8,6 +8,8 @@ run folder, a model folder, a data file or `ptrun_conf` can give trust.
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ptrun.errors import UserError, visible, warn_once
@@ -63,22 +65,18 @@ def remove(folder: Path) -> None:
     _write([other for other in trusted if other != place])
 
 
-def is_without_options() -> bool:
-    """Return whether the current folder has no options and no classes for them yet."""
-    return not (OPTIONS.exists() or Path("ptrun_parts").exists())
+@contextmanager
+def new_options() -> Iterator[None]:
+    """Trust the current folder if its first options are made meanwhile, and print a line.
 
-
-def tell_trust(*, new: bool) -> None:
-    """Trust the current folder if ptrun has just made its options, and print a line that says so.
-
-    Args:
-        new: there were none before; others may be somebody else's, as those further below.
+    Others, there or in a folder below, may be somebody else's.
     """
-    place = Path.cwd().resolve()
-    if is_trusted(place):
+    place, others = Path.cwd().resolve(), OPTIONS.exists() or Path("ptrun_parts").exists()
+    yield
+    if not OPTIONS.exists() or is_trusted(place):
         return
     above_all = Path.home().resolve().is_relative_to(place)
-    if not new or above_all or any(place.glob(f"*/**/{OPTIONS}")):
+    if others or above_all or any(place.glob(f"*/**/{OPTIONS}")):
         print(f"{OPTIONS} is not trusted: read what was in it, and type: ptrun trust")
         return
     trust(Path.cwd())

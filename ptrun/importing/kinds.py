@@ -7,6 +7,7 @@ A package adds one with an entry point of the group `ptrun.imports`, whose value
 import argparse
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,17 +78,16 @@ class Data(_Kind):
             source.is_dir() and "folder" in self.accepts
         ):
             raise UserError(f"{source}: no such {self.accepts}; unpack an archive first.")
-        from ptrun.config.trust import is_without_options, tell_trust
+        from ptrun.config.trust import new_options
         from ptrun.importing.data import write
 
-        new = is_without_options()
         files = self.read(options)
         files, tasks = files if isinstance(files, tuple) else (files, {})
-        for line in write(out, files, tasks):
-            print(line)
-        for file in tasks:
-            print(f"{file}: options of task={file.stem}")
-            tell_trust(new=new)
+        with new_options() if tasks else nullcontext():
+            for line in write(out, files, tasks):
+                print(line)
+            for file in tasks:
+                print(f"{file}: options of task={file.stem}")
 
 
 def _column(text: str) -> int:
