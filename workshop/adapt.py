@@ -270,7 +270,7 @@ def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
     settings = command.merged("adapt", overrides, defaults)
     node = settings.pop("backbone")
     build.check({"backbone": node})
-    recipe = build.settings("adapt", Adaptation, settings)
+    recipe = command.settings("adapt", Adaptation, settings)
     backbone: PretrainedBackbone = build.build("backbone", node)
     if backbone.family != "seq2seq":
         raise UserError(

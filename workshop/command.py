@@ -1,16 +1,19 @@
 """What the commands of the workshop share: help, overrides, and an error as one line."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import build
 from ptrun.config.arguments import Parser
+from ptrun.config.components import TARGET, targets
 from ptrun.errors import RunFailed, UserError, explained
 from ptrun.hardware.environment import log_to_stderr, prepare, print_error
+
+T = TypeVar("T")
 
 
 def keys_of(recipe: type) -> str:
@@ -37,6 +40,15 @@ def overrides(
         else:
             others.append(override)
     return name, others
+
+
+def settings(name: str, recipe: Callable[..., T], values: Mapping[str, Any]) -> T:
+    """Return the recipe of a command from its keys; no value names a component."""
+    if any(True for _ in targets(values)):
+        raise UserError(f"{name}: a component is not allowed here. Remove its {TARGET}.")
+    if lines := build.problems(name, values, part=recipe):
+        raise UserError("\n".join(lines))
+    return recipe(**values)
 
 
 def merged(command: str, overrides: Sequence[str], defaults: Any = None) -> dict[str, Any]:

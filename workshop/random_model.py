@@ -94,7 +94,7 @@ def read(arguments: Sequence[str]) -> tuple[dict[str, Any], RandomModel]:
     keys = command.keys_of(RandomModel)
     name, overrides = command.overrides("random_model", __doc__, EXAMPLES, keys, arguments)
     settings = command.merged("random_model", overrides)
-    recipe = build.settings("random_model", RandomModel, settings)
+    recipe = command.settings("random_model", RandomModel, settings)
     return {**(_published(name) if name else {}), **recipe.model}, recipe
 
 

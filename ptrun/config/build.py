@@ -46,13 +46,15 @@ def target(group: str, node: Mapping[str, Any]) -> Any:
     return component(group, node.get(TARGET))
 
 
-def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
+def problems(
+    group: str, node: Mapping[str, Any], path: str = "", part: Callable[..., Any] | None = None
+) -> list[str]:
     """Return the problems of a component node, one line each; empty if it can be built.
 
-    `path` is the key of a node that is inside another one.
+    `path` is the key of a node that is inside another one; `part` takes the place of its class.
     """
     path, values = path or group, {str(key): value for key, value in node.items() if key != TARGET}
-    allowed, hints, needed = _schema(target(group, node))
+    allowed, hints, needed = _schema(part or target(group, node))
     lines = [
         f"{path}.{key}: unknown{near(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
@@ -60,8 +62,8 @@ def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
     ]
     for key, value in values.items():
         inner = _components(value)
-        for name, part in inner.items():
-            lines += problems(group, part, f"{path}.{key}.{name}")
+        for name, inside in inner.items():
+            lines += problems(group, inside, f"{path}.{key}.{name}")
         if (group, key) == _MADE and isinstance(value, Mapping) and TARGET in value:
             lines += problems(group, value, f"{path}.{key}")
         elif not inner and any(True for _ in targets(value)):

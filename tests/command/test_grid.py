@@ -44,7 +44,7 @@ def test_presets_alone_are_left_out():
     assert {"idpg", "ptuning", "ptuning_v2", "prompt_tuning", "ppt", "compacter"} <= kept
     assert all(any(option.startswith(f"{one}_") for one in kept) for option in presets)
     assert {name.partition(",")[0] for name in rows()} == {
-        method for method, node in methods().items() if not node["readout"][1].get("pattern")
+        method for method, run in methods().items() if not run.readout[1].get("pattern")
     }
 
 

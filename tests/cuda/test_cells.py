@@ -41,9 +41,7 @@ def test_the_parts_are_all_combinations():
 def test_every_method_family_and_readout_has_a_combination():
     cells = listed()
     tried = {cell.method.partition(", ")[0] for cell in cells}
-    assert tried >= {
-        name for name, run in methods().items() if not run.readout[1].get("pattern")
-    }
+    assert tried >= {name for name, run in methods().items() if not run.readout[1].get("pattern")}
     assert {cell.backbone for cell in cells} == {*BACKBONES, *(f"tiny_{kind}" for kind in TINY)}
     assert {cell.kind for cell in cells} == set(TASKS)
     readouts = {cell.method.partition(", ")[2] for cell in cells} - {""}

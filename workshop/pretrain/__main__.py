@@ -11,7 +11,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ptrun.config import build
 from ptrun.config.paths import describe, leads_out
 from ptrun.errors import UserError, unknown
 from ptrun.pocket.tasks import VERSION
@@ -54,7 +53,7 @@ def read(arguments: Sequence[str]) -> Recipe:
     if name not in (known := recipes()):
         raise UserError(unknown("backbone", name, known))
     settings = command.merged("pretrain", overrides, OmegaConf.load(known[name]))
-    recipe = build.settings("pretrain", Recipe, settings)
+    recipe = command.settings("pretrain", Recipe, settings)
     if leads_out(recipe.name):
         raise UserError(f"name={recipe.name}: expected the name of a folder.")
     return recipe
