@@ -186,41 +186,40 @@ def in_turn(cases, count, readers):
     ]
 
 
-def plant(content, path, value):
+def plant(project, name, path, value):
+    """Replace what stands at a path in a file of the run; a mapping without a class is added."""
+    file = project.folder / ID / name
+    read, write = (
+        (json.loads, json.dumps) if file.suffix == ".json" else (yaml.safe_load, yaml.safe_dump)
+    )
+    content = node = read(file.read_text())
+    value = value(project.folder.parent / "owned")
     *parents, last = path.split(".")
     for key in parents:
-        content = content[key]
-    if isinstance(value, dict) and isinstance(content.get(last), dict) and "_target_" not in value:
-        content[last].update(value)
+        node = node[key]
+    if isinstance(value, dict) and isinstance(node.get(last), dict) and "_target_" not in value:
+        node[last].update(value)
     else:
-        content[last] = value
+        node[last] = value
+    file.write_text(write(content))
 
 
 @pytest.mark.parametrize(("path", "value", "readers"), in_turn(RECORDED, 4, READERS))
 def test_a_result_executes_and_writes_nothing(project, path, value, readers):
-    file = project.folder / ID / "result.json"
-    content = json.loads(file.read_text())
-    plant(content, path, value(project.folder.parent / "owned"))
-    file.write_text(json.dumps(content))
+    plant(project, "result.json", path, value)
     attack(project, *readers)
 
 
 @pytest.mark.parametrize("readers", [READERS[:1], pytest.param(READERS[1:2], marks=SLOW)])
 @pytest.mark.parametrize(("path", "value"), some(REQUESTED, 5))
 def test_a_request_executes_and_writes_nothing(project, path, value, readers):
-    file = project.folder / ID / "run.yaml"
-    content = yaml.safe_load(file.read_text())
-    plant(content, path, value(project.folder.parent / "owned"))
-    file.write_text(yaml.safe_dump(content))
+    plant(project, "run.yaml", path, value)
     attack(project, *readers)
 
 
 def test_a_trusted_folder_runs_no_class_of_a_run_of_somebody_else(project):
     project.environment["PTRUN_TRUST"] = "1"
-    file = project.folder / ID / "run.yaml"
-    content = yaml.safe_load(file.read_text())
-    content["config"]["method"] = popen(project.folder.parent / "owned")
-    file.write_text(yaml.safe_dump(content))
+    plant(project, "run.yaml", "config.method", popen)
     attack(project, *READERS[:2])
 
 

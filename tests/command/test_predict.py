@@ -284,7 +284,7 @@ def test_standard_input_is_read_as_json_lines(trained, data, capsys, monkeypatch
 def test_a_tsv_of_plain_quotes_is_read_if_the_user_says_so(trained, tmp_path, capsys):
     file = tmp_path / "new.tsv"
     file.write_text('id\tsentence\n7\t"A film" is not\n8\t"open\n')
-    with pytest.raises(UserError, match=r"task.quoting=none \(ptrun predict: --quoting\)"):
+    with pytest.raises(UserError, match="--quoting none"):
         asked(trained("head"), file, capsys)
     lines = asked(trained("head"), file, capsys, "--quoting", "none")
     assert [line["id"] for line in lines] == ["7", "8"]

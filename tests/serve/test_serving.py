@@ -344,37 +344,33 @@ def poisoned(monkeypatch, stage, batches):
 STAGES = ["read", "inputs", "text", "give", "told", "compute"]
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypatch, stage):
-    name, prompts_of = runs["lora"].id, [row["facts"] for row in rows_of(runs["lora"])][:7]
+KINDS = {
+    "completions": ("lora", "facts", "prompt", "choices"),
+    "classify": ("labels", "sentence", "input", "data"),
+}
+PLACES = [("completions", stage) for stage in STAGES]
+PLACES += [("classify", stage) for stage in ("read", "compute", "give")]
+
+
+@pytest.mark.parametrize(("route", "stage"), PLACES)
+def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypatch, route, stage):
+    run, field, key, answer = KINDS[route]
+    texts = [row[field] for row in rows_of(runs[run])][:7]
     heat = float(stage in STAGES[::2])  # drawn in three stages, the likeliest in the others
-    common = {"model": name, "max_tokens": 5, "temperature": heat, "seed": 3}
-    alone = [asked(server, "completions", prompt=p, **common).json() for p in prompts_of]
+    written = {"max_tokens": 5, "temperature": heat, "seed": 3} if route == "completions" else {}
+
+    def told(address, text):
+        return asked(address, route, model=runs[run].id, **written, **{key: text})
+
+    alone = [told(server, text).json()[answer] for text in texts]
     with serving(folder, wait=0.2) as (address, _, batches):
         poisoned(monkeypatch, stage, batches)
         with ThreadPoolExecutor(8) as pool:
-            waits = [pool.submit(asked, address, "completions", prompt=p, **common)
-                     for p in [*prompts_of[:3], "poison", *prompts_of[3:]]]  # fmt: skip
+            waits = [pool.submit(told, address, t) for t in [*texts[:3], "poison", *texts[3:]]]
             found = [wait.result() for wait in waits]
         monkeypatch.undo()
     assert found.pop(3).status_code == 500
-    texts = [one.json()["choices"][0]["text"] for one in found]
-    assert texts == [one["choices"][0]["text"] for one in alone]
-
-
-@pytest.mark.parametrize("stage", ["read", "compute", "give"])
-def test_one_of_eight_labels_that_fails_fails_alone(server, folder, runs, monkeypatch, stage):
-    name, texts = runs["labels"].id, [row["sentence"] for row in rows_of(runs["labels"])][:7]
-    alone = [asked(server, "classify", model=name, input=text).json() for text in texts]
-    with serving(folder, wait=0.2) as (address, _, batches):
-        poisoned(monkeypatch, stage, batches)
-        with ThreadPoolExecutor(8) as pool:
-            waits = [pool.submit(asked, address, "classify", model=name, input=text)
-                     for text in [*texts, "poison"]]  # fmt: skip
-            found = [wait.result() for wait in waits]
-        monkeypatch.undo()
-    assert found.pop().status_code == 500
-    assert [one.json()["data"] for one in found] == [one["data"] for one in alone]
+    assert [one.json()[answer] for one in found] == alone
 
 
 # Long texts, and stop texts that span tokens.
