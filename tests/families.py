@@ -1,9 +1,13 @@
-"""A backbone of any family, those of the papers too."""
+"""A backbone of any family, those of the papers too where their folder is there."""
 
 from functools import partial
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.papers.backbone import families
+
+try:
+    from ptrun.papers.backbone import families
+except ModuleNotFoundError:  # the core alone
+    families = dict
 
 FAMILIES = families()
 PaperBackbone = partial(PretrainedBackbone, families=FAMILIES)

@@ -31,7 +31,6 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError, near, unknown
 from ptrun.hub.convert import write_config, write_model
 from ptrun.hub.staging import check_new
-from ptrun.papers.backbone import families
 from workshop import command
 
 EXAMPLES = """\
@@ -116,6 +115,8 @@ def write(out: Path, config: dict[str, Any], recipe: RandomModel) -> tuple[int, 
     """
     check_new(out)
     name, dtype = f"{recipe.out} (model.model_type=)", _TYPES[recipe.dtype]
+    from ptrun.papers.backbone import families
+
     family = family_of(name, config, families())
     source = _tokenizer(family.name, recipe)
     if recipe.tokenizer is None:

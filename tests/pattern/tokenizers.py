@@ -7,9 +7,6 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ptrun.backbone import tokenizers as backbone_tokenizers
-from ptrun.papers import tokenizers as glm_tokenizer
-from ptrun.papers.cpm2_text import SPECIAL
-from ptrun.papers.tokenizers import Cpm2Tokenizer
 from tests.conftest import byte_tokenizer, wordpiece_tokenizer
 
 REAL = {"bert_cased": "bert", "bert_uncased": "bert", "gpt2": "gpt2", "t5": "t5"}
@@ -65,6 +62,9 @@ def _unigram(pieces, special=()):
 
 
 def cpm2():
+    from ptrun.papers.cpm2_text import SPECIAL
+    from ptrun.papers.tokenizers import Cpm2Tokenizer
+
     entries = [*SPECIAL.values(), "▃", "▂", "<s_0>", "<s_1>", "好", "差", "。", "一", "、", "电影"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "vocab.txt"
@@ -73,6 +73,8 @@ def cpm2():
 
 
 def glm(shared):
+    from ptrun.papers import tokenizers as glm_tokenizer
+
     file = shared / "models" / "tokenizers" / "gpt2" / "tokenizer.json"
     made = Tokenizer.from_file(str(file))
     glm_tokenizer.add_special(made)
@@ -86,5 +88,7 @@ def real(shared, name):
         return glm(shared)
     folder = shared / "models" / "tokenizers" / name
     if name == "cpm2":
+        from ptrun.papers.tokenizers import Cpm2Tokenizer
+
         return Cpm2Tokenizer(str(folder / "vocab.txt"))
     return backbone_tokenizers.load(folder, REAL[name])

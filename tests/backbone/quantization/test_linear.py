@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import QuantizedLinear
 from tests.backbone.inputs import KINDS, text
+from tests.families import PaperBackbone
 from tests.tiers import tiered
 
 FIRST = ("bert", "gpt2", "t5")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:bitsandbytes
 
 
 def quantized(folder, kind, format_, dtype=torch.float32):
-    backbone = PretrainedBackbone(name=kind, path=str(folder(kind)), dtype="fp32")
+    backbone = PaperBackbone(name=kind, path=str(folder(kind)), dtype="fp32")
     backbone.quantize(format_)
     backbone.load(dtype)
     return backbone
