@@ -72,7 +72,7 @@ COVERED = {
     "a hub that is cut off, fails or falls silent": [
         "hub/test_download.py::test_a_cut_download_goes_on_where_it_was_cut",
         "hub/test_download.py::test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused",
-        "hub/test_data.py::test_a_failing_hub_is_one_sentence",
+        "hub/test_download.py::test_a_failing_hub_is_one_sentence",
     ],
 }
 
