@@ -7,9 +7,9 @@ import torch
 
 from ptrun.backbone import kernel
 from ptrun.backbone import launch as choice
-from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, passed, placed, text
 from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products
+from tests.families import PaperBackbone
 from tests.tiers import package, tiered
 
 package("triton")
@@ -28,7 +28,7 @@ def counted(monkeypatch):
 
 
 def loaded(folder, kind, dtype=torch.float32):
-    backbone = PretrainedBackbone(name=kind, path=str(folder(kind)))
+    backbone = PaperBackbone(name=kind, path=str(folder(kind)))
     backbone.load(dtype, DEVICE)
     backbone.model.to(DEVICE)
     return backbone
