@@ -7,11 +7,6 @@ import torch
 from safetensors.torch import load_file
 
 
-def flip(file):
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(r | {"label": 1 - r["label"]}) + "\n" for r in rows))
-
-
 def test_poisoned_test_labels_change_nothing_about_selection(ptrun):
     small = [*ptrun.small(), "train.max_steps=8", "train.eval_every=2", "train.lr=3e-2"]
     seen = []
@@ -27,7 +22,9 @@ def test_poisoned_test_labels_change_nothing_about_selection(ptrun):
         prompt = load_file(file.parent / "prompt.safetensors")
         result = json.loads(file.read_text())
         seen.append((timeless, prompt, result["metrics"]["dev"], result["metrics"]["test"]))
-        flip(ptrun.data_dir / "sst2" / "test.jsonl")
+        test = ptrun.data_dir / "sst2" / "test.jsonl"
+        rows = [json.loads(line) for line in test.read_text().splitlines()]
+        test.write_text("".join(json.dumps(r | {"label": 1 - r["label"]}) + "\n" for r in rows))
     (clean, poisoned) = seen
     assert clean[0] == poisoned[0] and clean[2] == poisoned[2]
     assert all(torch.equal(clean[1][name], poisoned[1][name]) for name in clean[1])

@@ -20,10 +20,6 @@ def files(small, tmp_path):
     return done
 
 
-def names(folder):
-    return {file.name for file in folder.iterdir()}
-
-
 @pytest.mark.parametrize(
     ("overrides", "kept"),
     [
@@ -38,7 +34,7 @@ def names(folder):
 )
 def test_a_finished_run_keeps_what_was_asked(files, overrides, kept):
     folder = files(*overrides)
-    assert names(folder) == SMALL | kept
+    assert {file.name for file in folder.iterdir()} == SMALL | kept
     assert all(file.stat().st_mode & 0o777 == 0o644 for file in folder.iterdir())
 
 

@@ -64,13 +64,11 @@ def test_all_tokens_of_a_text_are_the_text_in_view(kind, tmp_path):
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0)
 
 
-def topics():
-    return facts.task("pocket_topics", None, "+task.source.rows={train: 8, validation: 4, test: 4}")
-
-
 @pytest.mark.parametrize("name", ["pocket_bert", "pocket_t5", "pocket_electra"])
 def test_other_families_start_from_what_they_read(name):
-    method = PTuningV2(shipped(name), topics(), reading("head"), length=4)
+    rows = "+task.source.rows={train: 8, validation: 4, test: 4}"
+    topics = facts.task("pocket_topics", None, rows)
+    method = PTuningV2(shipped(name), topics, reading("head"), length=4)
     before = method.prompt().detach().clone()
     begin_context(told_by(FACT, method))
     after = method.prompt().detach()

@@ -36,15 +36,12 @@ GOOD |= {"control characters": ("a\u0001b", "c\u0007d"), "a null character": ("a
 GOOD |= {"true": ("What?", "True"), "nan as text": ("What?", "nan")}
 
 
-def task_of(folder, *rows):
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Own(None, train=str(folder / "rows.jsonl"), text="q", answer="a")
-
-
 @pytest.mark.parametrize("name", GOOD)
 def test_a_text_is_learned_and_comes_back(name, tmp_path):
     question, answer = GOOD[name]
-    task = task_of(tmp_path, {"q": "first", "a": "one"}, {"q": question, "a": answer})
+    rows, file = [{"q": "first", "a": "one"}, {"q": question, "a": answer}], tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = Own(None, train=str(file), text="q", answer="a")
     backbone = BACKBONE("pocket_gpt2")
     own = reading("writing", max_new_tokens=MOST, stop=["stop"])
     method = ManualPrompt(backbone, task, own)
