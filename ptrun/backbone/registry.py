@@ -1,11 +1,15 @@
 """Which family the models of a `model_type` belong to."""
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from ptrun.backbone import causal, seq2seq
 from ptrun.backbone.family import Family
+from ptrun.config import plain_yaml
+from ptrun.config.build import build
+from ptrun.config.paths import options
 
 
 def families() -> dict[str, Family]:
@@ -20,13 +24,29 @@ def family_of(
 ) -> Family:
     """Return the family of a config.json; a model type that has no entry is probed.
 
-    `outside` has families of an option by model type, which come first.
+    `outside` has families of an option by model type, which come first. The folder of a model alone
+    has the family that another option names for its type.
     """
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in outside:
         return outside[kind]
     if kind in (table := families()):
         return table[kind]
+    if isinstance(kind, str) and (family := _of_an_option(kind)) is not None:
+        return family
     from ptrun.backbone.probe import probed
 
     return probed(name, config)
+
+
+@cache
+def _of_an_option(kind: str) -> Family | None:
+    """Return the family that an option of backbones names for a model type; None if none does."""
+    for file in options("backbone").values():
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if "families:" in text and kind in text:
+            node = plain_yaml.read(file).get("families") or {}
+            if kind in node:
+                family: Family = build("backbone", node[kind])
+                return family
+    return None
