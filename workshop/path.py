@@ -6,6 +6,7 @@ A function counts once, however often it is called. A record is a dataclass of p
 number of those that were built. At the end stand the files and lines that the run imported.
 """
 
+import argparse
 import sys
 import threading
 from collections import Counter, defaultdict
@@ -46,10 +47,17 @@ class Entered:
 
 def main() -> None:
     """Do the run that is typed, and print its path."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workshop.path",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    overrides = parser.parse_args().overrides
     entered = Entered()
     from ptrun.cli import main as command
 
-    sys.argv = ["ptrun", *sys.argv[1:]]
+    sys.argv = ["ptrun", *overrides]
     threading.setprofile(entered)
     sys.setprofile(entered)
     try:
