@@ -9,7 +9,7 @@ from ptrun.backbone import causal, seq2seq
 from ptrun.backbone.family import Family
 from ptrun.config import plain_yaml
 from ptrun.config.build import build
-from ptrun.config.paths import options
+from ptrun.config.paths import conf_dir
 
 
 def families() -> dict[str, Family]:
@@ -41,8 +41,8 @@ def family_of(
 
 @cache
 def _of_an_option(kind: str) -> Family | None:
-    """Return the family that an option of backbones names for a model type; None if none does."""
-    for file in options("backbone").values():
+    """Return the family that an option of ptrun names for a model type; None if none does."""
+    for file in sorted((conf_dir() / "backbone").glob("*.yaml")):
         text = file.read_text(encoding="utf-8", errors="replace")
         if "families:" in text and kind in text:
             node = plain_yaml.read(file).get("families") or {}

@@ -19,8 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ptrun.config.identity import flat
 from ptrun.config.schema import ClusterConfig, On, SweepConfig
-from ptrun.errors import UserError, warn_once
+from ptrun.errors import UserError, visible, warn_once
 from ptrun.files import below
 from ptrun.folder import lease
 from ptrun.folder.scan import state_of
@@ -259,6 +260,13 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
     if ranks % nodes:
         raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
     on_node = ranks // nodes
+    # a line break would begin another line of the job's script
+    for key, text in flat({**vars(cluster), "setup": None}).items():
+        if f"{key}{text}" != visible(f"{key}{text}"):
+            raise UserError(
+                f"cluster.{visible(key)}={visible(str(text))} has a control character. Leave it "
+                "out; lines of the job's script stand in cluster.setup."
+            )
     most = queue.cores(cluster.partition) if cluster.cpus is None else None  # of a node
     cores = _CORES if most is None else max(1, min(_CORES, most // on_node))
     needs = [(len(group), group[0].needs) for group in groups]

@@ -616,7 +616,12 @@ def test_no_answer_waits_for_an_acknowledgement():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_lets_what_was_accepted_end(folder, runs, number):
     line = [sys.executable, "-m", "ptrun", "serve", str(folder), "--port", "0"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as own:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores one, and a process inherits it
+    try:
+        started = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(number, before)
+    with started as own:
         address = own.stdout.readline().split()[-1]
         body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "max_tokens": 100}
         body |= {"temperature": 3.0, "stream": True}

@@ -109,6 +109,15 @@ def test_without_slurm_the_queue_is_empty_and_a_job_is_refused(tmp_path, monkeyp
         slurm._executor(tmp_path, {})
 
 
+@pytest.mark.parametrize("key", ["partition", "account", "qos", "constraint"])
+def test_a_line_break_begins_no_line_of_the_script(key):
+    with pytest.raises(UserError, match=rf"cluster\.{key}=a\\ntouch own has a control character"):
+        asked(group(1), **{key: "a\ntouch own"})
+    with pytest.raises(UserError, match=r"cluster\.sbatch\.mail=x\\n"):
+        asked(group(1), sbatch={"mail": "x\n#SBATCH --wrap=y"})
+    assert "module load x" in asked(group(1), setup=["module load x"])["setup"]
+
+
 def test_a_job_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "srun").touch(mode=0o755)
