@@ -77,6 +77,7 @@ def generate(
     inputs = _repeated(inputs, decoding.beams, both=not architecture.has_decoder)
     pad = model.config.get_text_config().pad_token_id
     ends = list(decoding.ends)
+    before = None if inputs.decoder is None else inputs.decoder.ids
     config = GenerationConfig(
         max_new_tokens=decoding.max_new_tokens,
         num_beams=decoding.beams,
@@ -85,7 +86,8 @@ def generate(
         stop_strings=list(decoding.stop) or None,
         eos_token_id=ends or None,
         pad_token_id=(ends or [0])[0] if pad is None or pad < 0 else pad,
-        decoder_start_token_id=0,
+        # another first token of the decoder would stand before ours
+        decoder_start_token_id=0 if before is None else int(before[0, 0]),
         use_cache=not architecture.has_blank,
         do_sample=False,
     )

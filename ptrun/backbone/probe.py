@@ -204,7 +204,8 @@ class _States(tuple[Tensor, ...]):
 
 def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> None:
     """Give a table of positions those of the current pass, whatever its caller asks for."""
-    usual, offset = table.forward, getattr(table, "offset", 0)
+    usual, learned = table.forward, isinstance(table, nn.Embedding)
+    offset = getattr(table, "offset", 0) if learned else table.padding_idx + 1
 
     def look_up(*arguments: Any, **options: Any) -> Tensor:
         half = injection.read_by(reader)
@@ -213,7 +214,8 @@ def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> 
         places = injection.places
         positions = (family.places(half) if places is None else places) + offset
         packed = positions if injection.packing is None else injection.packing.pack(positions)
-        return nn.functional.embedding(packed, table.weight)  # type: ignore[arg-type]
+        rows = table.weight if learned else table.weights
+        return nn.functional.embedding(packed, rows)  # type: ignore[arg-type]
 
     table.forward = look_up
 
@@ -375,6 +377,8 @@ class _Reading:
                 f"model type {self.kind!r} passes {', '.join(sorted(more))} to its attention, "
                 "which ptrun does not compute."
             )
+        if model.base_model is model:
+            raise UserError(f"model type {self.kind!r} has no body apart from its head.")
         causal = self.name == "causal"
         halves: list[tuple[Any, list[_Call]]] = []
         if self.name == "seq2seq":
@@ -487,11 +491,15 @@ class _Reading:
         alone = len(learned) == 1 and isinstance(rest[learned[0]], nn.Linear)
         return learned[0] if alone else None
 
-    def _tables(self) -> list[nn.Embedding]:
-        """Return the tables of learned positions that were read."""
+    def _tables(self) -> list[Any]:
+        """Return the tables of positions that were read: learned ones, and M2M100's of sines."""
         words, longest = self.model.get_input_embeddings(), self._longest(self.model.config)
-        tables = [m for m, _ in self.ended if isinstance(m, nn.Embedding) and m is not words]
-        return [m for m in tables if longest <= m.num_embeddings <= longest + 8]
+        tables: list[tuple[Any, Any]] = [(m, getattr(m, "weights", None)) for m, _ in self.ended]
+        tables += [(m, m.weight) for m, _ in self.ended if isinstance(m, nn.Embedding)]
+        sizes = [
+            (m, len(rows)) for m, rows in tables if isinstance(rows, Tensor) and m is not words
+        ]
+        return [m for m, size in sizes if longest <= size <= longest + 8]
 
     def _table(self, root: Any) -> str | None:
         """Return the table of positions of a stack; None if an argument takes positions."""

@@ -57,7 +57,7 @@ MASKED = {
 }
 SEQ2SEQ = {
     **each("bart mbart pegasus marian blenderbot plbart", {}),
-    **each("blenderbot-small t5gemma", {}),
+    **each("blenderbot-small t5gemma m2m_100 nllb-moe", {}),
 }
 SCALED = {
     "llama-linear": rope("linear", factor=2.0),
@@ -71,7 +71,7 @@ REFUSED = {
     "qwen3_next": "interface",
     "megatron-bert": "interface",
     "umt5": "position_bias",
-    "m2m_100": "positions cannot be set",
+    **each("seamless_m4t seamless_m4t_v2", "no body apart from its head"),
 }
 GROUPS = {"causal": {**CAUSAL, **SCALED}, "masked": MASKED, "seq2seq": SEQ2SEQ}
 _AUTO = {
