@@ -34,7 +34,8 @@ class Prediction:
     separately. `probability` is that of `value`, and `probabilities` are those of all labels, or of
     all options by index, if the read-out gives them. `figures` are numbers that the score of a text
     needs: `loss` summed over its `tokens`, and `unfinished`, 1 if it has no end. Their rounding
-    depends on the batch, so comparisons ignore them.
+    depends on the batch, so comparisons ignore them. `reference` is the target as a chat template
+    writes it, if that is not the target's text.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Prediction:
     probability: float | None = field(default=None, compare=False)
     probabilities: Mapping[Any, float] | None = field(default=None, compare=False)
     figures: Mapping[str, float] = field(default_factory=dict, compare=False)
+    reference: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

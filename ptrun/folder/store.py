@@ -114,8 +114,9 @@ class RunStore:
     ) -> None:
         """Write predictions and targets to `predictions.jsonl`, one example a line."""
         rows = (
-            {"id": e.id, "prediction": p.value, **p.also, "target": e.target}
+            {"id": e.id, "prediction": p.value, **p.also, "target": target}
             for e, p in zip(examples, predictions, strict=True)
+            for target in [e.target if p.reference is None else [p.reference]]
         )
         self._write_lines("predictions.jsonl", rows)
 

@@ -1,43 +1,83 @@
-"""Conversations in a tokenizer's own form: its chat template.
+"""Conversations in the form of a chat template: what is learned of each turn, and the prompt.
 
-Which tokens are learned, the template says itself (`{% generation %}`). If it does not, they are
-what each turn of the assistant adds to the text before it. What a template writes by itself before
-an answer, such as an empty think block, is part of the prompt.
+A turn of the assistant stands where the template marks it (`{% generation %}`), or where other
+words in its place change the text, and ends with the special token behind it. What a template
+writes by itself between the opened turn and an answer, such as an empty think block, is context.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError, warn_once
-from ptrun.readout.rendering import CLOCK, RENDERER, Asked, Rendered, TemplateError, Turns
+from ptrun.errors import UserError, near, shown, warn_once
+from ptrun.readout.rendering import CLOCK, RENDERER, Asked, Rendered, TemplateError
+from ptrun.task.conversation import ASSISTANT, REASONING, TOOLS, UNLEARNED, Conversation, Turn
+from ptrun.task.own import text_of
 
 DATE = "2026-01-01"
 """What a template gets that asks for today's date."""
-_MARKED = re.compile(r"\{%-?\s*generation\b")
-_ASSISTANT = "assistant"
-_ANSWER = "qzxanswer"  # stands for an answer that is not known
-_PROBE = [{"role": "user", "content": "a"}], _ANSWER
+CHATML = (
+    "{% for turn in messages %}{{ '<|im_start|>' + turn.role + '\n' }}"
+    "{% if turn.role == 'assistant' %}{% generation %}{{ turn.content + END }}{% endgeneration %}"
+    "{% else %}{{ turn.content + END }}{% endif %}{{ '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The template `chatml`; END is `<|im_end|>`, or the end of a text if that is no token."""
+_MOST_BYTES = 2**20  # of a template
+_WORD = "qzxanswer"  # stands for words that are not known
+_FIRST_USER = "Type readout.system=first_user, or delete these turns."
 
 
-def template_of(backbone: PretrainedBackbone) -> str:
-    """Return the chat template of a backbone's tokenizer; of several the one named `default`."""
+def template_of(backbone: PretrainedBackbone, option: str | None = None) -> str:
+    """Return a chat template: that of the tokenizer, or what `readout.chat_template` names.
+
+    Of several templates of a tokenizer the one named `default` is used.
+    """
+    if option and ("{{" in option or "{%" in option):
+        return option
     template = getattr(backbone.tokenizer(), "chat_template", None)
-    if isinstance(template, dict):
-        if "default" not in template:
+    several = template if isinstance(template, dict) else {"default": template or ""}
+    if not (text := several.get(option or "default")):
+        if option:
+            listed = ["chatml", "@FILE", *(several if template else ())]
             raise UserError(
-                f"backbone={backbone.name}: its chat templates are {', '.join(template)}; expected "
-                "one that is named default."
+                f"readout.chat_template={option}{near(option, listed)}: no template of "
+                f"backbone={backbone.name}; use {', '.join(listed)}."
             )
-        template = template["default"]
-    if not template:
+        if template:
+            raise UserError(
+                f"backbone={backbone.name}: its chat templates are {', '.join(several)}. Type "
+                "readout.chat_template=NAME with one of them."
+            )
         raise UserError(
-            f"backbone={backbone.name}: its tokenizer has no chat template, so a conversation "
-            "has no form. Use an instruction-tuned model, or rows with a text and an answer."
+            f"backbone={backbone.name}: its tokenizer has no chat template. Type "
+            "readout.chat_template=chatml, or @FILE of one, or use an instruction-tuned model."
         )
-    return str(template)
+    return str(text)
+
+
+def stored_template(backbone: PretrainedBackbone, option: str) -> str:
+    """Return what a run stores of `readout.chat_template`: a text, or the tokenizer's name of one.
+
+    `@FILE` and `chatml` become their text.
+    """
+    if option.startswith("@"):
+        file = Path(option[1:]).expanduser()
+        option = text_of(file, _MOST_BYTES, "too large for a chat template")
+        if "{{" not in option and "{%" not in option:
+            raise UserError(f"readout.chat_template=@{file}: no template; it writes the same text.")
+    elif option == "chatml":
+        tokenizer = backbone.tokenizer()
+        end = tokenizer.eos_token or tokenizer.sep_token or ""
+        end = "<|im_end|>" if "<|im_end|>" in tokenizer.get_vocab() else end
+        option = CHATML.replace("END", repr(end))
+    template_of(backbone, option)
+    return option
 
 
 def template_digest(backbone: PretrainedBackbone, readout: Mapping[str, Any]) -> str:
@@ -45,137 +85,379 @@ def template_digest(backbone: PretrainedBackbone, readout: Mapping[str, Any]) ->
 
     `readout` is the configuration of a run's read-out.
     """
-    text = template_of(backbone)
+    text = template_of(backbone, readout.get("chat_template"))
     today = f" {readout.get('date', DATE)}" if CLOCK in text else ""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16] + today
 
 
+@dataclass(frozen=True)
+class ChatRow:
+    """The tokens of a conversation.
+
+    Args:
+        prompt: those after which the assistant writes.
+        ids: those of the whole conversation; empty without an answer.
+        learned: the places of all learned tokens in `ids`.
+        ends: the places of those that end a turn.
+        answer: the first learned token of the answer.
+    """
+
+    prompt: list[int]
+    ids: list[int]
+    learned: list[int]
+    ends: list[int]
+    answer: int = 0
+
+
+class _Span(NamedTuple):
+    """Where a turn of the assistant stands in a text, and where its end token ends."""
+
+    start: int
+    end: int
+    last: int
+
+
+@dataclass(kw_only=True)
 class Chat:
     """Renders conversations for one backbone.
 
     Args:
-        backbone: its tokenizer has the template.
+        backbone: its tokenizer has the template, if `template` names no other one.
+        template: see `template_of`.
+        turns: which turns of the assistant are learned: `all`, or the `last` one alone.
+        thinking: what the template writes by itself before an answer is context and the prompt
+            ends behind it (`drop`), or it is learned, written and scored (`keep`).
+        system: the system's turn stays, or its text comes before the `first_user` turn's.
         date: what a template gets that asks for today's date, as YYYY-MM-DD.
 
     >>> from ptrun.testing import read
     >>> from ptrun.readout.chat import Chat
+    >>> from ptrun.task.conversation import Conversation
     >>> method, batch, output = read("method=fine_tuning")
     >>> template = "{% for turn in messages %}{{ turn.content }}[SEP]{% endfor %}"
-    >>> method.backbone.tokenizer().chat_template = template
-    >>> Chat(method.backbone).rows([([{"role": "user", "content": "It"}], "is")])[0]
-    ([494, 3], [494, 3, 487, 3], [2, 3])
+    >>> turns, answer = [{"role": "user", "content": "It"}], {"role": "assistant", "content": "is"}
+    >>> Chat(backbone=method.backbone, template=template).rows([Conversation(turns, answer)])[0]
+    ChatRow(prompt=[494, 3], ids=[494, 3, 487, 3], learned=[2, 3], ends=[3], answer=2)
     """
 
-    def __init__(self, backbone: PretrainedBackbone, date: str = DATE):
-        self._name, self._tokenizer = backbone.name, backbone.tokenizer()
-        self._template = template_of(backbone)
-        self._marks = bool(_MARKED.search(self._template))
-        self._end, self.reads_clock = "", False
-        names = self._tokenizer.special_tokens_map.items()
-        self._names = {key: str(value) for key, value in names} | {"date": date}
-        added = self._tokenizer.added_tokens_decoder.items()
-        special = {i for i, token in added if token.special} | {*self._tokenizer.all_special_ids}
-        if self._marks:  # what ends the answer may stand behind the mark
-            ((*_, (text, spans)),) = self._render([self._asked(*_PROBE)], ())
-            written = map(re.escape, self._tokenizer.convert_ids_to_tokens(sorted(special)))
-            behind = text[spans[-1][1] :] if spans else ""
-            end = re.match(rf"\s*(?:{'|'.join(written)})", behind)
-            self._end = end[0] if end else ""
-        ((_, ids, learned),) = self.rows([_PROBE])
-        self.ends = {ids[i] for i in [*learned, *range(learned[-1], len(ids))]} & special
-        """The special tokens that follow the assistant's text."""
-        if not self.ends & {ids[i] for i in learned}:
+    backbone: PretrainedBackbone
+    template: str | None = None
+    turns: Literal["all", "last"] = "all"
+    thinking: Literal["drop", "keep"] = "drop"
+    system: Literal["turn", "first_user"] = "turn"
+    date: str = DATE
+
+    def check(self) -> None:
+        """Tell of a date, and of an answer without an end; refuse a date that is not read."""
+        if not self.ends:
             warn_once(
-                f"the chat template of backbone={self._name} writes no special token after an "
-                "answer: none is learned, so texts may not end before readout.max_new_tokens"
+                f"the chat template of backbone={self.backbone.name} writes no special token after "
+                "an answer: none is learned, so texts may not end before readout.max_new_tokens"
             )
-        if self.reads_clock:
-            warn_once(f"the chat template asks for today's date: it gets {date} (readout.date)")
-        elif date != DATE:
+        if CLOCK in self._names:
+            warn_once(
+                f"the chat template asks for today's date: it gets {self.date} (readout.date)"
+            )
+        elif self.date != DATE:
             raise UserError(
-                f"readout.date={date} changes nothing: the chat template of backbone={self._name} "
-                "asks for no date. Leave it out."
+                f"readout.date={self.date} changes nothing: the chat template of "
+                f"backbone={self.backbone.name} asks for no date. Leave it out."
             )
 
-    def rows(
-        self, conversations: Sequence[tuple[Turns, str | None]], ids: Sequence[str] = ()
-    ) -> list[tuple[list[int], list[int], list[int]]]:
-        """Return the tokens of conversations.
-
-        Of each: the prompt, after which the assistant writes; the conversation with its answer,
-        and the places of all tokens there that the assistant wrote. Without an answer both are
-        empty.
-
-        Args:
-            conversations: turns, and the assistant's answer to them if it is known.
-            ids: of the examples, for errors.
-        """
-        texts = self._render([self._asked(*conversation) for conversation in conversations], ids)
-        prompts = []
-        for (opened, _), (hidden, _), (answered, _), *_ in texts:
-            added = _added(hidden, answered)  # the prompt ends where an answer would begin
-            prompts.append((opened + added + _ANSWER * bool(added), len(opened + added)))
-        rendered = [self._spans(parts) if len(parts) > 3 else ("", []) for parts in texts]
-        before = [
-            [i for i, (_, last) in zip(row, offsets, strict=True) if last <= end]
-            for (row, offsets), (_, end) in zip(self._encoded(prompts), prompts, strict=True)
+    @cached_property
+    def ends(self) -> set[int]:
+        """The special tokens that end a turn of the assistant."""
+        ends: set[int] = set()
+        talks = [
+            Conversation(_ASK, _turn("a")),
+            Conversation([*_ASK, _turn("a"), *_ASK], _turn("a")),
         ]
+        talks += [Conversation(_ASK, _CALL)] * ("tool_calls" in self._text)
+        plain = replace(self, thinking="drop")
+        for place, talk in enumerate(talks):
+            try:
+                (row,) = plain.rows([talk])
+            except UserError:
+                if not place:
+                    raise
+                continue  # a template may have no such conversations
+            ends |= {row.ids[i] for i in row.ends}
+        return ends & {*self._tokenizer.convert_tokens_to_ids(list(self._special_words))}
+
+    def rows(self, talks: Sequence[Conversation], ids: Sequence[str] = ()) -> list[ChatRow]:
+        """Return the tokens of conversations; `ids` are those of the examples, for errors."""
+        where = [f"{name}: " for name in ids] or [""] * len(talks)
+        talks = [self._obeyed(*pair) for pair in zip(talks, where, strict=True)]
+        every, _ = self._render([self._asked(talk) for talk in talks], where)
+        prompts, rendered = [], []
+        for talk, texts, place in zip(talks, every, where, strict=True):
+            try:
+                prompts.append(self._prompt(texts))
+                spans = self._spans(talk, texts, prompts[-1]) if talk.answer else []
+            except UserError as error:
+                raise UserError(f"{place}{error}") from error
+            rendered.append((texts["whole"][0] if talk.answer else "", spans))
         rows = []
-        pairs = zip(before, self._encoded(rendered), rendered, strict=True)
-        for prompt, (tokens, offsets), (_, spans) in pairs:
-            places = [
-                i
-                for i, (start, end) in enumerate(offsets)
-                if any(begin <= start and end <= last and start < end for begin, last in spans)
+        pairs = zip(self._encoded(prompts), prompts, self._encoded(rendered), rendered, strict=True)
+        for (opening, offsets), (_, cut), (tokens, places), (_, spans) in pairs:
+            before = [i for i, (_, end) in zip(opening, offsets, strict=True) if end <= cut]
+            learned = [
+                (i, span)
+                for i, (start, end) in enumerate(places)
+                for span in spans
+                if span.start <= start < end <= span.last
             ]
-            if tokens and not places:
-                raise UserError(
-                    f"backbone={self._name}: its chat template shows no token of the assistant, so "
-                    "a conversation teaches nothing. Correct the template, or use another model."
-                )
-            rows.append((prompt, tokens, places))
+            ends = [i for i, span in learned if places[i][0] >= span.end]
+            answer = next((i for i, span in learned if span is spans[-1]), 0)
+            rows.append(ChatRow(before, tokens, [i for i, _ in learned], ends, answer))
         return rows
 
-    def _asked(self, turns: Turns, answer: str | None) -> Asked:
-        """Return what is rendered to find the prompt and the answers of a conversation.
+    # What a conversation asks of the template.
 
-        The second conversation has other words for the answers, which tells what the template adds.
-        """
-        count = len(turns)
-        places = [place for place, turn in enumerate(turns) if turn["role"] == _ASSISTANT]
-        hidden = [_turn(_ANSWER) if place in places else turn for place, turn in enumerate(turns)]
-        cuts = [(0, count, True), (1, count, True), (1, count + 1, False)]
-        if answer is None:
-            return [turns, [*hidden, _turn(_ANSWER)]], cuts
-        each = [(i, p + n, n == 0) for p in places for i in (0, 1) for n in (0, 1)]
-        cuts += [*([] if self._marks else each), (0, count + 1, False)]
-        return [[*turns, _turn(answer)], [*hidden, _turn(_ANSWER)]], cuts
+    def _obeyed(self, talk: Conversation, where: str) -> Conversation:
+        """Return a conversation as the template reads it; refuse what it does not read."""
+        named = f"the chat template of backbone={self.backbone.name}"
+        for name in sorted(talk.variables.keys() - self._names):
+            key = name if name == TOOLS else f"chat_template_kwargs.{name}"
+            raise UserError(f"{where}{key}: {named} reads no {name}. Delete it from the rows.")
+        turns = [*talk.turns, *([talk.answer] if talk.answer else [])]
+        if self.system == "first_user" and turns[0]["role"] == "system":
+            user = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), 0)
+            text = f"{turns[0]['content']}\n\n{turns[user]['content']}".strip()
+            turns = [*turns[1:user], {**turns[user], "content": text}, *turns[user + 1 :]]
+        for role in sorted({turn["role"] for turn in turns} & self._skipped):
+            advice = _FIRST_USER if role == "system" else "Use a template that does, or other rows."
+            raise UserError(f"{where}{named} writes no turn of role {role}. {advice}")
+        obeyed = []
+        for turn in turns:
+            keys = {key: self._key(key) for key in turn if key in ("tool_calls", *REASONING)}
+            if None in keys.values():
+                key = next(key for key, name in keys.items() if name is None)
+                raise UserError(f"{where}{key}: {named} reads no such key. Delete it there.")
+            turn = {keys.get(key) or key: value for key, value in turn.items()}
+            if "tool_calls" in turn and not turn["content"]:
+                turn["content"] = self._no_content
+            obeyed.append(turn)
+        answer = obeyed.pop() if talk.answer else None
+        return Conversation(obeyed, answer, talk.variables)
 
-    def _spans(self, texts: Sequence[Rendered]) -> Rendered:
-        """Return the text of a conversation, and where the answers stand, each with its end."""
-        (opened, _), (hidden, _), (answered, marked), *parts, (text, spans) = texts
-        if self._marks:
-            added = [_added("", answered[start:end]) for start, end in marked]
-        else:
-            each = [part for part, _ in parts] + [opened, text, hidden, answered]
-            spans, added = [], []
-            for before, after, *without in zip(*(iter(each),) * 4, strict=True):
-                if not (after.startswith(before) and text.startswith(after.rstrip())):
-                    raise UserError(
-                        f"backbone={self._name}: its chat template writes an earlier turn in "
-                        "another way than the last one and has no {% generation %}, so which "
-                        "tokens are answers is not known. Give rows with one answer, or use "
-                        "another model."
-                    )
-                spans.append((len(before), len(after.rstrip())))
-                added.append(_added(*without))
-        return text, [
-            (
-                start + len(more) * text.startswith(more, start),
-                last + len(self._end) * text.startswith(self._end, last),
+    def _asked(self, talk: Conversation) -> Asked:
+        """Return what is rendered, by name: see `_spans`."""
+        turns = [{k: v for k, v in turn.items() if k != UNLEARNED} for turn in talk.turns]
+        whole = [*turns, talk.answer] if talk.answer else []
+        texts = {"other": ([*turns, _turn(_WORD)], False), "opened": (turns, True)}
+        texts |= {"whole": (whole, False)} if whole else {}
+        for i, turn in enumerate(whole):
+            if turn["role"] != ASSISTANT:
+                continue
+            changes: dict[str, dict[str, Any]] = {"content": {"content": _WORD}}
+            changes |= {key: {key: _WORD} for key in REASONING if key in turn}
+            if "tool_calls" in turn:
+                changes = {"tool_calls": {"tool_calls": _changed(turn["tool_calls"])}}
+            for key, change in changes.items():
+                texts[f"{key} {i}"] = ([*whole[:i], {**turn, **change}, *whole[i + 1 :]], False)
+            texts[f"before {i}"] = (whole[:i], True)
+            if "tool_calls" in turn:
+                texts[f"after {i}"] = (whole[: i + 1], False)
+        return {**self._tokens, **talk.variables}, texts
+
+    # Where the turns of the assistant stand.
+
+    def _prompt(self, texts: Mapping[str, Rendered]) -> tuple[str, int]:
+        """Return a text, and where the prompt of the answer ends in it."""
+        if self.thinking == "keep":
+            opened, _ = texts["opened"]
+            return opened, len(opened)
+        text, _ = texts["other"]
+        if (around := _around(text)) is None:
+            raise UserError(
+                f"the chat template of backbone={self.backbone.name} does not write the words of "
+                "the assistant as they are, so a conversation teaches nothing. Correct it, or type "
+                "readout.chat_template= with another one."
             )
-            for (start, last), more in zip(spans, added, strict=True)
-        ]
+        return text, self._begin(around[0])
+
+    def _begin(self, before: str) -> int:
+        """Return where an answer begins behind a text; white space of the template is its own."""
+        space = self._gap if self._gap.isspace() and before.endswith(self._gap) else ""
+        return len(before) - len(space)
+
+    def _spans(
+        self, talk: Conversation, texts: Mapping[str, Rendered], prompt: tuple[str, int]
+    ) -> list[_Span]:
+        """Return where the learned turns stand in the text of a conversation.
+
+        `texts` has that of the `whole` conversation, and of each turn `i` of the assistant those
+        with another `content i`, and of the turns `before i` it.
+        """
+        text, marks = texts["whole"]
+        turns = [*talk.turns, talk.answer or {}]
+        answers = [i for i, turn in enumerate(turns) if turn["role"] == ASSISTANT]
+        marked = dict(zip(answers, marks, strict=True)) if len(marks) == len(answers) else {}
+        spans = []
+        for i in answers:
+            turn, is_last = turns[i], i == answers[-1]
+            if "tool_calls" in turn and texts[f"tool_calls {i}"][0] == text:
+                raise UserError(
+                    f"tool_calls of turn {i + 1}: the chat template of "
+                    f"backbone={self.backbone.name} does not write them. Delete the row."
+                )
+            if turn.get(UNLEARNED) or (self.turns == "last" and not is_last):
+                continue
+            if "tool_calls" in turn and not is_last:
+                start, end = self._call(i, texts)
+            else:
+                start, end = self._content(i, turn, texts)
+            if is_last:
+                opening = prompt[0][: prompt[1]]
+                start = len(opening) if text.startswith(opening) else -1
+                if start < 0:
+                    raise UserError(self._otherwise(opening))
+            elif self.thinking == "keep" and text.startswith(texts[f"before {i}"][0]):
+                start = len(texts[f"before {i}"][0])
+            if i in marked:
+                first, last = marked[i]
+                start = max(start, first)
+                end = min(end, last) if end >= 0 else last
+            if start < 0 or end < start:
+                raise UserError(
+                    f"turn {i + 1}: the chat template of backbone={self.backbone.name} writes it "
+                    "in another way than as a last turn, so its tokens are not known. Type "
+                    "readout.turns=last, which learns the last turn alone."
+                )
+            words = [turn[key] or "" for key in ("content", *REASONING) if key in turn]
+            if any("".join(w.split()) not in "".join(text[start:end].split()) for w in words):
+                warn_once(
+                    f"the chat template of backbone={self.backbone.name} leaves out words of the "
+                    "assistant, such as its thoughts; they are not learned"
+                )
+            spans.append(self._ended(text, start, end, is_last=is_last))
+        return spans
+
+    def _content(self, i: int, turn: Turn, texts: Mapping[str, Rendered]) -> tuple[int, int]:
+        """Return where a turn's words begin and end, as other words in their place show."""
+        text, _ = texts["whole"]
+        if "tool_calls" in turn:  # it is the last turn
+            return 0, len(self._without_ends(text))
+        around = _around(texts[f"content {i}"][0])
+        if around is None:
+            return -1, -1
+        before, behind = around
+        for key in turn.keys() & {*REASONING}:
+            before, _ = _around(texts[f"{key} {i}"][0]) or around
+        start = self._begin(before) if text.startswith(before) else -1
+        return start, len(text) - len(behind) if text.endswith(behind) else -1
+
+    def _call(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
+        """Return where a turn with calls stands: what it adds to a shorter conversation."""
+        text, other = texts["whole"][0], texts[f"tool_calls {i}"][0]
+        before, after = texts[f"before {i}"][0], self._without_ends(texts[f"after {i}"][0])
+        pairs = enumerate(zip(text, other, strict=False))
+        differs = next((place for place, (a, b) in pairs if a != b), 0)
+        added = after[len(before) :] if after.startswith(before) else ""
+        bare = added.removeprefix(self._gap)
+        for part in [bare, added] if self.thinking == "drop" else [added, bare]:
+            start = text.rfind(part, max(0, differs - len(part)), differs + len(part))
+            if part and 0 <= start <= differs:
+                return start, start + len(part)
+        return -1, -1
+
+    def _ended(self, text: str, start: int, end: int, *, is_last: bool) -> _Span:
+        """Return a turn with the token that ends it, if there is one."""
+        end = max(start, len(self._without_ends(text[:end])))
+        behind = self._special.match(text, end)
+        last = behind.end() if behind else end
+        if not behind and is_last:  # an end without a token of its own
+            last = len(text.rstrip())
+        return _Span(start, end, last)
+
+    def _without_ends(self, text: str) -> str:
+        """Return a text without the special tokens at its end."""
+        while (bare := text.rstrip()).endswith(self._special_words):
+            text = bare[: -len(next(w for w in self._special_words if bare.endswith(w)))]
+        return text
+
+    def _otherwise(self, opening: str) -> str:
+        """Return why an answer does not begin where the prompt ends, and what to type."""
+        end = shown(opening.splitlines()[-1] if opening.strip() else opening)
+        name = f"the chat template of backbone={self.backbone.name}"
+        if self.thinking == "keep":
+            return (
+                f"{name} opens a turn with {end} and leaves this out of the answer. Type "
+                "readout.thinking=drop."
+            )
+        return (
+            f"{name} begins this answer in another way than one of words alone (reasoning, or a "
+            "call). Type readout.thinking=keep, which learns and scores all that follows the "
+            "opened turn."
+        )
+
+    # The template and its tokenizer.
+
+    @cached_property
+    def _text(self) -> str:
+        return template_of(self.backbone, self.template)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return self.backbone.tokenizer()
+
+    @cached_property
+    def _tokens(self) -> dict[str, str]:
+        return {key: str(value) for key, value in self._tokenizer.special_tokens_map.items()}
+
+    @cached_property
+    def _special_words(self) -> tuple[str, ...]:
+        """The special tokens that may end a turn, as text."""
+        added = self._tokenizer.added_tokens_decoder.items()
+        special = {i for i, token in added if token.special} | {*self._tokenizer.all_special_ids}
+        if self._tokenizer.bos_token_id != self._tokenizer.eos_token_id:
+            special -= {self._tokenizer.bos_token_id}
+        return tuple(filter(None, self._tokenizer.convert_ids_to_tokens(sorted(special))))
+
+    @cached_property
+    def _special(self) -> re.Pattern[str]:
+        return re.compile(rf"\s*(?:{'|'.join(map(re.escape, self._special_words)) or '(?!)'})")
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The names that the template reads."""
+        return self._render([({}, {})], [""])[1]
+
+    def _key(self, key: str) -> str | None:
+        """Return the template's own name of a key of a turn; None if it reads no such key."""
+        alike = REASONING if key in REASONING else ()
+        return next((name for name in (key, *alike) if name in self._text), None)
+
+    def _probe(self, *turns: Turn, opened: bool = False) -> str:
+        """Return the text of a conversation; empty if the template has none of the kind."""
+        try:
+            (texts,), _ = self._render([(self._tokens, {"it": (turns, opened)})], [""])
+        except UserError:
+            return ""
+        return texts["it"][0]
+
+    @cached_property
+    def _gap(self) -> str:
+        """What the template writes between the opened turn and an answer."""
+        before, opened = self._probe(*_ASK, _turn(_WORD)), self._probe(*_ASK, opened=True)
+        before = before.partition(_WORD)[0]
+        return before[len(opened) :] if before.startswith(opened) else ""
+
+    @cached_property
+    def _skipped(self) -> set[str]:
+        """The roles whose turns the template leaves out without a word."""
+        system = self._probe({"role": "system", "content": _WORD}, *_ASK, opened=True)
+        tool = {"role": "tool", "content": _WORD, "tool_call_id": _CALL["tool_calls"][0]["id"]}
+        called = self._probe(*_ASK, _CALL, {**tool, "name": "f"}, opened=True)
+        texts = {"system": system, "tool": called}
+        return {role for role, text in texts.items() if text and _WORD not in text}
+
+    @cached_property
+    def _no_content(self) -> str | None:
+        """The content of a turn with calls alone: some templates write calls if it is None."""
+        other = {**_CALL, "tool_calls": _changed(_CALL["tool_calls"])}
+        return "" if self._probe(*_ASK, _CALL) != self._probe(*_ASK, other) else None
 
     def _encoded(
         self, texts: Sequence[tuple[str, Any]]
@@ -185,29 +467,40 @@ class Chat:
         encoded = self._tokenizer([text for text, _ in texts], **options)
         return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
-    def _render(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[list[Rendered]]:
+    def _render(
+        self, asked: Sequence[Asked], where: Sequence[str]
+    ) -> tuple[list[dict[str, Rendered]], set[str]]:
+        """Return the texts of each conversation by name, and the names that the template reads."""
         try:
-            texts, clock = RENDERER.render(self._template, self._names, asked)
+            return RENDERER.render(self._text, self.date, asked)
         except TemplateError as error:
-            roles = ", ".join(turn["role"] for turn in asked[error.place][0][0])
-            row = f"{ids[error.place]}: " if ids else ""
+            turns, _ = next(iter(asked[error.place][1].values()), ([], False))
+            roles = [turn["role"] for turn in turns]
+            advice = f" {_FIRST_USER}" if "system" in roles else ""
             raise UserError(
-                f"{row}the chat template of backbone={self._name} refuses a conversation of "
-                f"{roles}: {error}."
+                f"{where[error.place]}the chat template of backbone={self.backbone.name} refuses "
+                f"a conversation of {', '.join(roles)}: {error}.{advice}"
             ) from error
-        self.reads_clock = self.reads_clock or clock
-        return texts
 
 
-def _turn(content: str) -> dict[str, str]:
-    return {"role": _ASSISTANT, "content": content}
+def _turn(content: str) -> Turn:
+    return {"role": ASSISTANT, "content": content}
 
 
-def _added(before: str, after: str) -> str:
-    """Return what a template writes by itself before an answer that is hidden.
+_ASK: Sequence[Turn] = [{"role": "user", "content": "a"}]
+_CALL: Turn = _turn("") | {
+    "tool_calls": [
+        {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    ]
+}
 
-    White space belongs to the answer, as that between `[/INST]` and its first word.
-    """
-    written = after[len(before) :] if after.startswith(before) else ""
-    added, answer, _ = written.partition(_ANSWER)
-    return added if answer and added.strip() else ""
+
+def _changed(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return calls with other arguments."""
+    return [{**c, "function": {**c["function"], "arguments": {_WORD: _WORD}}} for c in calls]
+
+
+def _around(text: str) -> tuple[str, str] | None:
+    """Return what stands before and behind the word for an unknown answer; None if not once."""
+    before, word, behind = text.partition(_WORD)
+    return (before, behind) if word and _WORD not in behind else None

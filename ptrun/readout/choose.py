@@ -83,4 +83,5 @@ def resolved(
         raise _cannot(option, task, offered)
     asked: Reading = build.build("readout", keys)
     used = asked.check(backbone, task, soft=soft, keys=typed)
-    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
+    stored = asked.stored(backbone)
+    return option, {TARGET: node[TARGET], **{k: v for k, v in stored.items() if k in used}}

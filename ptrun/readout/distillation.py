@@ -32,6 +32,7 @@ from ptrun.readout import document
 from ptrun.readout.base import Batch, Features, TokenRow, collate, word_logits
 from ptrun.readout.document import Document, Span
 from ptrun.readout.writing import LossOn, Writing, WritingReading
+from ptrun.task.conversation import Conversation
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -287,7 +288,8 @@ class Distillation(Writing):
         rows = []  # the tokens after which the backbone follows an instruction
         for text in (document.SEEDS[kind] for kind, _ in turns):
             if self._chats:
-                rows.append(self.chat.rows([([{"role": "user", "content": text}], None)])[0][0])
+                talk = Conversation([{"role": "user", "content": text}])
+                rows.append(self.chat.rows([talk])[0].prompt)
             else:
                 plain, tokenizer = f"\n\n{text}\nQuestion:", self.backbone.tokenizer()
                 rows.append(tokenizer(plain, add_special_tokens=False).input_ids)

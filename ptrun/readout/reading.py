@@ -56,6 +56,10 @@ class Reading(ABC):
         """Return the node of a finished run, without files that predictions do not need."""
         return node
 
+    def stored(self, backbone: PretrainedBackbone) -> dict[str, Any]:
+        """Return the changed keys as a run stores them."""
+        return self.changed
+
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
         """Return the keys that can change a number; refuse what cannot be read, without weights."""
         return {field.name for field in fields(self)}

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import cache
@@ -31,14 +31,11 @@ CLOCK = "strftime_now"
 _IMPORTING = "{{ 'a' | wordwrap | tojson | pprint | urlize }}{{ strftime_now('%d %b') }}"
 """Makes jinja2 import all it needs; afterwards the process can open no file."""
 
-Turns = Sequence[dict[str, str]]
+Turns = Sequence[dict[str, Any]]
 Rendered = tuple[str, list[tuple[int, int]]]
 """A text, and where `{% generation %}` stands in it: first character and the one behind it."""
-
-
-Asked = tuple[Sequence[Turns], Sequence[tuple[int, int, bool]]]
-"""Conversations; and of each text the place of its conversation, the number of turns, and whether
-the assistant's next turn is opened."""
+Asked = tuple[Mapping[str, Any], Mapping[str, tuple[Turns, bool]]]
+"""What is read beside the turns; and texts by name: turns, and whether another one is opened."""
 
 
 class TemplateError(Exception):
@@ -54,9 +51,8 @@ class Renderer:
 
     >>> from ptrun.readout.rendering import RENDERER
     >>> turns = [{"role": "user", "content": "Hello."}]
-    >>> template, request = "[{{ messages[0].content }}]", ([turns], [(0, 1, False)])
-    >>> RENDERER.render(template, {"date": "2026-01-01"}, [request])
-    ([[('[Hello.]', [])]], False)
+    >>> RENDERER.render("[{{ messages[0].content }}]", "2026-01-01", [({}, {"it": (turns, False)})])
+    ([{'it': ('[Hello.]', [])}], {'messages'})
     """
 
     def __init__(self) -> None:
@@ -66,26 +62,26 @@ class Renderer:
         atexit.register(self.close)
 
     def render(
-        self, template: str, names: dict[str, str], asked: Sequence[Asked]
-    ) -> tuple[list[list[Rendered]], bool]:
-        """Return the texts of each request, and whether the template reads the clock.
+        self, template: str, today: str, asked: Sequence[Asked]
+    ) -> tuple[list[dict[str, Rendered]], set[str]]:
+        """Return the texts of each request, and the names that the template reads.
 
         Args:
             template: its text.
-            names: what it reads beside the turns: special tokens, and `date`, as YYYY-MM-DD.
-            asked: conversations, and what is rendered of them.
+            today: the date that it gets, as YYYY-MM-DD.
+            asked: what is rendered.
 
         Raises:
             TemplateError: it raises, or exceeds a limit; `place` is that of the request.
         """
-        lines = [json.dumps([template, names, *request]).encode() for request in asked]
+        lines = [json.dumps([template, today, *request]).encode() for request in asked]
         with self._lock:
             answers = self._answered(b"\n".join(lines) + b"\n", len(lines))
         for place, answer in enumerate(answers):
             if "error" in answer:
                 raise TemplateError(answer["error"], place)
-        texts = [[(text, spans) for text, spans in answer["texts"]] for answer in answers]
-        return texts, any(answer["clock"] for answer in answers)
+        texts = [{name: (*text,) for name, text in answer["texts"].items()} for answer in answers]
+        return texts, {name for answer in answers for name in answer["reads"]}
 
     def close(self) -> None:
         """End the process, if this one started it."""
@@ -140,7 +136,7 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whoever asks ends this process
         signal.signal(number, signal.SIG_IGN)
-    _rendered(_IMPORTING, {"date": "2000-01-01"}, [[]], [(0, 0, False)])
+    _rendered(_IMPORTING, "2000-01-01", {}, {"it": ([], False)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -155,26 +151,24 @@ def _main() -> None:
         sys.stdout.flush()
 
 
-def _rendered(
-    template: str, names: dict[str, str], conversations: Any, cuts: Any
-) -> dict[str, Any]:
-    compiled, clock = _compiled(template, names.pop("date"))
-    tracker, texts, letters = compiled.environment.tracker, [], 0
-    for place, count, opened in cuts:
+def _rendered(template: str, today: str, names: dict[str, Any], asked: Any) -> dict[str, Any]:
+    compiled, reads = _compiled(template, today)
+    tracker, texts, letters = compiled.environment.tracker, {}, 0
+    names = {"tools": None, "documents": None, **names}
+    for name, (turns, opened) in asked.items():
         tracker.pieces, tracker.spans = [], []
-        variables = {"messages": conversations[place][:count], "add_generation_prompt": opened}
-        for piece in compiled.generate({**names, **variables, "tools": None, "documents": None}):
+        for piece in compiled.generate(names, messages=turns, add_generation_prompt=opened):
             tracker.pieces.append(piece)
             letters += len(piece)
             if letters > LETTERS:
                 raise ValueError(f"it writes more than {LETTERS:,} letters")
-        texts.append(["".join(tracker.pieces), tracker.spans])
-    return {"texts": texts, "clock": clock}
+        texts[name] = "".join(tracker.pieces), tracker.spans
+    return {"texts": texts, "reads": reads}
 
 
 @cache
-def _compiled(template: str, today: str) -> tuple[Any, bool]:
-    """Return a template, and whether it reads the clock."""
+def _compiled(template: str, today: str) -> tuple[Any, list[str]]:
+    """Return a template, and the names that it reads."""
     import jinja2.debug  # which it would import at the first error
     from jinja2 import ext, meta, nodes, sandbox
 
@@ -211,9 +205,9 @@ def _compiled(template: str, today: str) -> tuple[Any, bool]:
     environment.filters["tojson"] = as_json
     del environment.filters["random"], environment.globals["lipsum"]
     environment.globals["raise_exception"] = refuse
-    clock = CLOCK in meta.find_undeclared_variables(environment.parse(template))
+    reads = sorted(meta.find_undeclared_variables(environment.parse(template)))
     environment.globals[CLOCK] = date.fromisoformat(today).strftime
-    return environment.from_string(template), clock
+    return environment.from_string(template), reads
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 from torch.nn import functional
@@ -21,16 +21,18 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
-from ptrun.readout.chat import DATE, Chat
+from ptrun.readout.chat import DATE, Chat, ChatRow, stored_template
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import decoder_start, row_limit
 from ptrun.readout.patterns import choose
 from ptrun.readout.reading import Reading
+from ptrun.task.conversation import ANSWER, Conversation
 from ptrun.task.dataset import MESSAGES, Task
 from ptrun.types import Example, Prediction
 
 LossOn = Literal["answer", "all"]
 _SHARE, _USUAL = 4, 128  # the answer's part of a model's positions, and the most by default
+_CHAT = ("turns", "thinking", "system", "date")
 _DECODING = ("beams", "temperature", "top_k", "top_p", "repetition_penalty", "length_penalty")
 
 
@@ -48,7 +50,8 @@ class WritingReading(Reading):
         beams, temperature, top_k, top_p, repetition_penalty, length_penalty, stop: see
             `ptrun.backbone.generation.Decoding`.
         draw: the seed of sampling.
-        date: what a chat template gets that asks for today's date, as YYYY-MM-DD.
+        chat_template, turns, thinking, system, date: of conversations; see
+            `ptrun.readout.chat.Chat`. `@FILE` and `chatml` are stored as the template's text.
 
     >>> from ptrun.readout.writing import WritingReading
     >>> WritingReading(beams=2, max_new_tokens=32).changed
@@ -71,6 +74,10 @@ class WritingReading(Reading):
     length_penalty: float = 1.0
     stop: list[str] | None = None
     draw: int = 0
+    chat_template: str | None = None
+    turns: Literal["all", "last"] = "all"
+    thinking: Literal["drop", "keep"] = "drop"
+    system: Literal["turn", "first_user"] = "turn"
     date: str = DATE
 
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
@@ -102,8 +109,14 @@ class WritingReading(Reading):
         keys = {"loss_on", "max_new_tokens", "write_every", "beams", "repetition_penalty", "stop"}
         keys |= {"temperature", *(("top_k", "top_p", "draw") if self.temperature else ())}
         keys |= {"length_penalty"} if self.beams > 1 else set()
-        keys |= {"date"} if chats else {"pattern"}
+        keys |= {"date", "chat_template", *_CHAT} if chats else {"pattern"}
         return keys - ({"loss_on"} if family.writes_apart else set())
+
+    def stored(self, backbone: PretrainedBackbone) -> dict[str, Any]:
+        """Return the changed keys, with the text of a chat template in place of its file."""
+        if self.chat_template is None:
+            return self.changed
+        return {**self.changed, "chat_template": stored_template(backbone, self.chat_template)}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
         """Return the read-out."""
@@ -149,7 +162,10 @@ class Writing(Cloze):
     @cached_property
     def chat(self) -> Chat:
         """The tokenizer's form of a conversation."""
-        return Chat(self.backbone, self.options.date)
+        options = {key: getattr(self.options, key) for key in _CHAT}
+        chat = Chat(backbone=self.backbone, template=self.options.chat_template, **options)
+        chat.check()
+        return chat
 
     @cached_property
     def _end(self) -> int:
@@ -198,7 +214,8 @@ class Writing(Cloze):
         """Return the prediction with the text that is written, and whether it has an end."""
         text, ended = self.text(tokens)
         figures = {**prediction.figures, "unfinished": float(not ended)}
-        return replace(prediction, value=text, figures=figures)
+        reference = features.facts.get("reference")
+        return replace(prediction, value=text, figures=figures, reference=reference)
 
     def text(self, tokens: Sequence[int]) -> tuple[str, bool]:
         """Return the text of written tokens, and whether it has an end."""
@@ -214,10 +231,9 @@ class Writing(Cloze):
         """Return the features of each example; conversations are rendered together."""
         if not (self._chats and examples):
             return super().encode(examples, room)
-        asked = [(e.fields[MESSAGES], e.target[0] if e.target else None) for e in examples]
-        rows = self.chat.rows(asked, [example.id for example in examples])
+        rows = self.chat.rows(list(map(Conversation.of, examples)), [e.id for e in examples])
         limit = row_limit(self.task, room)
-        return [self._conversation(e, *row, limit) for e, row in zip(examples, rows, strict=True)]
+        return [self._conversation(e, row, limit) for e, row in zip(examples, rows, strict=True)]
 
     def _features(self, example: Example, room: int) -> Features:
         limit = row_limit(self.task, room)
@@ -241,11 +257,9 @@ class Writing(Cloze):
         features = _read(example, ids, learned, len(prompt), row.softs)
         return replace(features, facts={**features.facts, "cut": cut})
 
-    def _conversation(
-        self, example: Example, prompt: list[int], ids: list[int], learned: list[int], limit: int
-    ) -> Features:
+    def _conversation(self, example: Example, row: ChatRow, limit: int) -> Features:
         """Return the whole conversation, and where its last answer begins; a long one is cut."""
-        prompt = prompt[-(limit - self.longest) :]
+        prompt, ids, learned = row.prompt[-(limit - self.longest) :], row.ids, row.learned
         if not example.target:
             return _read(example, prompt, [], len(prompt))
         learned = list(range(1, len(ids))) if self.options.loss_on == "all" else learned
@@ -256,7 +270,11 @@ class Writing(Cloze):
                 "the assistant is left. Leave the row out, or use a larger task.max_tokens."
             )
         features = _read(example, ids[:limit], cut, len(prompt))
-        return replace(features, facts={"ids": prompt, "cut": len(ids) > limit})
+        facts = {"ids": prompt, "cut": len(ids) > limit, "ends": row.ends}
+        if ANSWER in example.fields or self.options.thinking == "keep":
+            answer = [ids[i] for i in row.learned if i >= row.answer and i not in row.ends]
+            facts["reference"] = self.text(answer)[0]
+        return replace(features, facts=facts)
 
 
 def _read(

@@ -37,18 +37,21 @@ GAP = "@placeholder"
 
 @dataclass
 class Account:
-    """The rows of a file: how many were read, and how many were left out, by reason."""
+    """The rows of a file: how many were read, left out by reason, and read in part."""
 
     read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        reasons = "; ".join(f"{count:,} left out: {why}" for why, count in self.left_out.items())
-        return f"{self.read:,} rows{', ' if reasons else ''}{reasons}"
+        reasons = [f"{count:,} left out: {why}" for why, count in self.left_out.items()]
+        reasons += [f"{count:,} {what}" for what, count in self.noted.items()]
+        return f"{self.read:,} rows{', ' if reasons else ''}{'; '.join(reasons)}"
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"read": self.read, "left_out": dict(self.left_out)}
+        noted = {"noted": dict(self.noted)} if self.noted else {}
+        return {"read": self.read, "left_out": dict(self.left_out), **noted}
 
 
 _NONE: Mapping[str, Any] = {}

@@ -5,22 +5,14 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Unpack
 
-from ptrun.errors import UserError, names, shown
+from ptrun.errors import UserError
+from ptrun.task.conversation import answered, asked
 from ptrun.task.dataset import MESSAGES, Common, Dataset, Scores, is_texts
 from ptrun.task.reasoning import checked
 from ptrun.task.source import Row
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
 
-_ROLES = ("system", "user", "assistant", "tool")
-_READ = ("role", "content")
-SAYS_LEARNED = (
-    "tools", "functions", "weight", "train", "loss", "loss_mask", "trainable",
-    "chat_template_kwargs",
-)  # fmt: skip
-"""Columns beside a conversation that say what is learned of it, or how it is rendered."""
-EMPTY: tuple[Any, ...] = (None, "", [], {})
-"""Values of a key that says nothing."""
 PVPS: Mapping[str, Any] = {"plain": "{%s} {mask}", "soft": "{soft:8} {%s} {mask}"}
 
 
@@ -31,8 +23,8 @@ class Generation(Dataset):
         fields: the text fields. `pvps` say how they are read; without one they stand in order,
             and the answer follows after a space.
         target: the field of the answer: a text, a list of references, or SQuAD's answers.
-        messages: instead of both, the field of a conversation: a list of `{"role", "content"}`
-            whose last turn is the answer.
+        messages: instead of both, the field of a conversation (`ptrun.task.conversation`), whose
+            last learned turn is the answer.
         metrics: see `ptrun.task.text_metrics`; the first selects with `train.select=metric`.
         extra: further fields that patterns use.
     """
@@ -74,12 +66,19 @@ class Generation(Dataset):
         """Return the fields of a row, or the turns of its conversation before the answer."""
         if self._messages is None:
             return super().inputs(name, row)
-        return Example(name, {MESSAGES: conversation(row, self._messages)[0]}, self.blank)
+        return Example(name, asked(row, self._messages).fields, self.blank)
+
+    def example(self, name: str, row: Row) -> Example:
+        """Return the checked example of a row; `name` is its id."""
+        if self._messages is None:
+            return super().example(name, row)
+        talk, _ = answered(row, self._messages)
+        if talk is None:
+            raise UserError(f"{row.where}: no turn of {self._messages} is learned.")
+        return Example(name, talk.fields, talk.target)
 
     def target(self, row: Row, unlabelled: Example) -> list[str]:
         """Return the references."""
-        if self._messages is not None:
-            return answered(row, self._messages)
         assert self._target is not None
         return references(row, self._target)
 
@@ -131,54 +130,3 @@ def references(row: Row, column: str) -> list[str]:
     if not is_texts(texts) or not all(text.strip() for text in texts):
         raise row.wrong(column, "a text, or a list of texts")
     return list(texts)
-
-
-def answered(row: Row, column: str) -> list[str]:
-    """Return the answer of a conversation."""
-    turns, answer = conversation(row, column)
-    if not (answer and answer[0].strip() and turns):
-        raise UserError(
-            f"{row.where}: {column} ends with {shown(turns[-1]['role'] if turns else '')}; the "
-            "last turn must be the assistant's answer to a turn before it."
-        )
-    return answer
-
-
-def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the turns of a conversation before the answer, and the answer: the last turn.
-
-    Raises:
-        UserError: it is no list of `{"role", "content"}` with texts, or the row says more of what
-            is learned.
-    """
-    for key in SAYS_LEARNED:
-        if row.data.get(key) not in EMPTY:
-            raise UserError(
-                f"{row.where}: {key} is {shown(row.data[key])}, which ptrun does not read.\nDelete "
-                f"{key} if it changes nothing, or the row."
-            )
-    raw = row.value(column)
-    turns = raw if isinstance(raw, list) else []
-    wrong = next((turn for turn in turns if not _is_turn(turn)), None if turns else raw)
-    if wrong is not None or not turns:
-        raise UserError(
-            f"{row.where}: {column} has {shown(wrong)}; expected a list of "
-            '{"role": ROLE, "content": TEXT}, ROLE one of ' + f"{', '.join(_ROLES)}."
-        )
-    for number, turn in enumerate(turns, 1):
-        if more := [key for key, value in turn.items() if key not in _READ and value not in EMPTY]:
-            raise UserError(
-                f"{row.where}: turn {number} of {column} has {names(more)}, which ptrun does not "
-                f"read. Delete it from the turn if it changes nothing, or the row."
-            )
-    plain = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
-    if plain[-1]["role"] != "assistant":
-        return plain, []
-    return plain[:-1], [plain[-1]["content"]]
-
-
-def _is_turn(turn: Any) -> bool:
-    if not isinstance(turn, dict):
-        return False
-    empty_call = turn.get("content") is None and turn.get("tool_calls")  # is told by that key
-    return turn.get("role") in _ROLES and (empty_call or is_texts([turn.get("content")]))

@@ -219,6 +219,9 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
         yield from ((f"{file} row {n}", row) for n, row in enumerate(rows, start=1))
 
 
+_TURN = ({"role", "content"}, {"role", "tool_calls"}, {"from", "value"})  # keys of a turn
+
+
 def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the rows that one object holds, or None if it is a row."""
     if any(isinstance(value, str) and key not in _ABOUT for key, value in data.items()):
@@ -227,11 +230,10 @@ def _inside(file: Path, data: dict[str, Any]) -> list[dict[str, Any]] | None:
     lists = {
         key: value
         for key, value in data.items()
-        if isinstance(value, list)
-        and value
-        and all(isinstance(row, dict) for row in value)
-        and not all({"role", "content"} <= row.keys() for row in value)
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    if any(any(keys <= row.keys() for keys in _TURN) for rows in lists.values() for row in rows):
+        return None
     if len(lists) > 1:
         raise UserError(f"{file}: one object with lists {names(lists)}; save each as a file.")
     if lists:

@@ -22,14 +22,9 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
+from ptrun.task.conversation import BESIDE, EMPTY, answered, asked
 from ptrun.task.dataset import MESSAGES, PARTS, Account, Part, Scores, Task
-from ptrun.task.generation import (
-    SAYS_LEARNED,
-    answered,
-    conversation,
-    references,
-    written_pvps,
-)
+from ptrun.task.generation import references, written_pvps
 from ptrun.task.label import (
     NO_LABEL,
     bare,
@@ -83,7 +78,7 @@ class Own(Task):
             columns with 0 and 1 (`ptrun.task.multilabel`).
         answer: instead of `label`, the column of a text to write: a text, or a list of references.
         messages: instead of text and answer, the column of a conversation
-            (`ptrun.task.generation`).
+            (`ptrun.task.conversation`).
         kind: whether `label` holds labels, numbers, or several labels a row.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
             labels; pearson_spearman (their mean), pearson or spearman of numbers; of several labels
@@ -336,7 +331,7 @@ class Own(Task):
     def _read(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a file, and account for every row."""
         table, read = self._table(part), [*dict.fromkeys([*self.reads, self._label, *self._each])]
-        also = {_ID, self._verdict(table), *(SAYS_LEARNED if self._chats else ())} - {*read}
+        also = {_ID, self._verdict(table), *(BESIDE if self._chats else ())} - {*read}
         more = [column for column in table.columns if column in also]
         account = self.accounts[part] = Account()
         empty, strange = list[tuple[str, str]](), list[tuple[str, str]]()
@@ -346,6 +341,17 @@ class Own(Task):
             columns |= row.data.keys()
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
+                continue
+            name = row.data.get(_ID) if _ID in more else None
+            is_named = isinstance(name, str | int) and name != ""
+            example_id = str(name) if is_named else f"{part}-{i}"
+            if self._chats and row.value(self._label) not in EMPTY:
+                talk, behind = answered(row, self._label)
+                if talk is None:
+                    account.left_out["no turn is learned"] += 1
+                else:
+                    account.noted.update(["have turns behind the last learned one"] * bool(behind))
+                    yield Example(example_id, talk.fields, talk.target)
                 continue
             texts = {} if self._chats else self._texts(row)
             blank, label = [f for f in texts if not _is_filled(texts[f])], self._target(row)
@@ -357,11 +363,7 @@ class Own(Task):
             elif part != "train" and (unknown := self._unknown(row, label)):
                 strange.append((row.where, unknown[0]))
             else:
-                name = row.data.get(_ID) if _ID in more else None
-                is_named = isinstance(name, str | int) and name != ""
-                example_id = str(name) if is_named else f"{part}-{i}"
-                fields = self._texts(row) if self._chats else texts
-                yield Example(example_id, fields, self._gold(row, label))
+                yield Example(example_id, texts, self._gold(row, label))
         if empty and self._empty == "refuse":
             raise self._empties(empty)
         if strange:
@@ -385,7 +387,7 @@ class Own(Task):
             return Labels(sorted(labels_of(row, self._each or self._label)))
         if self.kind == "regression":
             return _number(row, self._label, label)
-        return (answered if self._chats else references)(row, self._label)
+        return references(row, self._label)
 
     def _verdict(self, table: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
@@ -406,7 +408,7 @@ class Own(Task):
     def _texts(self, row: Row) -> dict[str, Any]:
         """Return the texts of a row, or its conversation; a null is an empty text."""
         if self._chats:
-            return {MESSAGES: conversation(row, self._label)[0]}
+            return asked(row, self._label).fields
         raws = ((field, row.data.get(field)) for field in self.fields)
         return {field: "" if raw is None else _text(row, field) for field, raw in raws}
 

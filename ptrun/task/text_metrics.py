@@ -43,6 +43,8 @@ def text_scores(
     Predictions without a text have the last alone. A loss is in nats, over the tokens of answers;
     with `readout=distillation` it is the divergence from the teacher, which is `kl` too.
     """
+    pairs = zip(predictions, references, strict=True)
+    references = [[p.reference] if p.reference is not None else [*golds] for p, golds in pairs]
     check_references(metrics, references)
     scores: dict[str, float] = {}
     if all(prediction.value is not None for prediction in predictions):

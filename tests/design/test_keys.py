@@ -39,6 +39,7 @@ PATTERNS = {  # in the words of the tiny vocabularies
     "gap": "{pattern: '{marked} {masks}'}",
     "pair": f"{{pattern: '{{premise}} || {{hypothesis}} {{masks}}', rule: mean, {ENTAILS}}}",
 }
+CHAT = ("chat_template", "turns", "thinking", "system", "date")
 TOLD = ["method=prompt_tuning", "task=pocket_writing", "backbone.path=llama", "train.lr=0.1"]
 TOLD += ["+task.source.rows={train: 8, validation: 4, test: 4}", "readout.max_new_tokens=12"]
 TOLD += ["task.pvps={told: {pattern: '{facts} {mask}'}, other: {pattern: 'the {facts} {mask}'}}"]
@@ -115,7 +116,8 @@ WITNESSES = {
             "repetition_penalty=0.1 stop=[a,e,i,o,s]",
         ),
         **on(DRAWN, "top_k=1 top_p=0.1 draw=1"),
-        **on([], "length_penalty=tests/readout/test_writing.py date=tests/readout/test_chat.py"),
+        **on([], "length_penalty=tests/readout/test_writing.py"),
+        **dict.fromkeys(CHAT, ([], "tests/readout/test_chat.py")),
     },
     "DistillationReading": {
         "document": (TAUGHT, "a film"),
@@ -126,7 +128,8 @@ WITNESSES = {
         ),
         **on(STUDIED, "chunk=5 draw=1"),
         **on([*TAUGHT, "readout.temperature=1.0"], "top_k=1 top_p=0.1"),
-        **on([], "length_penalty=tests/readout/test_writing.py date=tests/readout/test_chat.py"),
+        **on([], "length_penalty=tests/readout/test_writing.py"),
+        **dict.fromkeys(CHAT, ([], "tests/readout/test_chat.py")),
     },
     "Adapter": {
         **on(SST2, "layout=pfeiffer maps=phm hidden=8 dropout=0.5"),

@@ -7,7 +7,8 @@ import pytest
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError, warn_once
-from ptrun.readout.chat import DATE, Chat, template_digest
+from ptrun.readout.chat import DATE, Chat, stored_template, template_digest
+from ptrun.task.conversation import Conversation
 
 _TURN = "{{ '[CLS]' if message.role == 'user' else '' }}"
 PLAIN = "{% for message in messages %}" + _TURN + "{{ message.content }}[SEP]{% endfor %}"
@@ -48,15 +49,17 @@ TALK = [
 
 @pytest.fixture
 def chat_of(tiny_folder, tmp_path):
-    def made(template, **options):
+    def made(stored, **options):
         folder = tmp_path / "llama"
         if not folder.exists():
             shutil.copytree(tiny_folder("llama"), folder)
         file = folder / "tokenizer_config.json"
         settings = json.loads(file.read_text())
-        file.write_text(json.dumps({**settings, "chat_template": template}))
+        file.write_text(json.dumps({**settings, "chat_template": stored}))
         backbone = PretrainedBackbone(name="talker", path=str(folder), dtype="fp32")
-        return Chat(backbone, **options)
+        chat = Chat(backbone=backbone, **options)
+        chat.check()
+        return chat
 
     return made
 
@@ -67,8 +70,8 @@ def words(chat, ids):
 
 def row(chat, turns):
     """Return the words of the prompt, and of what is learned."""
-    ((prompt, ids, learned),) = chat.rows([(turns[:-1], turns[-1]["content"])])
-    return words(chat, prompt), words(chat, [ids[i] for i in learned])
+    (row,) = chat.rows([Conversation(turns[:-1], turns[-1])])
+    return words(chat, row.prompt), words(chat, [row.ids[i] for i in row.learned])
 
 
 @pytest.mark.parametrize("template", [PLAIN, MARKED, OUTSIDE])
@@ -82,8 +85,9 @@ def test_the_assistants_turns_and_their_ends_are_learned(chat_of, template):
 
 def test_a_prompt_ends_where_the_assistant_writes(chat_of):
     chat = chat_of(PLAIN)
-    ((prompt, ids, places),) = chat.rows([(TALK[:-1], TALK[-1]["content"])])
-    assert prompt == ids[: places[3]] == chat.rows([(TALK[:-1], None)])[0][0]
+    (row,) = chat.rows([Conversation(TALK[:-1], TALK[-1])])
+    (asked,) = chat.rows([Conversation(TALK[:-1])])
+    assert row.prompt == row.ids[: row.learned[3]] == asked.prompt
 
 
 @pytest.mark.parametrize("template", [THINKS, SAYS_THINK])
@@ -113,7 +117,7 @@ def test_of_several_templates_the_default_is_used(chat_of):
 def test_a_template_that_asks_for_the_date_gets_a_fixed_one(chat_of, caplog):
     caplog.set_level("INFO")
     dates = (DATE, DATE, "2030-05-09")
-    prompts = [chat_of(DATED, date=date).rows([(TALK[:1], None)])[0][0] for date in dates]
+    prompts = [chat_of(DATED, date=date).rows([Conversation(TALK[:1])])[0].prompt for date in dates]
     assert prompts[0] == prompts[1] != prompts[2]
     assert "asks for today's date: it gets 2030-05-09 (readout.date)" in caplog.text
     with pytest.raises(UserError, match=r"readout\.date=2030-05-09 changes nothing"):
@@ -138,11 +142,149 @@ def test_the_digest_is_that_of_the_text_however_it_is_stored(tiny_folder, tmp_pa
     ("template", "told"),
     [
         (None, "has no chat template"),
-        (FORGETS, "writes an earlier turn in another way"),
-        (SILENT, "shows no token of the assistant"),
+        (FORGETS, r"turn 2: .* in another way than as a last turn.*readout.turns=last"),
+        (SILENT, "does not write the words of the assistant"),
         (RAISES, "refuses a conversation of user, assistant.*roles must alternate"),
     ],
 )
 def test_a_template_that_does_not_say_is_refused(chat_of, template, told):
     with pytest.raises(UserError, match=told):
         row(chat_of(template), TALK)
+
+
+# What a row and a run ask of the template.
+
+ASKS = (
+    "{%- for m in messages -%}{{- '[CLS]' -}}{{- m.reasoning_content -}}{{- m.content -}}"
+    "{%- for call in m.tool_calls -%}{{- ' ' + call.function.name + ' ' -}}"
+    "{{- call.function.arguments.values() | join -}}{%- endfor -%}{{- '[SEP]' -}}{%- endfor -%}"
+    "{%- if tools -%}{{- '' -}}{%- endif -%}{{- formal -}}"
+)
+QUESTION, ANSWER = TALK[0], TALK[1]
+SYSTEM = {"role": "system", "content": "the plot"}
+CALL = {"id": "a", "type": "function", "function": {"name": "film", "arguments": {"film": "a"}}}
+CALLED = [QUESTION, {"role": "assistant", "content": "", "tool_calls": [CALL]}]
+ALTERNATE = (
+    "{% for m in messages %}{% if m.role not in ('user', 'assistant') %}"
+    "{{ raise_exception('no such role') }}{% endif %}" + _TURN + "{{ m.content }}[SEP]{% endfor %}"
+).replace("message.", "m.")
+NO_SYSTEM = PLAIN.replace("in messages", "in messages if message.role != 'system'")
+
+
+def learned(chat, turns, **variables):
+    """Return the words that are learned of each turn."""
+    (row,) = chat.rows([Conversation(turns[:-1], turns[-1], variables)], ["x"])
+    text = " ".join(words(chat, [row.ids[i] for i in row.learned]))
+    assert all(row.ids[i] in chat.ends for i in row.ends)
+    return [part.strip() for part in text.split("[SEP]")[:-1]]
+
+
+def test_an_answer_that_the_template_opens_otherwise_is_refused_or_kept(chat_of):
+    kept = chat_of(THINKS, thinking="keep")
+    prompt, _ = row(kept, TALK)
+    assert prompt[-1] == "[CLS]"
+    assert learned(kept, TALK) == ["was good", "A . a . was bad"]
+    assert learned(chat_of(THINKS), TALK) == ["was good", "was bad"]
+    other = THINKS.replace("'A. a. '", "('A. a. ' if message.content != 'was bad' else '')")
+    with pytest.raises(UserError, match=r"x: the chat template .* readout.thinking=keep"):
+        learned(chat_of(other), TALK)
+    opens = PLAIN + "{% if add_generation_prompt %}A.{% endif %}"
+    assert learned(chat_of(opens), TALK) == ["was good", "was bad"]
+    with pytest.raises(UserError, match=r"x: the chat template .*readout.thinking=drop"):
+        learned(chat_of(opens, thinking="keep"), TALK)
+
+
+def test_the_last_turn_alone_is_learned(chat_of):
+    for template in (PLAIN, MARKED, FORGETS):
+        assert learned(chat_of(template, turns="last"), TALK) == ["was bad"]
+    turns = [QUESTION, {**ANSWER, "unlearned": True}, *TALK[2:]]
+    assert learned(chat_of(PLAIN), turns) == ["was bad"]
+
+
+def test_calls_and_reasoning_are_learned_as_the_template_writes_them(chat_of):
+    chat = chat_of(ASKS)
+    call = "film a"
+    assert learned(chat, CALLED) == [call]
+    tool = {"role": "tool", "content": "it", "tool_call_id": "a"}
+    assert learned(chat, [*CALLED, tool, ANSWER], tools=[{}]) == [call, "was good"]
+    thought = {**ANSWER, "reasoning_content": "the plot "}
+    assert learned(chat, [QUESTION, thought, *TALK[2:]]) == ["the plot was good", "was bad"]
+    only_none = ASKS.replace("in m.tool_calls", "in m.tool_calls if m.content is none").replace(
+        "m.content -}}", "m.content or '' -}}"
+    )
+    assert learned(chat_of(only_none), CALLED) == [call]
+
+
+@pytest.mark.parametrize(
+    ("template", "turns", "variables", "told"),
+    [
+        (PLAIN, TALK, {"tools": [{}]}, "x: tools: the chat template .* reads no tools"),
+        (
+            ASKS,
+            TALK,
+            {"informal": 1},
+            "chat_template_kwargs.informal: .* reads no informal",
+        ),
+        (PLAIN, CALLED, {}, "x: tool_calls: .* reads no such key"),
+        (ASKS.replace("in m.tool_calls", "in []"), CALLED, {}, "tool_calls: .* no such"),
+        (
+            ASKS.replace("arguments.values()", "name"),
+            CALLED,
+            {},
+            "tool_calls of turn 2: .* not w",
+        ),
+        (PLAIN, [QUESTION, {**ANSWER, "thinking": "so"}], {}, "x: thinking: .* reads no such key"),
+        (ALTERNATE, [SYSTEM, *TALK], {}, "x: .*no such role.*readout.system=first_user"),
+        (NO_SYSTEM, [SYSTEM, *TALK], {}, "x: .*no turn of role system.*readout.system=first_user"),
+        (ALTERNATE, [*CALLED[:1], {**SYSTEM, "role": "tool"}, ANSWER], {}, "no such role"),
+    ],
+)
+def test_what_a_template_does_not_read_is_refused_by_name(
+    chat_of, template, turns, variables, told
+):
+    with pytest.raises(UserError, match=told):
+        learned(chat_of(template), turns, **variables)
+
+
+@pytest.mark.parametrize("template", [ALTERNATE, NO_SYSTEM, PLAIN])
+def test_the_systems_text_comes_before_the_first_turn_of_the_user(chat_of, template):
+    chat = chat_of(template, system="first_user")
+    prompt, _ = row(chat, [SYSTEM, *TALK])
+    assert prompt[:5] == ["[CLS]", "the", "plot", "the", "film"]
+    assert learned(chat, [SYSTEM, *TALK]) == ["was good", "was bad"]
+
+
+def test_a_variable_of_the_row_changes_the_text(chat_of):
+    chat = chat_of(PLAIN + "{% if add_generation_prompt %}{{ formal }}{% endif %}", thinking="keep")
+    prompts = [chat.rows([Conversation([QUESTION], None, {"formal": w})])[0].prompt for w in "aA"]
+    assert prompts[0] != prompts[1]
+
+
+# `readout.chat_template`.
+
+
+def test_a_template_of_ones_own_is_stored_as_its_text(tiny_folder, tmp_path):
+    backbone = PretrainedBackbone(name="a", path=str(tiny_folder("llama")))
+    file = tmp_path / "own.jinja"
+    file.write_text(MARKED)
+    assert stored_template(backbone, f"@{file}") == MARKED
+    chatml = stored_template(backbone, "chatml")
+    chat = Chat(backbone=backbone, template=chatml)
+    assert learned(chat, TALK) == ["was good", "was bad"]
+    one, other = ({"chat_template": text} for text in (MARKED, chatml))
+    assert template_digest(backbone, one) != template_digest(backbone, other)
+    file.write_text("the same for all")
+    for option, told in [
+        (f"@{file}", "no template; it writes the same text"),
+        (f"@{tmp_path / 'absent'}", "absent"),
+        ("chatm", r"chatm; did you mean 'chatml'\?: no template of"),
+    ]:
+        with pytest.raises(UserError, match=told):
+            stored_template(backbone, option)
+
+
+def test_a_name_picks_among_the_tokenizers_templates(chat_of):
+    named = [{"name": "tool_use", "template": FORGETS}, {"name": "default", "template": PLAIN}]
+    assert learned(chat_of(named, template="tool_use", turns="last"), TALK) == ["was bad"]
+    with pytest.raises(UserError, match="use chatml, @FILE, tool_use, default"):
+        chat_of(named, template="rag")

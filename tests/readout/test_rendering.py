@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ptrun.readout.rendering import RENDERER, Renderer, TemplateError
+from ptrun.readout.rendering import CLOCK, RENDERER, Renderer, TemplateError
 from tests.tiers import tiered
 
 TURNS = [
@@ -44,10 +44,11 @@ GREEDY = {
 DRAWN = ["{{ [1, 2] | random }}", "{{ lipsum() }}"]
 
 
-def rendered(template, cuts=((0, 3, False),), turns=TURNS):
-    names = {"bos_token": "<s>", "date": "2026-01-01"}
-    ((texts,), clock) = RENDERER.render(template, names, [([turns], cuts)])
-    return texts, clock
+def rendered(template, turns=TURNS, *, opened=False):
+    """Return the text, its marks, and whether the template reads the clock."""
+    asked = [({"bos_token": "<s>"}, {"it": (turns, opened)})]
+    (texts,), names = RENDERER.render(template, "2026-01-01", asked)
+    return *texts["it"], CLOCK in names
 
 
 @pytest.mark.parametrize("template", PARITY)
@@ -59,13 +60,13 @@ def test_a_template_is_rendered_as_the_library_does(template):
         (theirs,), spans = render_jinja_template(
             [TURNS[:count]], chat_template=template, return_assistant_tokens_mask=True, **options
         )
-        ((text, own),), clock = rendered(template, [(0, count, opened)])
-        assert (text, [tuple(span) for span in own]) == (theirs, *map(list, spans))
+        text, marks, clock = rendered(template, TURNS[:count], opened=opened)
+        assert (text, [tuple(mark) for mark in marks]) == (theirs, *map(list, spans))
         assert not clock
 
 
 def test_the_clock_stands_still():
-    assert rendered("{{ strftime_now('%d %b %Y') }}") == ([("01 Jan 2026", [])], True)
+    assert rendered("{{ strftime_now('%d %b %Y') }}") == ("01 Jan 2026", [], True)
 
 
 @pytest.mark.parametrize("case", tiered(GREEDY, {"two loops", "repeated", "written"}.__contains__))
@@ -75,7 +76,7 @@ def test_time_memory_and_output_have_limits(case):
     with pytest.raises(TemplateError, match=limit):
         rendered(template)
     assert time.thread_time() - began < 1  # of this process
-    assert rendered("{{ messages[0].role }}")[0] == [("system", [])]
+    assert rendered("{{ messages[0].role }}")[0] == "system"
 
 
 @pytest.mark.parametrize("template", DRAWN)
@@ -87,24 +88,23 @@ def test_what_draws_random_values_is_refused(template):
 def test_the_conversation_that_cannot_be_rendered_is_named():
     template = "{% if messages[0].content == 'b' %}{% for i in range(99999) %}{% for j in range(999"
     template += "99) %}{% endfor %}{% endfor %}{% endif %}{{ 'x' * 99999 }}"
-    asked = [([[{"role": "user", "content": text}]], [(0, 1, False)]) for text in "aaaba"]
+    turns = [[{"role": "user", "content": text}] for text in "aaaba"]
     with pytest.raises(TemplateError) as told:
-        RENDERER.render(template, {"date": "2026-01-01"}, asked)
+        RENDERER.render(template, "2026-01-01", [({}, {"it": (one, False)}) for one in turns])
     assert told.value.place == 3
 
 
 def test_many_long_conversations_fill_no_pipe():
     turns = [{"role": "user", "content": "a" * 100_000}]
-    asked = [([turns], [(0, 1, False)])] * 40
-    texts, _ = RENDERER.render("{{ messages[0].content }}", {"date": "2026-01-01"}, asked)
-    assert [len(one[0][0]) for one in texts] == [100_000] * 40
+    asked = [({}, {"it": (turns, False)})] * 40
+    texts, _ = RENDERER.render("{{ messages[0].content }}", "2026-01-01", asked)
+    assert [len(one["it"][0]) for one in texts] == [100_000] * 40
 
 
 def test_a_template_opens_no_file():
     """An escape from the sandbox would find neither files nor sockets."""
     renderer = Renderer()
-    names = {"date": "2026-01-01"}
-    renderer.render("a", names, [([[]], [(0, 0, False)])])
+    renderer.render("a", "2026-01-01", [({}, {"it": ([], False)})])
     limits = Path(f"/proc/{renderer._process.pid}/limits").read_text()
     assert [line.split()[3] for line in limits.splitlines() if line.startswith("Max open")] == ["3"]
     renderer.close()

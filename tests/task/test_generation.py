@@ -3,13 +3,11 @@
 import json
 import math
 
-import pandas as pd
 import pytest
 
 from ptrun.config.build import build
 from ptrun.errors import UserError
-from ptrun.predicting.rows import given
-from ptrun.task.generation import SAYS_LEARNED, Generation
+from ptrun.task.generation import Generation
 from ptrun.task.own import Own
 from ptrun.task.text_metrics import check_references, last_number, signatures, text_scores
 from ptrun.types import Prediction
@@ -36,74 +34,6 @@ def test_prompt_and_completion_become_examples(tmp_path):
     assert first.fields == {"prompt": "say 0"} and first.target == ["0", "number 0"]
     assert task.pvps["plain"] == {"pattern": "{~prompt} {mask}"}
     assert str(task.accounts["train"]) == "3 rows"
-
-
-def test_a_conversation_is_split_before_its_answer(tmp_path):
-    task = own(tmp_path, [{"talk": TALK}, {"talk": [*TALK, *TALK]}], messages="talk")
-    first, second = task.load("train")
-    assert first.fields == {"messages": TALK[:1]} and first.target == ["good day"]
-    assert second.fields == {"messages": [*TALK, TALK[0]]}
-    (asked,) = given([{"talk": TALK[:1]}], task, {""})
-    assert asked.example.fields == first.fields and asked.example.target == []
-
-
-SILENT = [
-    (TALK[:1], "ends with 'user'"),
-    ([{"role": "human", "content": "a"}], "role.*expected a list"),
-    ([{"role": "user"}], "expected a list"),
-    ("hello", "'hello'; expected a list"),
-    ([], "an empty cell"),
-    ([{"role": "assistant", "content": "  "}], "ends with"),
-]
-
-
-@pytest.mark.parametrize(("turns", "told"), SILENT)
-def test_a_conversation_without_an_answer_is_refused(tmp_path, turns, told):
-    with pytest.raises(UserError, match=told):
-        own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
-
-
-CALL = {"tool_calls": [{"id": "a", "type": "function"}]}
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"weight": 0}, {"weight": 1}, {"train": False}, CALL, {"tool_call_id": "a"},
-        {"name": "Ann"}, {"reasoning_content": "so"}, {"images": ["a.png"]},
-        {"content": None, **CALL},
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_key_of_a_turn_that_is_not_read_is_refused_by_name(tmp_path, more, place):
-    turns = [{**turn, **(more if place == i else {})} for i, turn in enumerate(TALK)]
-    key = next(key for key in more if key != "content")
-    told = rf"rows.jsonl:2: turn {place + 1} of talk has {key}, which"
-    with pytest.raises(UserError, match=told):
-        own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
-
-
-def test_a_key_that_says_nothing_is_absent(tmp_path):
-    turns = [{**turn, "tool_calls": None, "name": "", "images": []} for turn in TALK]
-    rows = [{"talk": turns, "tools": None, "weight": None}]
-    assert own(tmp_path, rows, messages="talk").load("train")[0].target == ["good day"]
-
-
-@pytest.mark.parametrize("column", SAYS_LEARNED)
-def test_a_column_that_says_what_is_learned_is_refused_by_name(tmp_path, column):
-    rows = [{"talk": TALK}] * 120 + [{"talk": TALK, column: 0}]
-    with pytest.raises(UserError, match=rf"rows.jsonl:121: {column} is 0, which ptrun does not re"):
-        own(tmp_path, rows, messages="talk").load("train")
-    with pytest.raises(UserError, match=f"{column} is 0"):
-        task = own(tmp_path, rows[:1], messages="talk")
-        list(given([{"talk": TALK[:1], column: 0}], task, {""}))
-
-
-def test_columns_of_a_table_that_say_what_is_learned_are_read(tmp_path):
-    file = tmp_path / "rows.parquet"
-    pd.DataFrame([{"talk": TALK, "loss_mask": [0, 1]}]).to_parquet(file)
-    with pytest.raises(UserError, match=r"loss_mask is \[0, 1\]"):
-        Own(None, train=str(file), messages="talk").load("train")
 
 
 def test_other_columns_are_listed_once(tmp_path, caplog):
