@@ -53,7 +53,16 @@ def of_dataclass(made: Any, prefix: str) -> str:
         for f in fields(made)
         if f.name not in _ELSEWHERE
     ]
+    if made is schema.RunConfig:
+        rows.append(("`continue`", "str or null", "`null`", cell(_comment("continue"))))
     return table(("key", "type", "default", "meaning"), rows)
+
+
+def _comment(key: str) -> str:
+    """Return the comment of a key of `conf/run.yaml`, which may have several lines."""
+    text = (conf_dir() / "run.yaml").read_text("utf-8")
+    found = re.search(rf"^{key}:.*?# (.*(?:\n +# .*)*)", text, re.MULTILINE)
+    return re.sub(r"\n +# ", " ", found[1]) if found else ""
 
 
 def _said(field: Any, hints: Mapping[str, Any], said: Mapping[str, str]) -> str:

@@ -87,7 +87,7 @@ def completed(words: Sequence[str], commands: Sequence[str], flags: Sequence[str
 
 def keys() -> dict[str, Any]:
     """Return groups and keys of the configuration with their types; a group's type is None."""
-    return {**_keys(RunConfig, ""), **dict.fromkeys(LISTED)}
+    return {**_keys(RunConfig, ""), "continue": str, **dict.fromkeys(LISTED)}
 
 
 def _keys(kind: Any, before: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ _NO_OPTION = re.compile(
 _OUTSIDE = re.compile(r"(?:^|[\[,'\"\s])[/~]|\.\.|\$")
 _UNSAFE, _LONGEST = re.compile(r"[^\w.]+"), 40  # of a name in the name of a folder
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
-_KEYS = {key.name for key in fields(schema.RunConfig)}
+_KEYS = {*schema.KEYS}
 _ROOT_KEYS = _KEYS - {*schema.LISTED}
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 

@@ -12,6 +12,7 @@ from yaml import YAMLError
 
 from ptrun.config.paths import options
 from ptrun.config.schema import (
+    KEYS,
     LISTED,
     ClusterConfig,
     PretrainingConfig,
@@ -27,7 +28,6 @@ KINDS, PACKED = r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)", r"\.(gz|bz2|xz|zst|zip
 TABLE = re.compile(f"{KINDS}({PACKED})?$", re.IGNORECASE)
 """The end of the name of a table, packed or not."""
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
-_ROOTS = [field.name for field in fields(RunConfig)]
 _SCHEMAS: dict[str, Any] = {
     "": RunConfig,
     "train": TrainConfig,
@@ -55,8 +55,8 @@ def _message(error: Exception, text: str, overrides: Sequence[str]) -> str | Non
     # 1. `seed=1,2` in one run
     if match := re.search(r"Ambiguous value for argument '(.*?)'", text):
         key, _, value = match[1].lstrip("+").partition("=")
-        if key.partition(".")[0] not in _ROOTS:
-            return unknown(key, key, _ROOTS)
+        if key.partition(".")[0] not in KEYS:
+            return unknown(key, key, KEYS)
         if Path(value).expanduser().is_file():
             return (
                 f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
@@ -80,7 +80,7 @@ def _message(error: Exception, text: str, overrides: Sequence[str]) -> str | Non
     schemas = {schema.__name__: schema for schema in _SCHEMAS.values()}
     match = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
     if match and match[2] in schemas:
-        keys = [field.name for field in fields(schemas[match[2]])]
+        keys = _keys(schemas[match[2]])
         typed = [o.split("=")[0].lstrip("+~") for o in overrides if match[1] in o.split("=")[0]]
         return unknown(typed[0] if typed else match[1], match[1], keys)
     # 5. `seed=abc`: a value of the wrong type in a typed part
@@ -93,7 +93,7 @@ def _message(error: Exception, text: str, overrides: Sequence[str]) -> str | Non
     if match := re.search(r"Could not override '([\w.@/]+)'", text):
         root, _, key = match[1].partition(".")
         schema = _SCHEMAS.get(root if key else "", RunConfig)
-        return unknown(match[1], key or root, [field.name for field in fields(schema)])
+        return unknown(match[1], key or root, _keys(schema))
     # 7. `train=x`, `seed=null`: a part has keys, and a key of the root needs a value
     if not (match := re.search(r"Error merging override '?(?:\+\+)?([\w.]+)=(\S*)", text)):
         return None
@@ -105,6 +105,10 @@ def _message(error: Exception, text: str, overrides: Sequence[str]) -> str | Non
         return f"{key}={value}: a value is needed. Type {key}=VALUE."
     file = f" For a file: task=csv task.train={value}" if TABLE.search(value) else ""
     return f"{key}={value}: it has keys; type {key}.KEY=VALUE.{file}"
+
+
+def _keys(schema: Any) -> Sequence[str]:
+    return KEYS if schema is RunConfig else [field.name for field in fields(schema)]
 
 
 def _kind(key: str) -> str | None:

@@ -12,7 +12,7 @@ NOT_OF_A_RUN = ("tracking", "rerun", "keep", "sweep", "cluster", "expected")
 """What a configuration says about its command and its files."""
 _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
-_BY_START = ("pretraining",)  # `start` has the id of the run that it describes
+_BY_START = ("pretraining", "continue")  # `start` has the id of the run that they describe
 _ORDERED = ("labels", "pvps")  # mappings of a task whose order counts
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source", "families")  # of a backbone
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf, StringNode, open_dict
 
 GROUPS = ("method", "readout", "backbone", "task", "setting", "hardware", "protocol", "tracking")
 LISTED = (*GROUPS, "cluster")
@@ -308,4 +308,16 @@ class RunConfig:
     """The numbers of a paper for this run; ptrun only records them."""
 
 
-ConfigStore.instance().store(name="run_schema", node=RunConfig)
+KEYS = (*(field.name for field in fields(RunConfig)), "continue")
+"""The keys of the root. `continue` is a word of Python, so it is no field."""
+
+
+def root() -> Any:
+    """Return the root with its types and defaults."""
+    config = OmegaConf.structured(RunConfig)
+    with open_dict(config):
+        config["continue"] = StringNode(None)
+    return config
+
+
+ConfigStore.instance().store(name="run_schema", node=root())

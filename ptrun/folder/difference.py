@@ -97,7 +97,7 @@ _MACHINE = (
     *("token_budget", "population", "checkpointing"),
 )
 _SELECTION = ("steps", "skipped_steps", "best_step", "candidates")
-_START = ("start", "start_takes", "started_from", "task_version")
+_START = ("start", "start_takes", "started_from", "continued_from", "task_version")
 _IGNORED = ("path", "ids")
 """Paths may differ between machines; a hash stands for the ids."""
 _CONFIGURED = ("configuration", "seeds", "data")

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
-from ptrun.config.schema import GROUPS, RunConfig
+from ptrun.config.schema import GROUPS, root
 from ptrun.errors import UserError
 from ptrun.files import read_text, write_text
 from ptrun.folder import result
@@ -93,4 +93,4 @@ def _check(composed: Composed) -> None:
             raise ValueError(f"commit {commit!r}")
     if called := plain_yaml.call(vars(composed)):
         raise ValueError(f"{called}: a recorded configuration calls nothing")
-    OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)
+    OmegaConf.merge(root(), composed.config)

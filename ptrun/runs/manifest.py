@@ -20,6 +20,7 @@ from ptrun.runs.examples import Part
 from ptrun.runs.plan import Plan
 from ptrun.runs.record import Execution
 from ptrun.start.saved_prompt import fingerprint_of
+from ptrun.start.spec import CONTINUE
 from ptrun.task.dataset import MESSAGES
 from ptrun.types import Example, Split, __version__
 
@@ -29,6 +30,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
     planned, parts = done.planned, done.parts
     signatures = getattr(planned.task, "signatures", {})  # how packages score texts
     engine, frozen = planned.engine, not done.tuned
+    goes_on = planned.start.kind == CONTINUE
     return {
         **software(),
         **machine(engine.device),
@@ -46,8 +48,9 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "task_version": planned.task.version,
         "own_code": planned.own_code,
         "start": planned.start_typed,
-        "started_from": done.started_from,
+        "started_from": None if goes_on else done.started_from,
         "start_takes": planned.start.takes,
+        "continued_from": done.started_from if goes_on else None,
         "prompt": fingerprint_of({part.name: part.method for part in parts}),
         "steps": max(part.member.step for part in parts),
         "skipped_steps": max(part.member.stepper.skipped for part in parts),

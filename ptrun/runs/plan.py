@@ -23,9 +23,10 @@ from ptrun.folder import request as request_file
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
+from ptrun.runs.longer import compared, differing, origin
 from ptrun.start.pretraining import composed_for, finished_folder, typed_keys
 from ptrun.start.saved_prompt import check_fits, prompt_of
-from ptrun.start.spec import Start
+from ptrun.start.spec import CONTINUE, Start
 from ptrun.start.start import plan_start
 from ptrun.task.dataset import MESSAGES, Task
 from ptrun.task.protocol import ClaimProtocol
@@ -123,6 +124,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         UserError: a key, a value, a combination or a file is wrong.
     """
     request, components = composed, composed.components()
+    other_run = origin(composed) if composed.config.get("continue") is not None else None
     composed = _completed(composed)
     config, names = composed.config, composed.names
     components["task"] = Component("task", config["task"])
@@ -144,7 +146,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     reading = components["readout"].target
     check_kept(reading, method, tunes=method.tunes(config["method"]))
     # 3. The start of the prompt, and the runs that it needs
-    start = plan_start(composed, method, task, backbone)
+    start = other_run[0] if other_run else plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     needs: tuple[Plan, ...] = ()
     if start.kind == "pretrained":
@@ -170,6 +172,9 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         variables["template"] = template_digest(backbone, config["readout"])
     content = identity.affecting({**config, **variables}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
+    if other_run:
+        before = _essence(other_run[1].config, components, method, train)
+        start = compared(*other_run, differing(essence, before), content, names, train)
     run_id = identity.run_id(names, essence)
     folder = below(composed.outputs, composed.name, run_id)
     # 5. The commits of the hub: of the run that is resumed, else of the one that is repeated
@@ -202,7 +207,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         engine_component=components["hardware"],
         tracking=components["tracking"],
         start=start,
-        start_typed=config["start"] or "random",
+        start_typed=str(start) if other_run else config["start"] or "random",
         needs=needs,
         own_code=code,
         content=content,
@@ -228,7 +233,7 @@ def _completed(composed: Composed) -> Composed:
 def _needed(needs: Sequence[Plan], start: Start) -> list[str]:
     """Return the ids of the runs that a run needs: those done before it, or named by its start."""
     folders = [other.folder for other in needs]
-    if start.kind in ("run", "joined"):
+    if start.kind in ("run", "joined", CONTINUE):
         folders += [folder for folder in (start.folder, *start.folders) if folder]
     return [folder.resolve().name for folder in folders]
 

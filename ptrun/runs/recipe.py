@@ -16,7 +16,7 @@ from typing import Any
 from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
-from ptrun.folder import result
+from ptrun.folder import request, result
 from ptrun.folder.store import bound_to, set_aside
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
@@ -25,11 +25,13 @@ from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
 from ptrun.runs.examples import Part, divide, split_of
+from ptrun.runs.longer import take_over
 from ptrun.runs.manifest import facts
 from ptrun.runs.plan import Plan
 from ptrun.runs.record import Ended, Execution
 from ptrun.runs.shared_store import SharedStore
 from ptrun.start.saved_prompt import fingerprint
+from ptrun.start.spec import CONTINUE
 from ptrun.start.start import begin
 from ptrun.task.protocol import Overlaps, unseen
 from ptrun.tracking.trackers import Trackers
@@ -194,6 +196,7 @@ def _open(work: Execution) -> None:
         *doubts(work.parts[0].method, features[0][0], rate, usual),
         *work.overlaps.warnings,
         *unseen(planned.task, work.split),
+        *planned.start.told,
     ]
     work.store = _open_folder(planned, tuned=work.tuned)
     if work.parts[0].method.readout.studies:
@@ -229,6 +232,8 @@ def _begin(work: Execution) -> None:
         start = replace(start, digest=fingerprint(start.folder, bound))
         _LOG.info("the prompt starts from %s", start.folder)
     begin(start, by_part, bound, planned.seed, rows, train)
+    if start.kind == CONTINUE:
+        take_over(start, by_part, bound)
     work.started_from = start.record()
 
 
@@ -254,6 +259,9 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     store = SharedStore(planned.folder, bound, tracker, world=world, tuned=tuned)
     if world.main:
         store.clean()
+        first = planned.start.folder
+        if first and planned.start.steps and not (planned.folder / request.FILE).is_file():
+            store.follow(first)
         warn_of_moved(planned.repositories)
     store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
     return store

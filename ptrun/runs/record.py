@@ -30,7 +30,7 @@ class Execution:
     overlaps: Overlaps = field(init=False)
     parts: list[Part] = field(init=False)
     store: SharedStore = field(init=False)
-    started_from: dict[str, str] | None = field(init=False, default=None)
+    started_from: dict[str, Any] | None = field(init=False, default=None)
     warnings: list[str] = field(init=False, default_factory=list)
     metrics: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
     by_label: Mapping[str, Any] = field(init=False, default_factory=dict)

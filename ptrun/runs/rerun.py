@@ -24,7 +24,7 @@ from ptrun.runs.plan import plan
 _FIXED = ("name", "rerun")
 _TYPED = ("method", "readout", "backbone", "task", "setting", "protocol")
 _COMPONENTS = (*GROUPS, "pretraining")
-_RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
+_RUNS = ("start", "continue", "task.source.labeller", "pretraining.task.source.labeller")
 
 
 def again(old: RunFolder, typed: Sequence[str]) -> Composed:
@@ -93,7 +93,7 @@ def command(run: Composed) -> str:
     changed = {
         key: value
         for key, value in now.items()
-        if key.partition(".")[0] in (*_TYPED, "train", "seed", "data_seed", "start")
+        if key.partition(".")[0] in (*_TYPED, "train", "seed", "data_seed", "start", "continue")
         and base.get(key) != value
     }
     typed += [f"{'' if k in base else '+'}{k}={value_text(k, v)}" for k, v in changed.items()]

@@ -5,6 +5,7 @@ The state of a tuned backbone has many gigabytes, so each rank saves its own par
 their step, and parts of other steps are removed.
 """
 
+import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from ptrun.errors import UserError
+from ptrun.files import drafted, opened
 from ptrun.folder.store import RunStore, read_tensors
 from ptrun.hardware.ranks import Ranks
 from ptrun.types import RunResult, Tracker
@@ -66,6 +68,13 @@ class SharedStore(RunStore):
         for file in rank_file.parent.glob(self._rank_file("*").name):
             if file != rank_file:
                 file.unlink()
+
+    def follow(self, folder: Path) -> None:
+        """Begin with the states and the journal of a run that is not changed."""
+        states = sorted(folder.glob("*state*.safetensors"))
+        for file in [folder / self._metrics.name, *states]:
+            with opened(file) as source, drafted(self.folder / file.name) as target:
+                shutil.copyfileobj(source, target)
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the saved state, or this rank's part of it.

@@ -35,6 +35,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from ptrun.backbone.weights import Tuned
 from ptrun.errors import UserError, unknown
@@ -52,6 +53,8 @@ _VALUES = {
     "demonstrations": "a number of examples, such as 8,",
 }
 OTHERS = ("run", "pretrained")
+CONTINUE = "continue"
+"""A run that goes on: `ptrun.runs.longer`. It is typed as `continue=`."""
 KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "joined", "peft", *OTHERS)
 
 
@@ -68,6 +71,8 @@ class Start:
         digest: fingerprint of what is copied from there, or of a context.
         tuned: the tuned backbone of the other run, if it is used.
         folders: the folders of several runs.
+        steps: of the other run whose state is taken over; 0 if none is.
+        told: warnings about what begins anew.
     """
 
     kind: str
@@ -77,12 +82,16 @@ class Start:
     digest: str = ""
     tuned: Tuned | None = None
     folders: tuple[Path, ...] = ()
+    steps: int = 0
+    told: tuple[str, ...] = ()
 
     @property
     def takes(self) -> str | None:
         """What is copied from another run: `backbone` (with EFL also its head) or `prompt`."""
         if self.kind in ("joined", "peft"):
             return "prompt"
+        if self.kind == CONTINUE:
+            return "state" if self.steps else "prompt and read-out"
         if self.kind != "run":
             return None
         return "backbone" if self.tuned else "prompt"
@@ -91,10 +100,13 @@ class Start:
         """Return the value of `start=`; a run or a file is named by its digest, not its place."""
         if self.kind in WITH_SIZE:
             return f"{self.kind}:{self.size:g}"
-        return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
+        named = self.kind in (*_NAMED, CONTINUE)
+        return f"{self.kind}:{self.digest or self.value}" if named else self.kind
 
-    def record(self) -> dict[str, str] | None:
+    def record(self) -> dict[str, Any] | None:
         """Return the id of the other run or the PEFT folder's name, and the digest; else None."""
+        if self.kind == CONTINUE:
+            return {"run_id": self.value, "digest": self.digest, "steps": self.steps}
         return {"run_id": self.folder.name, "prompt": self.digest} if self.folder else None
 
 

@@ -22,7 +22,7 @@ from ptrun.readout.base import Features
 from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, prompts, tuned_by
-from ptrun.start.spec import CONTEXTS, OTHERS, WORDS, Start, parse
+from ptrun.start.spec import CONTEXTS, CONTINUE, OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import MESSAGES, Task
 from ptrun.types import Example
 
@@ -168,7 +168,7 @@ def begin(
         for part, method in methods.items():
             prefixed: Any = method
             prefixed.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
-    elif start.kind != "random":
+    elif start.kind not in ("random", CONTINUE):
         for part, method in methods.items():
             generator, encoded = torch.Generator().manual_seed(seed), partial(rows, method, part)
             source = WordSource(start, method, encoded, generator, train.get(part, ()))
