@@ -6,6 +6,7 @@ writes by itself between the opened turn and an answer, such as an empty think b
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ CHATML = (
 """The template `chatml`; END is `<|im_end|>`, or the end of a text if that is no token."""
 _MOST_BYTES = 2**20  # of a template
 _WORD = "qzxanswer"  # stands for words that are not known
+_NOT_WRITTEN = "does not read it. Delete it from the rows, or type readout.chat_template=@FILE."
 _FIRST_USER = "Type readout.system=first_user, or delete these turns."
 
 
@@ -172,7 +174,7 @@ class Chat:
             Conversation(_ASK, _turn("a")),
             Conversation([*_ASK, _turn("a"), *_ASK], _turn("a")),
         ]
-        talks += [Conversation(_ASK, _CALL)] * ("tool_calls" in self._text)
+        talks += [Conversation(_ASK, _CALL)] * (self._form is not None)
         plain = replace(self, thinking="drop")
         for place, talk in enumerate(talks):
             try:
@@ -193,6 +195,7 @@ class Chat:
         for talk, texts, place in zip(talks, every, where, strict=True):
             try:
                 prompts.append(self._prompt(texts))
+                self._check_context(talk, texts["context"][0])
                 spans = self._spans(talk, texts, prompts[-1]) if talk.answer else []
             except UserError as error:
                 raise UserError(f"{place}{error}") from error
@@ -219,24 +222,23 @@ class Chat:
         named = f"the chat template of backbone={self.backbone.name}"
         for name in sorted(talk.variables.keys() - self._names):
             key = name if name == TOOLS else f"chat_template_kwargs.{name}"
-            raise UserError(f"{where}{key}: {named} reads no {name}. Delete it from the rows.")
+            raise UserError(f"{where}{key}: {named} {_NOT_WRITTEN}")
         turns = [*talk.turns, *([talk.answer] if talk.answer else [])]
         if self.system == "first_user" and turns[0]["role"] == "system":
             user = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), 0)
             text = f"{turns[0]['content']}\n\n{turns[user]['content']}".strip()
             turns = [*turns[1:user], {**turns[user], "content": text}, *turns[user + 1 :]]
-        for role in sorted({turn["role"] for turn in turns} & self._skipped):
-            advice = _FIRST_USER if role == "system" else "Use a template that does, or other rows."
-            raise UserError(f"{where}{named} writes no turn of role {role}. {advice}")
         obeyed = []
         for turn in turns:
-            keys = {key: self._key(key) for key in turn if key in ("tool_calls", *REASONING)}
-            if None in keys.values():
-                key = next(key for key, name in keys.items() if name is None)
-                raise UserError(f"{where}{key}: {named} reads no such key. Delete it there.")
-            turn = {keys.get(key) or key: value for key, value in turn.items()}
-            if "tool_calls" in turn and not turn["content"]:
-                turn["content"] = self._no_content
+            turn = dict(turn)
+            if thought := turn.pop(REASONING[0], None):
+                if not self._reads_reasoning:
+                    raise UserError(f"{where}{REASONING[0]}: {named} {_NOT_WRITTEN}")
+                turn |= dict.fromkeys(REASONING, thought)
+            if calls := turn.get("tool_calls"):
+                if self._form is None:
+                    raise UserError(f"{where}tool_calls: {named} {_NOT_WRITTEN}")
+                turn |= self._form.written(turn["content"], calls)
             obeyed.append(turn)
         answer = obeyed.pop() if talk.answer else None
         return Conversation(obeyed, answer, talk.variables)
@@ -244,14 +246,19 @@ class Chat:
     def _asked(self, talk: Conversation) -> Asked:
         """Return what is rendered, by name: see `_spans`."""
         turns = [{k: v for k, v in turn.items() if k != UNLEARNED} for turn in talk.turns]
-        whole = [*turns, talk.answer] if talk.answer else []
+        whole = [*turns, talk.answer or _turn(_WORD)]
         texts = {"other": ([*turns, _turn(_WORD)], False), "opened": (turns, True)}
-        texts |= {"whole": (whole, False)} if whole else {}
-        for i, turn in enumerate(whole):
+        context = [
+            turn if turn["role"] == ASSISTANT else {**turn, "content": f"{_WORD}{i}."}
+            for i, turn in enumerate(whole)
+        ]
+        texts |= {"context": (context, False), "whole": (whole, False)}
+        for i, turn in enumerate(whole if talk.answer else ()):
             if turn["role"] != ASSISTANT:
                 continue
             changes: dict[str, dict[str, Any]] = {"content": {"content": _WORD}}
-            changes |= {key: {key: _WORD} for key in REASONING if key in turn}
+            if REASONING[0] in turn:
+                changes["reasoning"] = dict.fromkeys(REASONING, _WORD)
             if "tool_calls" in turn:
                 changes = {"tool_calls": {"tool_calls": _changed(turn["tool_calls"])}}
             for key, change in changes.items():
@@ -275,12 +282,22 @@ class Chat:
                 "the assistant as they are, so a conversation teaches nothing. Correct it, or type "
                 "readout.chat_template= with another one."
             )
-        return text, self._begin(around[0])
+        return text, self._begin(around[0], texts["opened"][0])
 
-    def _begin(self, before: str) -> int:
-        """Return where an answer begins behind a text; white space of the template is its own."""
-        space = self._gap if self._gap.isspace() and before.endswith(self._gap) else ""
-        return len(before) - len(space)
+    def _check_context(self, talk: Conversation, text: str) -> None:
+        """Refuse a turn that the template leaves out; `text` has another word in each."""
+        for i, turn in enumerate(talk.turns):
+            if turn["role"] != ASSISTANT and f"{_WORD}{i}." not in text:
+                advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
+                raise UserError(
+                    f"turn {i + 1} (role {turn['role']}): the chat template of "
+                    f"backbone={self.backbone.name} does not write it. {advice}"
+                )
+
+    def _begin(self, before: str, opened: str) -> int:
+        """Return where an answer begins: white space behind the opened turn is its own."""
+        gap = before[len(opened) :] if before.startswith(opened) else self._gap
+        return len(before) - len(gap if not gap.strip() and before.endswith(gap) else "")
 
     def _spans(
         self, talk: Conversation, texts: Mapping[str, Rendered], prompt: tuple[str, int]
@@ -291,70 +308,69 @@ class Chat:
         with another `content i`, and of the turns `before i` it.
         """
         text, marks = texts["whole"]
+        named = f"the chat template of backbone={self.backbone.name}"
         turns = [*talk.turns, talk.answer or {}]
         answers = [i for i, turn in enumerate(turns) if turn["role"] == ASSISTANT]
         marked = dict(zip(answers, marks, strict=True)) if len(marks) == len(answers) else {}
         spans = []
         for i in answers:
             turn, is_last = turns[i], i == answers[-1]
-            if "tool_calls" in turn and texts[f"tool_calls {i}"][0] == text:
-                raise UserError(
-                    f"tool_calls of turn {i + 1}: the chat template of "
-                    f"backbone={self.backbone.name} does not write them. Delete the row."
-                )
             if turn.get(UNLEARNED) or (self.turns == "last" and not is_last):
                 continue
-            if "tool_calls" in turn and not is_last:
+            opened, _ = texts[f"before {i}"]
+            if "tool_calls" in turn:
                 start, end = self._call(i, texts)
             else:
-                start, end = self._content(i, turn, texts)
+                start, end = self._content(i, texts)
             if is_last:
-                opening = prompt[0][: prompt[1]]
-                start = len(opening) if text.startswith(opening) else -1
-                if start < 0:
-                    raise UserError(self._otherwise(opening))
-            elif self.thinking == "keep" and text.startswith(texts[f"before {i}"][0]):
-                start = len(texts[f"before {i}"][0])
+                start = prompt[1] if text.startswith(prompt[0][: prompt[1]]) else -1
+            elif self.thinking == "keep" and text.startswith(opened):
+                start = len(opened)
             if i in marked:
                 first, last = marked[i]
-                start = max(start, first)
-                end = min(end, last) if end >= 0 else last
+                start = max(start, first) if start >= 0 or not is_last else start
+                end = min(end, last) if end >= 0 else first + len(self._body(text[first:last]))
+            if is_last and start < 0:
+                raise UserError(self._otherwise(texts))
             if start < 0 or end < start:
                 raise UserError(
-                    f"turn {i + 1}: the chat template of backbone={self.backbone.name} writes it "
-                    "in another way than as a last turn, so its tokens are not known. Type "
-                    "readout.turns=last, which learns the last turn alone."
+                    f"turn {i + 1}: {named} writes it in another way than as a last turn, so its "
+                    "tokens are not known. Type readout.turns=last, which learns the last turn "
+                    "alone."
                 )
-            words = [turn[key] or "" for key in ("content", *REASONING) if key in turn]
+            words = [turn[key] or "" for key in ("content", REASONING[0]) if key in turn]
             if any("".join(w.split()) not in "".join(text[start:end].split()) for w in words):
                 warn_once(
-                    f"the chat template of backbone={self.backbone.name} leaves out words of the "
-                    "assistant, such as its thoughts; they are not learned"
+                    f"{named} leaves out words of the assistant, such as its thoughts; they are "
+                    "not learned"
                 )
-            spans.append(self._ended(text, start, end, is_last=is_last))
+            ended = self._special.match(text, end)
+            last = ended.end() if ended else end
+            if self._tail and text.startswith(self._tail, end):
+                last = end + len(self._tail)
+            elif is_last and not ended:  # an end without a token of its own
+                last = max(end, len(text.rstrip()))
+            spans.append(_Span(start, end, last))
         return spans
 
-    def _content(self, i: int, turn: Turn, texts: Mapping[str, Rendered]) -> tuple[int, int]:
+    def _content(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
         """Return where a turn's words begin and end, as other words in their place show."""
         text, _ = texts["whole"]
-        if "tool_calls" in turn:  # it is the last turn
-            return 0, len(self._without_ends(text))
-        around = _around(texts[f"content {i}"][0])
-        if around is None:
+        if (around := _around(texts[f"content {i}"][0])) is None:
             return -1, -1
         before, behind = around
-        for key in turn.keys() & {*REASONING}:
-            before, _ = _around(texts[f"{key} {i}"][0]) or around
-        start = self._begin(before) if text.startswith(before) else -1
+        if f"reasoning {i}" in texts:
+            before, _ = _around(texts[f"reasoning {i}"][0]) or around
+        start = self._begin(before, texts[f"before {i}"][0]) if text.startswith(before) else -1
         return start, len(text) - len(behind) if text.endswith(behind) else -1
 
     def _call(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
         """Return where a turn with calls stands: what it adds to a shorter conversation."""
         text, other = texts["whole"][0], texts[f"tool_calls {i}"][0]
-        before, after = texts[f"before {i}"][0], self._without_ends(texts[f"after {i}"][0])
+        before, after = texts[f"before {i}"][0], texts[f"after {i}"][0]
         pairs = enumerate(zip(text, other, strict=False))
         differs = next((place for place, (a, b) in pairs if a != b), 0)
-        added = after[len(before) :] if after.startswith(before) else ""
+        added = self._body(after[len(before) :]) if after.startswith(before) else ""
         bare = added.removeprefix(self._gap)
         for part in [bare, added] if self.thinking == "drop" else [added, bare]:
             start = text.rfind(part, max(0, differs - len(part)), differs + len(part))
@@ -362,34 +378,29 @@ class Chat:
                 return start, start + len(part)
         return -1, -1
 
-    def _ended(self, text: str, start: int, end: int, *, is_last: bool) -> _Span:
-        """Return a turn with the token that ends it, if there is one."""
-        end = max(start, len(self._without_ends(text[:end])))
-        behind = self._special.match(text, end)
-        last = behind.end() if behind else end
-        if not behind and is_last:  # an end without a token of its own
-            last = len(text.rstrip())
-        return _Span(start, end, last)
+    def _body(self, text: str) -> str:
+        """Return what an assistant writes without the end of its turn."""
+        text = text.rstrip()
+        if self._tail and text.endswith(self._tail):
+            return text.removesuffix(self._tail)
+        return text.removesuffix(next(filter(text.endswith, self._special_words), ""))
 
-    def _without_ends(self, text: str) -> str:
-        """Return a text without the special tokens at its end."""
-        while (bare := text.rstrip()).endswith(self._special_words):
-            text = bare[: -len(next(w for w in self._special_words if bare.endswith(w)))]
-        return text
-
-    def _otherwise(self, opening: str) -> str:
+    def _otherwise(self, texts: Mapping[str, Rendered]) -> str:
         """Return why an answer does not begin where the prompt ends, and what to type."""
-        end = shown(opening.splitlines()[-1] if opening.strip() else opening)
-        name = f"the chat template of backbone={self.backbone.name}"
+        text, named = texts["whole"][0], f"the chat template of backbone={self.backbone.name}"
+        opened, (plain, _) = texts["opened"][0], _around(texts["other"][0]) or ("", "")
         if self.thinking == "keep":
-            return (
-                f"{name} opens a turn with {end} and leaves this out of the answer. Type "
-                "readout.thinking=drop."
-            )
+            advice = "Type readout.thinking=drop." if text.startswith(plain) else "Delete the row."
+            end = shown(opened[-30:].lstrip())
+            return f"{named} opens a turn with {end}, which this answer lacks. {advice}"
+        advice = (
+            "Type readout.thinking=keep, which learns and scores all that follows the opened turn."
+            if text.startswith(opened)
+            else "Delete the row."
+        )
         return (
-            f"{name} begins this answer in another way than one of words alone (reasoning, or a "
-            "call). Type readout.thinking=keep, which learns and scores all that follows the "
-            "opened turn."
+            f"{named} begins this answer in another way than one of words alone (reasoning, or a "
+            f"call). {advice}"
         )
 
     # The template and its tokenizer.
@@ -424,11 +435,6 @@ class Chat:
         """The names that the template reads."""
         return self._render([({}, {})], [""])[1]
 
-    def _key(self, key: str) -> str | None:
-        """Return the template's own name of a key of a turn; None if it reads no such key."""
-        alike = REASONING if key in REASONING else ()
-        return next((name for name in (key, *alike) if name in self._text), None)
-
     def _probe(self, *turns: Turn, opened: bool = False) -> str:
         """Return the text of a conversation; empty if the template has none of the kind."""
         try:
@@ -445,19 +451,27 @@ class Chat:
         return before[len(opened) :] if before.startswith(opened) else ""
 
     @cached_property
-    def _skipped(self) -> set[str]:
-        """The roles whose turns the template leaves out without a word."""
-        system = self._probe({"role": "system", "content": _WORD}, *_ASK, opened=True)
-        tool = {"role": "tool", "content": _WORD, "tool_call_id": _CALL["tool_calls"][0]["id"]}
-        called = self._probe(*_ASK, _CALL, {**tool, "name": "f"}, opened=True)
-        texts = {"system": system, "tool": called}
-        return {role for role, text in texts.items() if text and _WORD not in text}
+    def _tail(self) -> str:
+        """What the template writes behind a last answer of words alone."""
+        return self._probe(*_ASK, _turn(_WORD)).partition(_WORD)[2].rstrip()
 
     @cached_property
-    def _no_content(self) -> str | None:
-        """The content of a turn with calls alone: some templates write calls if it is None."""
-        other = {**_CALL, "tool_calls": _changed(_CALL["tool_calls"])}
-        return "" if self._probe(*_ASK, _CALL) != self._probe(*_ASK, other) else None
+    def _reads_reasoning(self) -> bool:
+        """Whether the template writes what the assistant thinks, at least before a call."""
+        thought = dict.fromkeys(REASONING, _WORD)
+        called = _CALL | self._form.written("", _CALL["tool_calls"]) if self._form else _turn("a")
+        return any(_WORD in self._probe(*_ASK, turn | thought) for turn in (_turn("a"), called))
+
+    @cached_property
+    def _form(self) -> "_CallForm | None":
+        """How the template wants calls; None if it writes none."""
+        forms = [_CallForm(content, text) for text in (False, True) for content in ("", None)]
+        for form in forms:
+            call, other = (form.written("", c) for c in (_CALL["tool_calls"], _CALLS))
+            text = self._probe(*_ASK, _CALL | call)
+            if text and text != self._probe(*_ASK, _CALL | other):
+                return form
+        return None
 
     def _encoded(
         self, texts: Sequence[tuple[str, Any]]
@@ -495,9 +509,31 @@ _CALL: Turn = _turn("") | {
 }
 
 
+_CALLS = [{**_CALL["tool_calls"][0], "function": {"name": "f", "arguments": {_WORD: _WORD}}}]
+
+
+class _CallForm(NamedTuple):
+    """A turn without words has this content; the arguments of calls are objects, or JSON text."""
+
+    content: str | None
+    as_text: bool
+
+    def written(self, content: str, calls: Sequence[Mapping[str, Any]]) -> Turn:
+        """Return content and calls of a turn in this form."""
+        calls = [dict(call, function=dict(call["function"])) for call in calls]
+        for call in calls if self.as_text else ():
+            arguments = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            call["function"]["arguments"] = arguments
+        return {"content": content or self.content, "tool_calls": calls}
+
+
 def _changed(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return calls with other arguments."""
-    return [{**c, "function": {**c["function"], "arguments": {_WORD: _WORD}}} for c in calls]
+    """Return calls with other arguments, as objects or text."""
+    functions = [call["function"] for call in calls]
+    texts = [isinstance(function["arguments"], str) for function in functions]
+    other = [f'{{"{_WORD}": "{_WORD}"}}' if text else {_WORD: _WORD} for text in texts]
+    triples = zip(calls, functions, other, strict=True)
+    return [{**call, "function": {**f, "arguments": arguments}} for call, f, arguments in triples]
 
 
 def _around(text: str) -> tuple[str, str] | None:

@@ -24,8 +24,8 @@ BESIDE = (*FLAGS, "system", TOOLS, "functions", VARIABLES)
 """Columns beside a conversation that are read."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values of a key that says nothing."""
-REASONING = ("reasoning_content", "thinking")
-"""The names of what the assistant thinks before it answers."""
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""The names that tools give to what the assistant thinks before it answers; the first is kept."""
 ASSISTANT = "assistant"
 _ROLES = {"system": "system", "developer": "system", "user": "user", ASSISTANT: ASSISTANT}
 _ROLES |= {"tool": "tool", "function": "tool"}
@@ -178,7 +178,7 @@ def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
     elif role == ASSISTANT and learned is not False and not turn["content"].strip():
         raise UserError(f"{where} is empty, so nothing is learned. Delete the row.")
     for key in said.keys() & {*REASONING}:
-        turn[key] = _text(where, key, said[key])
+        turn[REASONING[0]] = _text(where, key, said.pop(key))
     turn |= {key: value for key, value in said.items() if key not in turn}
     return turn | ({UNLEARNED: True} if role == ASSISTANT and learned is False else {})
 

@@ -218,24 +218,34 @@ def test_calls_and_reasoning_are_learned_as_the_template_writes_them(chat_of):
 @pytest.mark.parametrize(
     ("template", "turns", "variables", "told"),
     [
-        (PLAIN, TALK, {"tools": [{}]}, "x: tools: the chat template .* reads no tools"),
+        (PLAIN, TALK, {"tools": [{}]}, "x: tools: the chat template .* does not read it"),
         (
             ASKS,
             TALK,
             {"informal": 1},
             "chat_template_kwargs.informal: .* reads no informal",
         ),
-        (PLAIN, CALLED, {}, "x: tool_calls: .* reads no such key"),
-        (ASKS.replace("in m.tool_calls", "in []"), CALLED, {}, "tool_calls: .* no such"),
+        (PLAIN, CALLED, {}, "x: tool_calls: .* does not read it"),
+        (
+            ASKS.replace("in m.tool_calls", "in []"),
+            CALLED,
+            {},
+            "x: tool_calls: .* does not read it",
+        ),
         (
             ASKS.replace("arguments.values()", "name"),
             CALLED,
             {},
             "tool_calls of turn 2: .* not w",
         ),
-        (PLAIN, [QUESTION, {**ANSWER, "thinking": "so"}], {}, "x: thinking: .* reads no such key"),
+        (
+            PLAIN,
+            [QUESTION, {**ANSWER, "reasoning_content": "so"}],
+            {},
+            "x: reasoning_content: .* not read it",
+        ),
         (ALTERNATE, [SYSTEM, *TALK], {}, "x: .*no such role.*readout.system=first_user"),
-        (NO_SYSTEM, [SYSTEM, *TALK], {}, "x: .*no turn of role system.*readout.system=first_user"),
+        (NO_SYSTEM, [SYSTEM, *TALK], {}, r"x: turn 1 \(role system\).*readout.system=first_user"),
         (ALTERNATE, [*CALLED[:1], {**SYSTEM, "role": "tool"}, ANSWER], {}, "no such role"),
     ],
 )
