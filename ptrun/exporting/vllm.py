@@ -23,7 +23,7 @@ from ptrun.exporting.stock_form import PeftForm
 from ptrun.method.base import Method
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
-from ptrun.pattern.slots import Field, Hole, LiteralText
+from ptrun.pattern.slots import Field, Group, Hole, LiteralText
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.label_words import LabelWords
 from ptrun.task.dataset import MESSAGES
@@ -101,8 +101,11 @@ def form_of(method: Method) -> PeftForm:
     if not isinstance(method.readout, Cloze):
         raise _cannot("vLLM answers in words, and this run has a head. Type ptrun serve RUN.")
     _label_words(method.readout)
+    pattern = method.readout.pattern
+    if pattern is not None and any(isinstance(part, Group) for part in pattern.parts):
+        raise _cannot("its pattern leaves [[ ]] out of some rows. Type ptrun serve RUN.")
     form = stock.form_of(method)
-    opening = method.readout.pattern.parts[0] if form.cut else None
+    opening = pattern.parts[0] if form.cut else None
     if form.cut and not (isinstance(opening, Hole) and opening.count == form.cut):
         raise _cannot("its vectors stand among words, and the client puts them before all words.")
     return form
@@ -168,7 +171,7 @@ def _tokens(method: Method) -> str:
             text += f"{{{part.name}}}"
         elif isinstance(part, LiteralText):
             text += part.text.replace("{", "{{").replace("}", "}}")
-    return f"TOKENIZER({text.strip()!r}.format(**row))['input_ids']"
+    return f"TOKENIZER({text.strip()!r}.format(**row).strip())['input_ids']"
 
 
 def _asked(method: Method) -> tuple[dict[str, Any], str]:

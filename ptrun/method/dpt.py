@@ -11,7 +11,6 @@ from torch import Tensor
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.pattern.slots import Field
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
@@ -50,7 +49,7 @@ class DPT(FineTuning):
             if not isinstance(self.readout, ClassWords):
                 raise UserError("method.reserved=true needs rows with all classes, not a passage.")
             pvp = self.readout.pvp
-            last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
+            last = pvp.pattern.slots[-1]
             if last.name != "words":
                 raise UserError(
                     f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the "

@@ -8,7 +8,17 @@ from typing import Any, get_args
 from ptrun.errors import UserError
 from ptrun.pattern.encoding import Shorten
 from ptrun.pattern.rendering import SIGNS, Line, Piece
-from ptrun.pattern.slots import GAPS, LISTS, Border, Field, Hole, LiteralText, Part, read_slot
+from ptrun.pattern.slots import (
+    GAPS,
+    LISTS,
+    Border,
+    Field,
+    Group,
+    Hole,
+    LiteralText,
+    Part,
+    slot_of,
+)
 from ptrun.pattern.verbalizer import Rule, Verbalizer
 
 # Patterns: one line of text with slots that turns an example into the backbone's input.
@@ -32,12 +42,13 @@ from ptrun.pattern.verbalizer import Rule, Verbalizer
 # | `{query|gap}`        | a text with `@placeholder` in the place of the answer (ReCoRD)          |
 # | `{template|fact}`    | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);   |
 # |                      | `fact_start` ends at `[Y]`                                              |
+# | `[[ Hint: {hint}]]`  | text and fields that are left out if all these fields are empty         |
 # | `||`                 | the border between two segments                                         |
 #
 # All other text is literal. A space belongs to what follows it, since tokens may differ at the
 # start of a word (`ptrun.pattern.spelling`). Spaces beside `||` are dropped.
 
-_TOKEN = re.compile(r"\{([^{}]*)\}|[ \t]*\|\|[ \t]*|[{}]")
+_TOKEN = re.compile(r"\{([^{}]*)\}|[ \t]*\|\|[ \t]*|\[\[(.*?)\]\]|[{}]|\[\[|\]\]", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -50,14 +61,19 @@ class Pattern:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an example that it shows, each once, in order."""
-        names = [name for part in self._slots() for name in part.names]
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(name for slot in self.slots for name in slot.names))
+
+    @property
+    def optional(self) -> set[str]:
+        """The fields that stand in groups alone: their texts may be empty."""
+        outside = {n for part in self.parts if isinstance(part, Field) for n in part.names}
+        return {*self.fields} - outside
 
     @property
     def masks(self) -> int:
         """The number of slots for an answer; `{masks}` counts as one."""
         holes = [part for part in self.parts if isinstance(part, Hole) and part.kind != "soft"]
-        return len(holes) + sum(slot.ending in GAPS for slot in self._slots())
+        return len(holes) + sum(slot.ending in GAPS for slot in self.slots)
 
     @property
     def bordered(self) -> bool:
@@ -73,16 +89,16 @@ class Pattern:
     def many_masks(self) -> bool:
         """Whether an answer may have several tokens: `{masks}`, or a gap in a text."""
         several = any(isinstance(part, Hole) and part.kind == "masks" for part in self.parts)
-        return several or any(slot.ending == "gap" for slot in self._slots())
+        return several or any(slot.ending == "gap" for slot in self.slots)
 
     def listing(self, name: str) -> str | None:
         """Return the filter that writes out the list of this name, or None."""
-        endings = (slot.ending for slot in self._slots() if slot.name == name)
+        endings = (slot.ending for slot in self.slots if slot.name == name)
         return next((ending for ending in endings if ending in LISTS), None)
 
     def filtered(self, name: str, text: str) -> str:
         """Return a text filtered by the first slot of this name; unchanged if there is none."""
-        slot = next((slot for slot in self._slots() if slot.name == name), None)
+        slot = next((slot for slot in self.slots if slot.name == name), None)
         return slot.filtered(text) if slot else text
 
     def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
@@ -92,8 +108,11 @@ class Pattern:
             line.add(part)
         return line.pieces
 
-    def _slots(self) -> list[Field]:
-        return [part for part in self.parts if isinstance(part, Field)]
+    @property
+    def slots(self) -> list[Field]:
+        """The slots of fields, those of groups too."""
+        groups = (p.fields if isinstance(p, Group) else [p] for p in self.parts)
+        return [part for group in groups for part in group if isinstance(part, Field)]
 
 
 def parse(text: str) -> Pattern:
@@ -107,12 +126,19 @@ def parse(text: str) -> Pattern:
     for match in _TOKEN.finditer(text):
         parts += [LiteralText(text[at : match.start()])] if match.start() > at else []
         where, at = f"pattern {text!r}, character {match.start() + 1}", match.end()
-        if match.group() in ("{", "}"):
-            raise UserError(f"{where}: {match.group()} has no partner; write slots as {{field}}.")
-        is_border = match.group().strip() == "||"
-        parts.append(Border() if is_border else read_slot(match.group(1), where))
+        token, slot, group = match.group(0, 1, 2)
+        if token in ("{", "}", "[[", "]]"):
+            raise UserError(f"{where}: {token} has no partner; write {{field}} or [[ {{field}}]].")
+        if group is not None:
+            inside = parse(group).parts
+            texts = [p for p in inside if isinstance(p, Field) and p.ending is None]
+            if len(texts) < sum(not isinstance(p, LiteralText) for p in inside):
+                raise UserError(f"{where}: a group holds text and fields, as [[ Hint: {{hint}}]].")
+            parts.append(Group(inside))
+        else:
+            parts.append(Border() if token.strip() == "||" else slot_of(slot, where))
     parts += [LiteralText(text[at:])] if at < len(text) else []
-    if not any(isinstance(part, Field) and part.names for part in parts):
+    if not Pattern(text, tuple(parts)).fields:
         raise UserError(f"pattern {text!r} has no field; write a slot such as {{~sentence}}.")
     borders = [place for place, part in enumerate(parts) if isinstance(part, Border)]
     if len(borders) > 1:
@@ -197,6 +223,14 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
     except UserError as error:
         raise UserError(f"pvp {name}: {error}") from error
     return pvp
+
+
+def optional_fields(node: Any, where: str) -> set[str]:
+    """Return the fields that may be empty in PVPs; `where` is their place."""
+    try:
+        return {field for pvp in read_pvps(node).values() for field in pvp.pattern.optional}
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def check_pvps(node: Any, labels: Sequence[str], fields: Mapping[str, Any], where: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ptrun.errors import UserError
-from ptrun.pattern.slots import FACT_SUBJECT, LISTS, Border, Field, Hole, LiteralText, Part
+from ptrun.pattern.slots import FACT_SUBJECT, LISTS, Border, Field, Group, Hole, LiteralText, Part
 
 GAP = "@placeholder"
 LIMITS = "limits"
@@ -64,6 +64,10 @@ class Line:
             self._segment, self._spaced = 1, False
         elif isinstance(part, Hole):
             self._hole(part.kind, part.count)
+        elif isinstance(part, Group):
+            is_shown = any(self._text(slot.name).strip() for slot in part.fields)
+            for inner in part.parts if is_shown else ():
+                self.add(inner)
         elif part.ending in LISTS:
             self._list(part)
         else:

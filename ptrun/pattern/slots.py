@@ -65,10 +65,22 @@ class Field:
         return text
 
 
-Part = LiteralText | Border | Hole | Field
+@dataclass(frozen=True)
+class Group:
+    """Text and fields that are left out together if all the fields are empty, `[[ ... ]]`."""
+
+    parts: "tuple[Part, ...]"
+
+    @property
+    def fields(self) -> list[Field]:
+        """Its fields."""
+        return [part for part in self.parts if isinstance(part, Field)]
 
 
-def read_slot(inside: str, where: str) -> Hole | Field:
+Part = LiteralText | Border | Hole | Field | Group
+
+
+def slot_of(inside: str, where: str) -> Hole | Field:
     """Return the slot between braces; a refusal begins with `where`: the pattern, the position."""
     text = inside.strip()
     if soft := _SOFT.fullmatch(text):

@@ -75,6 +75,8 @@ def question(
     text, an empty one has no value.
     """
     for field in task.reads:
+        if field in task.optional:
+            continue
         if field not in row.data:
             raise UserError(
                 f"{row.where}: no field {shown(field)}{near(field, row.data)}\n"

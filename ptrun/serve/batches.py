@@ -320,7 +320,7 @@ class _Told:
 def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of the run's task; a prompt or the turns of a chat become its field."""
     task = loaded.run.task
-    fields = list(task.reads)
+    fields = [field for field in task.reads if field not in task.optional]
     talks = not task.pvps and task.answer == "text"
     if not talks and (others := [turn["role"] for turn in row.get("messages", [])][:-1]):
         raise UserError(

@@ -6,7 +6,7 @@ import json
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
@@ -71,6 +71,8 @@ class Task(Protocol):
     version: int
     fields: Sequence[str] = ()
     """The text fields of an example, in reading order."""
+    optional: Collection[str] = ()
+    """The text fields that a row may lack, or whose text may be empty."""
     labels: Sequence[str] = ()
     metric: str
     """The metric that selects, one of those `score` returns."""

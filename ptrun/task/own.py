@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -234,13 +234,19 @@ class Own(Task):
         blank: Any = 0.0 if self.kind == "regression" else []
         blank = self.labels[0] if self.kind == "classification" else blank
         texts = self._texts(row)
-        for field, text in texts.items():
-            if not (self._chats or _is_filled(text)):
-                row.value(field)  # a row may lack it
-                raise UserError(
-                    f"{row.where}: {shown(field)} is empty; fill it in or delete the row."
-                )
+        for field in self._lacking(texts):
+            row.value(field)  # a row may lack it
+            raise UserError(f"{row.where}: {shown(field)} is empty; fill it in or delete the row.")
         return Example(name, texts, blank)
+
+    @cached_property
+    def optional(self) -> Collection[str]:  # type: ignore[override]
+        """The texts that may be empty: in a group of the pattern, or second, before an answer."""
+        if self.kind == "generation" and self.pvps == written_pvps(self.fields):
+            return self.fields[1:]
+        from ptrun.pattern.pattern import optional_fields  # imports torch
+
+        return optional_fields(self.pvps, self.pvps_from or "task.pattern") if self.pvps else ()
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the user gave a file for this part."""
@@ -354,15 +360,16 @@ class Own(Task):
                     yield Example(example_id, talk.fields, talk.target)
                 continue
             texts = {} if self._chats else self._texts(row)
-            blank, label = [f for f in texts if not _is_filled(texts[f])], self._target(row)
+            lacking, label = self._lacking(texts), self._target(row)
             if label is not None and (label in self._skip or label.lower() in self._no_label):
                 account.left_out[f"{self._label} is {label}"] += 1
-            elif label is None or blank:
-                empty.append((row.where, self._label if label is None else blank[0]))
+            elif label is None or lacking:
+                empty.append((row.where, self._label if label is None else lacking[0]))
                 account.left_out["an empty cell"] += 1
             elif part != "train" and (unknown := self._unknown(row, label)):
                 strange.append((row.where, unknown[0]))
             else:
+                account.noted.update(f"without {field}" for field in texts if not texts[field])
                 yield Example(example_id, texts, self._gold(row, label))
         if empty and self._empty == "refuse":
             raise self._empties(empty)
@@ -410,7 +417,13 @@ class Own(Task):
         if self._chats:
             return asked(row, self._label).fields
         raws = ((field, row.data.get(field)) for field in self.fields)
-        return {field: "" if raw is None else _text(row, field) for field, raw in raws}
+        texts = {field: "" if raw is None else _text(row, field) for field, raw in raws}
+        return {field: text if _is_filled(text) else "" for field, text in texts.items()}
+
+    def _lacking(self, texts: Mapping[str, Any]) -> list[str]:
+        """Return the fields of a row that are empty and may not be: one text is needed."""
+        empty = [field for field, text in texts.items() if not text]
+        return empty if len(empty) == len(texts) else [f for f in empty if f not in self.optional]
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)
@@ -426,9 +439,12 @@ class Own(Task):
         lines = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         columns = sorted({column for _, column in places})
+        group = ""
+        if self.pvps_from and len(self.fields) > 1 and columns[0] in self.fields:
+            group = f", put the field into a group of the pattern, [[ {{{columns[0]}}}]]"
         return UserError(
             f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
-            f"{lines}{more}.\nFill them in, or type task.empty=skip to leave these rows out."
+            f"{lines}{more}.\nFill them in{group}, or type task.empty=skip to leave these rows out."
         )
 
 

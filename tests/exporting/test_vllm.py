@@ -25,6 +25,7 @@ GPT = ["backbone=pocket_gpt2", "train.max_steps=6"]
 LABELS = ["task=pocket_sentiment", "readout=verbalizer", "setting=few_shot_32"]
 TEXTS = ["task=pocket_writing", "setting=few_shot_32", "readout.max_new_tokens=12"]
 SOFT = "+task.pvps.soft.pattern='{soft:4} {~facts} {mask}'"
+GROUP = "+task.pvps.group.pattern='{~facts}[[ {facts}]] {mask}'"
 FILES = {"README.md", "client.py", "prompt.safetensors", "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -126,6 +127,10 @@ def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
         (
             ["method=ptuning", *TEXTS, "readout.pattern=told_soft"],
             "its vectors stand among words",
+        ),
+        (
+            ["method=prompt_tuning", *TEXTS, GROUP, "readout.pattern=group"],
+            r"its pattern leaves \[\[ ]] out of some rows",
         ),
         (["method=lora", *LABELS], "this run has none. Type --to peft DIR for LoRA"),
         (["method=prompt_tuning", "task=pocket_sentiment"], "this run has a head"),

@@ -41,6 +41,21 @@ def test_the_border_starts_a_segment():
     assert [p.spaced for p in pieces] == [False, True, False, True]
 
 
+def test_a_group_is_left_out_when_its_fields_are_empty():
+    text = "{~a}[[ Input: {b}.]][[ ({b}, {c|capital})]] Answer: {mask}"
+    full = {"a": "Add", "b": "3", "c": "x"}
+    end = ["_Answer:", "_<mask>"]
+    assert shown(text, full) == ["~Add", "_Input:", "_3", ".", "_(", "3", ",", "_X", ")", *end]
+    some = shown(text, full | {"b": ""})
+    assert some == ["~Add", "_(", ",", "_X", ")", *end]
+    assert shown(text, full | {"b": " ", "c": ""}) == ["~Add", *end]
+    pattern = parse(text)
+    assert pattern.fields == ("a", "b", "c") and pattern.optional == {"b", "c"}
+    assert parse("{a} {b}[[ or {b}]] {mask}").optional == set()
+    pieces = parse("{a} || [[{b}]]{mask}").render({"a": "x", "b": ""})
+    assert [(p.kind, p.segment) for p in pieces] == [("field", 0), ("mask", 1)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "result"),
     [
@@ -140,6 +155,20 @@ def test_a_relations_template_is_filled_or_cut_before_its_object():
         ("{a} {~words|letters}", "write label words as"),
         ("{a} {words|gap}", "write label words as"),
         ("{a} || {b} || {c}", r"has 2 borders \|\|; one or none"),
+        (
+            "{a} [[ {b} {mask}",
+            r"5: \[\[ has no partner; write {field} or \[\[ {field}\]\]",
+        ),
+        ("{a} {b}]] {mask}", r"character 8: \]\] has no partner"),
+        ("{a} [[ [[ {b}]] {mask}]]", r"character 2: \[\[ has no partner"),
+        ("{a} [[ none]] {mask}", "pattern ' none' has no field"),
+        (
+            "{a} [[{b} {mask}]]",
+            r"5: a group holds text and fields, as \[\[ Hint: {hint}\]\]",
+        ),
+        ("{a} [[{b} {soft}]]", "a group holds text and fields"),
+        ("{a} [[{options|letters} {b}]]", "a group holds text and fields"),
+        ("{a} [[{b} || {c}]]", "a group holds text and fields"),
         ("{a} || ", r"one side of \|\| is empty"),
     ],
 )

@@ -5,11 +5,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from ptrun.backbone.generation import Decoding
+from ptrun.errors import UserError
+from ptrun.serve import batches as serving_batches
 from ptrun.serve.batches import Batches, WaitingRow, Wish
 from ptrun.serve.requests import (
     HARMLESS,
@@ -175,3 +178,13 @@ def test_calls_of_clients_get_an_answer_or_a_reason_and_no_500(server, runs):
         if found.status_code != 200:
             error = found.json()["error"]
             assert error["message"] and {"type", "param", "code"} <= error.keys()
+
+
+def test_a_text_that_may_be_empty_is_no_reason_to_refuse_a_prompt():
+    task = SimpleNamespace(pvps={"plain": {}}, answer="text", optional=["input"])
+    task.reads = ["instruction", "input"]
+    loaded = SimpleNamespace(id="run", run=SimpleNamespace(task=task))
+    assert serving_batches._fields(loaded, {"prompt": "Add."}) == {"instruction": "Add."}
+    task.optional = ()
+    with pytest.raises(UserError, match="reads the fields instruction, input, so a prompt"):
+        serving_batches._fields(loaded, {"prompt": "Add."})

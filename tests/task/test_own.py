@@ -4,11 +4,13 @@ import json
 import logging
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.predicting.rows import given
 from ptrun.runs.plan import plan
 from ptrun.task.label import skipping
 from ptrun.task.own import Own
@@ -167,6 +169,56 @@ def test_pairs_are_two_texts():
     Path("pairs.csv").write_text(text + "z,,1\n")
     told = refused("pairs.csv", text=["premise", "hypothesis"], label="y")
     assert "pairs.csv:5: an empty cell (hypothesis), in 1 rows" in told
+
+
+def alpaca():
+    """Rows of which three have no input, each in another way, in the forms that people keep."""
+    inputs = ["", None, float("nan"), "red, blue"]
+    rows = [{"instruction": f"Do {i}", "input": x, "output": "ok"} for i, x in enumerate(inputs)]
+    lines = [{k: v for k, v in row.items() if v == v} for row in rows]  # a row lacks the key
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    plain = [row | {"input": row["input"] if row["input"] == "red, blue" else ""} for row in rows]
+    Path("a.csv").write_text(delimited(plain))
+    pd.DataFrame(rows).to_parquet("a.parquet")
+    return rows
+
+
+ALPACA = {"text": ["instruction", "input"], "answer": "output", "label": None}
+
+
+def test_a_second_text_before_an_answer_may_be_empty():
+    rows, read = alpaca(), []
+    for file in ("a.jsonl", "a.csv", "a.parquet"):
+        task = own(file, **ALPACA)
+        read.append([e.fields for e in task.load("train")])
+        assert str(task.accounts["train"]) == "4 rows, 3 without input"
+        assert task.accounts["train"].record()["noted"] == {"without input": 3}
+    assert read[0] == read[1] == read[2]
+    assert [fields["input"] for fields in read[0]] == ["", "", "", "red, blue"]
+    asked = given([*rows, {"instruction": "Do 2"}], task, {""})
+    assert [q.example.fields for q in asked] == [*read[0], read[0][2]]
+    with pytest.raises(UserError, match="row 1: field 'instruction' is null"):
+        next(given([{"instruction": None, "input": "x"}], task, {""}))
+    with pytest.raises(UserError, match=r"an empty cell \(instruction\), in 1 rows"):
+        Path("a.csv").write_text("instruction,input,output\n,x,y\n")
+        own("a.csv", **ALPACA).load("train")
+
+
+PAIR = {"text": ["text", "more"], "label": "label"}
+
+
+def test_fields_in_groups_of_a_pattern_may_be_empty():
+    Path("a.csv").write_text("text,more,label\na,,x\nb,c,y\n")
+    task = own("a.csv", **PAIR, pattern="{~text}[[ ({more})]] {mask}")
+    assert [e.fields["more"] for e in task.load("train")] == ["", "c"]
+    assert str(task.accounts["train"]) == "2 rows, 1 without more"
+    told = refused("a.csv", **PAIR, pattern="{~text} ({more}) {mask}")
+    assert "an empty cell (more), in 1 rows" in told
+    assert "put the field into a group of the pattern, [[ {more}]], or type task.empty=skip" in told
+    assert "a group" not in refused("a.csv", **PAIR)
+    Path("a.csv").write_text("text,more,label\n,,x\nb,c,y\n")
+    told = refused("a.csv", **PAIR, pattern="[[{text}]][[ {more}]] {mask}")
+    assert "a.csv:2: an empty cell (text), in 1 rows" in told
 
 
 def test_rows_keep_the_ids_that_their_file_has():
