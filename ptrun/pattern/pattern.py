@@ -8,17 +8,7 @@ from typing import Any, get_args
 from ptrun.errors import UserError
 from ptrun.pattern.encoding import Shorten
 from ptrun.pattern.rendering import SIGNS, Line, Piece
-from ptrun.pattern.slots import (
-    GAPS,
-    LISTS,
-    Border,
-    Field,
-    Group,
-    Hole,
-    LiteralText,
-    Part,
-    slot_of,
-)
+from ptrun.pattern.slots import GAPS, LISTS, Border, Field, Group, Hole, LiteralText, Part, slot_of
 from ptrun.pattern.verbalizer import Rule, Verbalizer
 
 # Patterns: one line of text with slots that turns an example into the backbone's input.

@@ -134,6 +134,12 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     setting = components["setting"].build()
     variant = _variant(setting, config)
     task = components["task"].build(config["data_dir"], variant)
+    if task.recognised:
+        node = {**config["task"], **task.recognised}
+        composed, request = (
+            replace(c, config={**c.config, "task": node}) for c in (composed, request)
+        )
+        components["task"] = Component("task", node)
     # 2. The model: backbone, method and read-out
     backbone = components["backbone"].build()
     method: Any = components["method"].target

@@ -85,6 +85,8 @@ class Task(Protocol):
     """A description of each label, as the task's YAML file has it; empty if there is none."""
     max_tokens: int | None = None
     """Longest input in tokens; None means the backbone's limit."""
+    recognised: Mapping[str, Any] = _NONE
+    """The keys of the task that were read from the shape of its files, as if they were typed."""
     accounts: Mapping[str, Account] = _NONE
     """What became of the rows of each part that was loaded; a data set may keep none."""
 

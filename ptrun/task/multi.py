@@ -47,6 +47,10 @@ class Multi(Task):
                 f"task {name}: {list(tasks)}; expected two or more names without {_SEPARATOR!r}."
             )
 
+        for member, task in tasks.items():
+            if task.recognised:
+                raise UserError(f"task {name}: {member} lacks columns: type {task.recognised}.")
+
     @property
     def repositories(self) -> Sequence[Repository]:
         """The hub repositories of all tasks."""

@@ -22,7 +22,7 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
-from ptrun.task.conversation import BESIDE, EMPTY, answered, asked
+from ptrun.task.conversation import BESIDE, EMPTY, answered, asked, turns_of
 from ptrun.task.dataset import MESSAGES, PARTS, Account, Part, Scores, Task
 from ptrun.task.generation import references, written_pvps
 from ptrun.task.label import (
@@ -37,6 +37,7 @@ from ptrun.task.label import (
 )
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
+from ptrun.task.shapes import are_turns, columns_of, joined
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, check_file, table
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
@@ -155,25 +156,15 @@ class Own(Task):
                 "leave one of them out.",
             ),
             (
-                messages is not None and any(key is not None for key in (label, text, answer)),
-                f"task.messages={messages} is a whole conversation; leave task.text, task.label "
-                "and task.answer out.",
+                messages is not None and any(k is not None for k in (label, text, answer, pattern)),
+                f"task.messages={messages} is a whole conversation; leave task.text, task.label, "
+                "task.answer and task.pattern out.",
             ),
         )
         for is_wrong, refusal in refusals:
             if is_wrong:
                 raise UserError(refusal)
-        # 2) the kind of task, and its metric
-        self._chats, written = messages is not None, answer if messages is None else messages
-        self.kind = kind if written is None else "generation"
-        self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
-        allowed = _METRICS[self.kind]
-        if metric is not None and metric not in allowed:
-            raise UserError(
-                f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
-            )
-        self.metric: Metric = metric or allowed[0]
-        # 3) the files, and how they are read
+        # 2) the files, and how they are read
         self.form = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         places: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
         self._places = {part: place for part, place in places.items() if place is not None}
@@ -182,6 +173,19 @@ class Own(Task):
         self._tables: dict[str, Table | HubTable] = {}
         file_name = re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
         self.name = name or (hub.rpartition("/")[2] if hub else file_name)
+        # 3) the kind of task, and its metric
+        if train and kind == "classification" and (text or label or answer or messages) is None:
+            self.recognised = columns_of(self._table("train"))
+            text, answer, messages = map(self.recognised.get, ("text", "answer", "messages"))
+        written = answer if messages is None else messages
+        self.kind = kind if written is None else "generation"
+        self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
+        allowed = _METRICS[self.kind]
+        if metric is not None and metric not in allowed:
+            raise UserError(
+                f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
+            )
+        self.metric: Metric = metric or allowed[0]
         # 4) labels, columns and patterns
         self._labels, self._empty = labels, empty
         self._skip = {normal(value) for value in skip or []}
@@ -190,17 +194,31 @@ class Own(Task):
         self._each = [str(column) for column in label] if isinstance(label, list) else []
         column = next(iter(label), None) if isinstance(label, list) else label
         self.reads, self._label = self._columns(
-            messages if self._chats else text, column if written is None else written
+            text if messages is None else messages, column if written is None else written
         )
-        self.fields = [MESSAGES] if self._chats else self.reads
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
-        if self.kind == "generation" and not (self._chats or self.pvps):
-            self.pvps = written_pvps(self.fields)
+        if self.kind == "generation" and not self.pvps:
+            turns = train is not None and are_turns(
+                self._table("train"), [*dict.fromkeys([*self.reads, self._label])]
+            )
+            self.pvps = {} if turns or messages is not None else written_pvps(self.reads)
+        if self._hub is not None:  # a run may keep an earlier commit, and is told it later
+            self._tables.clear()
         # for errors: the file, or the option
         is_file = pattern is not None and pattern.startswith("@")
         self.pvps_from = pattern and (pattern[1:] if is_file else "task.pattern")
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, Sequence[Example]] = {}
+
+    @property
+    def _chats(self) -> bool:
+        """Whether rows are conversations, which no pattern writes."""
+        return self.kind == "generation" and not self.pvps
+
+    @property
+    def fields(self) -> Sequence[str]:  # type: ignore[override]
+        """The fields of an example."""
+        return [MESSAGES] if self._chats else self.reads
 
     @property
     def repositories(self) -> Sequence[Repository]:
@@ -242,8 +260,8 @@ class Own(Task):
     @cached_property
     def optional(self) -> Collection[str]:  # type: ignore[override]
         """The texts that may be empty: in a group of the pattern, or second, before an answer."""
-        if self.kind == "generation" and self.pvps == written_pvps(self.fields):
-            return self.fields[1:]
+        if self.kind == "generation" and self.pvps == written_pvps(self.reads):
+            return self.reads[1:]
         from ptrun.pattern.pattern import optional_fields  # imports torch
 
         return optional_fields(self.pvps, self.pvps_from or "task.pattern") if self.pvps else ()
@@ -352,7 +370,7 @@ class Own(Task):
             is_named = isinstance(name, str | int) and name != ""
             example_id = str(name) if is_named else f"{part}-{i}"
             if self._chats and row.value(self._label) not in EMPTY:
-                talk, behind = answered(row, self._label)
+                talk, behind = answered(*joined(row, self.reads[0], self._label))
                 if talk is None:
                     account.left_out["no turn is learned"] += 1
                 else:
@@ -415,7 +433,7 @@ class Own(Task):
     def _texts(self, row: Row) -> dict[str, Any]:
         """Return the texts of a row, or its conversation; a null is an empty text."""
         if self._chats:
-            return asked(row, self._label).fields
+            return asked(row, self.reads[0]).fields
         raws = ((field, row.data.get(field)) for field in self.fields)
         texts = {field: "" if raw is None else _text(row, field) for field, raw in raws}
         return {field: text if _is_filled(text) else "" for field, text in texts.items()}
@@ -459,6 +477,8 @@ def _text(row: Row, column: str) -> str:
         return raw
     if isinstance(raw, list):
         advice = 'Write one object for each row (pandas: to_json(orient="records", lines=True)).'
+        if turns_of(raw):
+            advice = "Turns are read where all rows have them, and without a pattern."
         raise UserError(f"{row.where}: {shown(column)} is a list, {shown(raw)}. {advice}")
     if type(raw) in (int, float):
         return "" if raw != raw else str(raw)

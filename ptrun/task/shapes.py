@@ -1,0 +1,124 @@
+"""Recognises instructions and conversations by the names of their columns, where none is typed.
+
+| columns                                                        | as if typed                    |
+|----------------------------------------------------------------|--------------------------------|
+| `messages`, `conversations` or `conversation`, of turns        | `task.messages=messages`       |
+| `instruction`, `prompt` or `question`, perhaps with `input` or | `task.text=[question,context]` |
+| `context`, and an answer: texts, or turns of both              | `task.answer=answer`           |
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ptrun.errors import UserError, names, near, shown
+from ptrun.task.conversation import EMPTY, turns_of
+from ptrun.task.source import HubTable, Row
+from ptrun.task.table import Table
+
+_LOG = logging.getLogger(__name__)
+_TALKS = ("messages", "conversations", "conversation")
+_PAIRS = (
+    ("instruction", "output"), ("instruction", "response"), ("prompt", "completion"),
+    ("prompt", "response"), ("question", "answer"), ("question", "response"),
+)  # fmt: skip
+_SECOND = ("input", "context")
+_MORE = ("label", "labels", "choices", "options", "history", "system", "system_prompt", "tools")
+"""Columns that change what a pair of texts means."""
+_PREFERENCES = ("chosen", "rejected")
+
+
+def columns_of(table: Table | HubTable) -> dict[str, Any]:
+    """Return the columns of a table as keys of `task`.
+
+    Raises:
+        UserError: none of the shapes fits, or several do; it says which is the nearest.
+    """
+    columns = {name.strip().lower(): name for name in table.columns}
+    talks = [columns[name] for name in _TALKS if name in columns]
+    shapes: list[tuple[str, dict[str, Any]]] = [("conversations", {"messages": t}) for t in talks]
+    second = [columns[name] for name in _SECOND if name in columns]
+    for asked, answer in (pair for pair in _PAIRS if columns.keys() >= {*pair}):
+        text = [columns[asked], *second] if second else columns[asked]
+        shapes.append((f"{asked} and {answer}", {"text": text, "answer": columns[answer]}))
+    typed = [_typed(keys) for _, keys in shapes]
+    more = [] if talks else [columns[name] for name in _MORE if name in columns]
+    wrong = ""
+    if columns.keys() >= {*_PREFERENCES}:
+        wrong = "Pairs of preferences are not learned; task.answer=chosen names one of them."
+    elif len(shapes) > 1:
+        wrong = f"They have {len(shapes)} shapes; type one: {', or '.join(typed)}."
+    elif shapes and more:
+        wrong = f"{names(more)} would not be read; if that is meant, type {typed[0]}."
+    elif not shapes:
+        wrong = _nearest(columns)
+    if wrong:
+        listed = f"task.text and task.label are missing; columns: {names(table.columns)}"
+        raise UserError(f"{table.file}: {listed}\n{wrong}")
+    _LOG.info("%s: recognised %s: %s", table.file, shapes[0][0], typed[0])
+    return shapes[0][1]
+
+
+def _typed(keys: Mapping[str, Any]) -> str:
+    """Return keys of `task` as a shell reads them."""
+    lists = {key: ",".join(value) for key, value in keys.items() if isinstance(value, list)}
+    words = (f"'task.{k}=[{lists[k]}]'" if k in lists else f"task.{k}={keys[k]}" for k in keys)
+    return " ".join(words)
+
+
+def _nearest(columns: Mapping[str, str]) -> str:
+    """Return what to type, and what the columns lack of the shape that they resemble most."""
+    typed = "Type task.text=COLUMN task.label=COLUMN, or task.answer=COLUMN for texts to write."
+    lacks = {shape: [n for n in shape if n not in columns] for shape in (*_PAIRS, _TALKS[:1])}
+    close = [s for s in lacks if len(lacks[s]) < len(s) or (len(s) == 1 and near(s[0], columns))]
+    if close:
+        shape = min(close, key=lambda shape: len(lacks[shape]))
+        lacking = lacks[shape][0]
+        typed += f" The nearest shape, {' and '.join(shape)}, lacks {lacking}"
+        typed += near(lacking, columns) or "."
+    elif "text" in columns and not {"label", "labels"} & columns.keys():
+        typed += " A text alone asks nothing, so nothing is learned."
+    return typed
+
+
+def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
+    """Return whether columns hold turns, as the first row says in which they are filled.
+
+    Raises:
+        UserError: a single column, a conversation, holds something else.
+    """
+    rows, cells = table.rows(columns), list[Any]()
+    while row := next(rows, None):
+        cells = [row.data.get(name) for name in columns]
+        if all(cell not in EMPTY for cell in cells):
+            break
+    turns = [turns_of(cell) for cell in cells]
+    if row is None or len(columns) > 1 or turns[0]:
+        return all(turns)
+    cell, advice = cells[0], 'write a list of {"role": ROLE, "content": TEXT}.'
+    parts = cell if isinstance(cell, list) else [cell]
+    if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
+        advice = "pairs of preferences are not learned."
+    elif isinstance(cell, str):
+        advice = "texts are task.text=COLUMN and task.answer=COLUMN."
+    elif all(isinstance(part, str) for part in parts):
+        advice = f"they do not say who speaks: {advice}"
+    raise UserError(f"{row.where}: task.messages={columns[0]} holds {shown(cell)}; {advice}")
+
+
+def joined(row: Row, asked: str, answer: str) -> tuple[Row, str]:
+    """Return a row with the turns of two cells in one column, and that column.
+
+    The turns of the answer alone are learned.
+    """
+    if asked == answer:
+        return row, answer
+    before, after = (turns_of(row.data.get(name)) for name in (asked, answer))
+    if before is None or after is None:
+        text = asked if before is None else answer
+        raise UserError(
+            f"{row.where}: {text} is {shown(row.data.get(text))}; {asked} and {answer} of the "
+            "first row hold turns, so those of each row have to."
+        )
+    turns = [*({**turn, "train": False} for turn in before), *after]
+    return row.with_fields({f"{asked} and {answer}": turns}), f"{asked} and {answer}"
