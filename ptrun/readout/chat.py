@@ -259,12 +259,17 @@ class Chat:
             changes: dict[str, dict[str, Any]] = {"content": {"content": _WORD}}
             if REASONING[0] in turn:
                 changes["reasoning"] = dict.fromkeys(REASONING, _WORD)
-            if "tool_calls" in turn:
-                changes = {"tool_calls": {"tool_calls": _changed(turn["tool_calls"])}}
+            calls = turn.get("tool_calls", [])
+            if calls:
+                each = [
+                    [*calls[:j], _changed(calls[j]), *calls[j + 1 :]] for j in range(len(calls))
+                ]
+                changes = {f"call {j} of": {"tool_calls": other} for j, other in enumerate(each)}
             for key, change in changes.items():
                 texts[f"{key} {i}"] = ([*whole[:i], {**turn, **change}, *whole[i + 1 :]], False)
-            texts[f"before {i}"] = (whole[:i], True)
-            if "tool_calls" in turn:
+            if i:
+                texts[f"before {i}"] = (whole[:i], True)
+            if calls:
                 texts[f"after {i}"] = (whole[: i + 1], False)
         return {**self._tokens, **talk.variables}, texts
 
@@ -315,9 +320,12 @@ class Chat:
         spans = []
         for i in answers:
             turn, is_last = turns[i], i == answers[-1]
+            for j in range(len(turn.get("tool_calls", []))):
+                if texts[f"call {j} of {i}"][0] == text:
+                    raise UserError(f"call {j + 1} of turn {i + 1}: {named} {_NOT_WRITTEN}")
             if turn.get(UNLEARNED) or (self.turns == "last" and not is_last):
                 continue
-            opened, _ = texts[f"before {i}"]
+            opened, _ = texts.get(f"before {i}", ("", []))
             if "tool_calls" in turn:
                 start, end = self._call(i, texts)
             else:
@@ -361,13 +369,14 @@ class Chat:
         before, behind = around
         if f"reasoning {i}" in texts:
             before, _ = _around(texts[f"reasoning {i}"][0]) or around
-        start = self._begin(before, texts[f"before {i}"][0]) if text.startswith(before) else -1
+        opened = texts.get(f"before {i}", ("",))[0]
+        start = self._begin(before, opened) if text.startswith(before) else -1
         return start, len(text) - len(behind) if text.endswith(behind) else -1
 
     def _call(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
         """Return where a turn with calls stands: what it adds to a shorter conversation."""
-        text, other = texts["whole"][0], texts[f"tool_calls {i}"][0]
-        before, after = texts[f"before {i}"][0], texts[f"after {i}"][0]
+        text, other = texts["whole"][0], texts[f"call 0 of {i}"][0]
+        before, after = texts.get(f"before {i}", ("",))[0], texts[f"after {i}"][0]
         pairs = enumerate(zip(text, other, strict=False))
         differs = next((place for place, (a, b) in pairs if a != b), 0)
         added = self._body(after[len(before) :]) if after.startswith(before) else ""
@@ -467,9 +476,10 @@ class Chat:
         """How the template wants calls; None if it writes none."""
         forms = [_CallForm(content, text) for text in (False, True) for content in ("", None)]
         for form in forms:
-            call, other = (form.written("", c) for c in (_CALL["tool_calls"], _CALLS))
-            text = self._probe(*_ASK, _CALL | call)
-            if text and text != self._probe(*_ASK, _CALL | other):
+            call = _CALL | form.written("", _CALL["tool_calls"])
+            other = call | {"tool_calls": [_changed(call["tool_calls"][0])]}
+            text = self._probe(*_ASK, call)
+            if text and text != self._probe(*_ASK, other):
                 return form
         return None
 
@@ -509,9 +519,6 @@ _CALL: Turn = _turn("") | {
 }
 
 
-_CALLS = [{**_CALL["tool_calls"][0], "function": {"name": "f", "arguments": {_WORD: _WORD}}}]
-
-
 class _CallForm(NamedTuple):
     """A turn without words has this content; the arguments of calls are objects, or JSON text."""
 
@@ -527,13 +534,11 @@ class _CallForm(NamedTuple):
         return {"content": content or self.content, "tool_calls": calls}
 
 
-def _changed(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return calls with other arguments, as objects or text."""
-    functions = [call["function"] for call in calls]
-    texts = [isinstance(function["arguments"], str) for function in functions]
-    other = [f'{{"{_WORD}": "{_WORD}"}}' if text else {_WORD: _WORD} for text in texts]
-    triples = zip(calls, functions, other, strict=True)
-    return [{**call, "function": {**f, "arguments": arguments}} for call, f, arguments in triples]
+def _changed(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call with other arguments, an object or text."""
+    function, other = call["function"], {_WORD: _WORD}
+    arguments = json.dumps(other) if isinstance(function["arguments"], str) else other
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _around(text: str) -> tuple[str, str] | None:

@@ -194,6 +194,11 @@ def test_an_answer_that_the_template_opens_otherwise_is_refused_or_kept(chat_of)
         learned(chat_of(opens, thinking="keep"), TALK)
 
 
+def test_an_assistant_may_speak_first(chat_of):
+    named = PLAIN.replace("{% for", "{{ messages[0].role[:0] }}{% for", 1)
+    assert learned(chat_of(named), [ANSWER, *TALK[2:]]) == ["was good", "was bad"]
+
+
 def test_the_last_turn_alone_is_learned(chat_of):
     for template in (PLAIN, MARKED, FORGETS):
         assert learned(chat_of(template, turns="last"), TALK) == ["was bad"]
@@ -215,40 +220,29 @@ def test_calls_and_reasoning_are_learned_as_the_template_writes_them(chat_of):
     assert learned(chat_of(only_none), CALLED) == [call]
 
 
-@pytest.mark.parametrize(
-    ("template", "turns", "variables", "told"),
-    [
-        (PLAIN, TALK, {"tools": [{}]}, "x: tools: the chat template .* does not read it"),
-        (
-            ASKS,
-            TALK,
-            {"informal": 1},
-            "chat_template_kwargs.informal: .* reads no informal",
-        ),
-        (PLAIN, CALLED, {}, "x: tool_calls: .* does not read it"),
-        (
-            ASKS.replace("in m.tool_calls", "in []"),
-            CALLED,
-            {},
-            "x: tool_calls: .* does not read it",
-        ),
-        (
-            ASKS.replace("arguments.values()", "name"),
-            CALLED,
-            {},
-            "tool_calls of turn 2: .* not w",
-        ),
-        (
-            PLAIN,
-            [QUESTION, {**ANSWER, "reasoning_content": "so"}],
-            {},
-            "x: reasoning_content: .* not read it",
-        ),
-        (ALTERNATE, [SYSTEM, *TALK], {}, "x: .*no such role.*readout.system=first_user"),
-        (NO_SYSTEM, [SYSTEM, *TALK], {}, r"x: turn 1 \(role system\).*readout.system=first_user"),
-        (ALTERNATE, [*CALLED[:1], {**SYSTEM, "role": "tool"}, ANSWER], {}, "no such role"),
-    ],
-)
+TWO_CALLS = [QUESTION, {**CALLED[1], "tool_calls": [CALL, CALL]}]
+THOUGHT = [QUESTION, {**ANSWER, "reasoning_content": "so"}]
+NOT_READ = [
+    (PLAIN, TALK, {"tools": [{}]}, "x: tools: the chat template .* does not read it"),
+    (ASKS, TALK, {"loud": 1}, "x: chat_template_kwargs.loud: .* does not read it"),
+    (PLAIN, CALLED, {}, "x: tool_calls: .* does not read it"),
+    (ASKS.replace("in m.tool_calls", "in []"), CALLED, {}, "x: tool_calls: .* does not read"),
+    (ASKS.replace("arguments.values()", "name"), CALLED, {}, "x: tool_calls: .* does not read"),
+    (
+        ASKS.replace("in m.tool_calls", "in (m.tool_calls or [])[:1]"),
+        TWO_CALLS,
+        {},
+        "x: call 2 of turn 2",
+    ),
+    (PLAIN, THOUGHT, {}, "x: reasoning_content: .* does not read it"),
+    (ALTERNATE, [SYSTEM, *TALK], {}, "x: .*no such role.*readout.system=first_user"),
+    (NO_SYSTEM, [SYSTEM, *TALK], {}, r"x: turn 1 \(role system\).*readout.system=first_user"),
+    (NO_SYSTEM, [*TALK, SYSTEM, *TALK], {}, r"x: turn 5 \(role system\)"),
+    (ALTERNATE, [QUESTION, {**SYSTEM, "role": "tool"}, ANSWER], {}, "no such role"),
+]
+
+
+@pytest.mark.parametrize(("template", "turns", "variables", "told"), NOT_READ)
 def test_what_a_template_does_not_read_is_refused_by_name(
     chat_of, template, turns, variables, told
 ):
