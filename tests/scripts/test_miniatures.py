@@ -68,6 +68,7 @@ def done(warm, tmp_path):
 
 FILES = {
     "cards.py --only|T5-XXL, prompt tuning": "cards.md",
+    "chat_templates.py": "chat_templates.md",
     "dropout_share.py --repeats 1 --shape tiny": "dropout_share.md",
     "growth.py long_texts --sizes 10": "growth.md growth.json",
     "model_types.py --types gemma --pairs 1": "model_types.md",
