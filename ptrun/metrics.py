@@ -11,6 +11,7 @@ from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import regex
 
 # Scores of one label per example: accuracy, F1 of a class, and its means over classes.
 #
@@ -280,8 +281,13 @@ def _joined(sentences: Sequence[Tags]) -> list[str]:
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as the official scorers
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-"""A Chinese character or Japanese kana; no spaces stand between these."""
+_SIGNS = regex.compile(r"[\p{P}" + re.escape(string.punctuation) + "]")
+_INVISIBLE = regex.compile(r"(?!\u200b)\p{Cf}")  # joiners and directions; not the space of no width
+UNSPACED = regex.compile(
+    r"(?=[\p{L}\p{Nl}])[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Bopomofo}\p{Thai}\p{Lao}"
+    r"\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Javanese}\p{Balinese}]\p{M}*"
+)
+"""A letter, with its marks, of a script whose words have no spaces between them."""
 
 Answers = Sequence[str]
 Match = Callable[[str, str], float]
@@ -294,26 +300,43 @@ def normalise(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
+def lowered(text: str) -> str:
+    """Return text in lower case and Unicode's form NFC, without invisible characters."""
+    return str(_INVISIBLE.sub("", unicodedata.normalize("NFC", text.lower())))
+
+
+def by_words(text: str) -> str:
+    """Return `lowered` text without punctuation of any script and extra space; articles stay."""
+    return " ".join(_SIGNS.sub("", lowered(text).replace("\u200b", " ")).split())
+
+
 def by_characters(text: str) -> str:
-    """Return a text with spaces around Chinese and Japanese characters, without punctuation.
+    """Return `by_words` with spaces around characters of scripts that have none between words.
 
     Words are then characters, as in the scorers of CMRC 2018, DRCD and MLQA; words of other scripts
-    stay whole. Full-width punctuation goes too; a text without such characters does not change.
+    stay whole. A text without such characters does not change.
     """
     if not UNSPACED.search(text):
         return text
-    bare = "".join(c for c in text if not unicodedata.category(c).startswith("P"))
-    return " ".join(UNSPACED.sub(r" \g<0> ", bare).split())
+    return " ".join(UNSPACED.sub(r" \g<0> ", by_words(text)).split())
 
 
-def exact_match(prediction: str, gold: str) -> float:
-    """Return 1 if both normalise to the same text, else 0."""
-    return float(normalise(prediction) == normalise(gold))
+READ: dict[str, Callable[[str], str]] = {
+    "english": lambda text: normalise(unicodedata.normalize("NFC", text)),
+    "words": by_words,
+    "characters": lambda text: by_characters(by_words(text)),
+}
+"""How exact match and F1 read a text, by the rule of its tokens (`ptrun.task.text_metrics`)."""
 
 
-def token_f1(prediction: str, gold: str) -> float:
+def exact_match(prediction: str, gold: str, read: Callable[[str], str] = normalise) -> float:
+    """Return 1 if both read as the same text, else 0."""
+    return float(read(prediction) == read(gold))
+
+
+def token_f1(prediction: str, gold: str, read: Callable[[str], str] = normalise) -> float:
     """Return the F1 of the two bags of words, 0-1; 0 without a shared word, even if both empty."""
-    guess, target = normalise(prediction).split(), normalise(gold).split()
+    guess, target = read(prediction).split(), read(gold).split()
     shared = (Counter(guess) & Counter(target)).total()
     return 2 * shared / (len(guess) + len(target)) if shared else 0.0
 

@@ -21,12 +21,11 @@ from ptrun.importing.data import (
     tagging_files,
     whole_number,
 )
-from ptrun.metrics import UNSPACED
 from ptrun.task.dataset import Account
 from ptrun.task.source import Row
 
 _LOG = logging.getLogger(__name__)
-
+_SINGLE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 # A text with marked spans as words with IOB2 tags.
 #
@@ -58,7 +57,7 @@ def words(text: str) -> list[tuple[int, int]]:
         if unicodedata.category(char) == "Cf":  # invisible, such as a joiner inside a word
             continue
         joins = char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")
-        joins = joins and not UNSPACED.match(char)
+        joins = joins and not _SINGLE.match(char)
         if joins and goes_on:
             places[-1] = (places[-1][0], at + 1)
         elif not char.isspace() and not unicodedata.category(char).startswith("C"):

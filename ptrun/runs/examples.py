@@ -34,11 +34,9 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
         from ptrun.pattern.pattern import check_pvps
 
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
-    if task.answer == "text":
-        from ptrun.task.text_metrics import check_references
-
-        metrics = dict.fromkeys([task.metric, *getattr(task, "metrics", ())])
-        check_references([*metrics], (example.target for example in (*split.dev, *split.test)))
+    if hasattr(task, "signatures"):  # refuses metrics that cannot compare these texts
+        for examples in filter(None, (split.dev, split.test)):
+            task.signatures(examples)
     shared = overlaps(split)
     _compare(planned, shared)
     _compare_start(planned)

@@ -28,7 +28,6 @@ from ptrun.types import Example, Split, __version__
 def facts(done: Execution, seconds: float) -> dict[str, Any]:
     """Return the manifest of a trained run."""
     planned, parts = done.planned, done.parts
-    signatures = getattr(planned.task, "signatures", {})  # how packages score texts
     engine, frozen = planned.engine, not done.tuned
     goes_on = planned.start.kind == CONTINUE
     return {
@@ -61,7 +60,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
         "overlaps": done.overlaps.record(),
-        **({"signatures": dict(signatures)} if signatures else {}),
+        **_signatures(planned.task, done.split),
         **_document(parts[0].method),
     }
 
@@ -73,6 +72,15 @@ def _template(planned: Plan) -> dict[str, Any]:
     from ptrun.readout.chat import template_digest
 
     return {"template": template_digest(planned.backbone, planned.readout.node)}
+
+
+def _signatures(task: Any, split: Split) -> dict[str, Any]:
+    """Return how the metrics of test are computed, and those of dev if they differ."""
+    if not hasattr(task, "signatures"):
+        return {}
+    test, dev = task.signatures(split.test), task.signatures(split.dev) if split.dev else {}
+    differing = {f"dev_{name}": text for name, text in dev.items() if text != test.get(name)}
+    return {"signatures": {**test, **differing}} if test or differing else {}
 
 
 def _document(method: Any) -> dict[str, Any]:

@@ -1,17 +1,15 @@
 """Extractive question answering: one span of a context, or none."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.metrics import by_characters, drop_scores, squad_scores, squad_v2_scores
-from ptrun.task.dataset import Common, Dataset, Part, Scores
+from ptrun.task.dataset import Common, Dataset, Scores
 from ptrun.task.source import Row
+from ptrun.task.text_metrics import tokens_of
 from ptrun.types import Example, Prediction
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ class Extraction(InContext):
     Args beyond those of `InContext`:
         unanswerable: whether a question may have no answer (SQuAD 2.0).
         answers_by: what the scores compare: words between spaces, as SQuAD's scripts do, or
-            characters of Chinese and Japanese, as CMRC 2018, DRCD and MLQA do.
+            characters of scripts without spaces, as CMRC 2018, DRCD and MLQA do; auto: by the
+            letters of the answers of a part.
     """
 
     kind = "extraction"
@@ -80,7 +79,7 @@ class Extraction(InContext):
         context: str = "context",
         answers: str = "answers",
         unanswerable: bool = False,
-        answers_by: Literal["words", "characters"] = "words",
+        answers_by: Literal["auto", "words", "characters"] = "auto",
         **common: Unpack[Common],
     ):
         super().__init__(
@@ -88,23 +87,15 @@ class Extraction(InContext):
         )
         self.unanswerable, self.answers_by = unanswerable, answers_by
 
-    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
-        """Return the examples of a part, and warn of answers that have no spaces between words."""
-        examples = super().load(part, paper=paper)
-        if part == "train" and self.answers_by == "words":
-            answers = [answer.text for example in examples for answer in example.target]
-            unspaced = sum(by_characters(text) != text for text in answers)
-            if 2 * unspaced > len(answers):
-                _LOG.warning(
-                    "task %s: %d of %d answers are Chinese or Japanese, whose words have no "
-                    "spaces, so F1 is 0 or 100; type +task.answers_by=characters",
-                    *(self.name, unspaced, len(answers)),
-                )
-        return examples
+    def signatures(self, examples: Sequence[Example]) -> dict[str, str]:
+        """Return what the scores of examples compare: words as SQuAD does, or characters."""
+        golds = [[answer.text for answer in e.target] for e in examples]
+        is_divided = tokens_of(golds, self.answers_by)[0] == "characters"
+        return {"f1": "SQuAD, characters"} if is_divided else {}
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, 0-100, as SQuAD's official scripts do."""
-        read = by_characters if self.answers_by == "characters" else str
+        read = by_characters if self.signatures(examples) else str
         guesses = [read(p.value) for p in predictions]
         golds = [[read(answer.text) for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)

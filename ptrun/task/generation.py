@@ -10,7 +10,7 @@ from ptrun.task.conversation import answered, asked
 from ptrun.task.dataset import MESSAGES, Common, Dataset, Scores, is_texts
 from ptrun.task.reasoning import checked
 from ptrun.task.source import Row
-from ptrun.task.text_metrics import TextMetric, signatures, text_scores
+from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
 
 PVPS: Mapping[str, Any] = {"plain": "{%s} {mask}", "soft": "{soft:8} {%s} {mask}"}
@@ -27,6 +27,7 @@ class Generation(Dataset):
             last learned turn is the answer.
         metrics: see `ptrun.task.text_metrics`; the first selects with `train.select=metric`.
         extra: further fields that patterns use.
+        answers_by: how the metrics divide texts into tokens; see `AnswersBy` there.
     """
 
     kind = "generation"
@@ -44,12 +45,13 @@ class Generation(Dataset):
         messages: str | None = None,
         metrics: list[TextMetric] | None = None,
         extra: list[str] | None = None,
+        answers_by: AnswersBy = "auto",
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         if (messages is None) == (fields is None or target is None):
             raise UserError(f"task {self.name}: name fields and target, or messages.")
-        self._messages, self._target = messages, target
+        self._messages, self._target, self.answers_by = messages, target, answers_by
         self.fields = [MESSAGES] if messages else list(fields or [])
         self.columns = [] if messages else [*self.fields, *(extra or [])]
         self.metrics: list[TextMetric] = list(metrics or ["f1", "exact_match"])
@@ -82,14 +84,14 @@ class Generation(Dataset):
         assert self._target is not None
         return references(row, self._target)
 
-    @property
-    def signatures(self) -> Mapping[str, str]:
-        """How packages computed the metrics, with their versions."""
-        return signatures(self.metrics)
+    def signatures(self, examples: Sequence[Example]) -> Mapping[str, str]:
+        """Return how the metrics of examples are computed, with the versions of packages."""
+        return signatures(self.metrics, [e.target for e in examples], self.answers_by)
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the metrics of written texts, and the loss and perplexity of the answers."""
-        return text_scores(self.metrics, predictions, [e.target for e in examples])
+        golds = [e.target for e in examples]
+        return text_scores(self.metrics, predictions, golds, self.answers_by)
 
 
 class Reasoning(Generation):

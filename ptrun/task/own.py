@@ -40,7 +40,7 @@ from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, label
 from ptrun.task.shapes import are_turns, columns_of, joined
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, check_file, table
-from ptrun.task.text_metrics import TextMetric, signatures, text_scores
+from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ class Own(Task):
             labels; pearson_spearman (their mean), pearson or spearman of numbers; of several labels
             micro_f1, macro_f1, subset_accuracy or average_precision; of texts f1 or another one of
             `ptrun.task.text_metrics`.
+        answers_by: how metrics of texts divide them into tokens; see `AnswersBy` there.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
         pattern: a pattern (`ptrun.pattern.pattern`) over the text columns, or `@FILE` with a
@@ -116,6 +117,7 @@ class Own(Task):
         messages: Column | None = None,
         kind: Literal["classification", "multilabel", "regression"] = "classification",
         metric: Metric | None = None,
+        answers_by: AnswersBy = "auto",
         skip: list[Any] | None = None,
         empty: Literal["refuse", "skip"] = "refuse",
         pattern: str | None = None,
@@ -185,7 +187,11 @@ class Own(Task):
             raise UserError(
                 f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
             )
+        if answers_by != "auto" and self.kind != "generation":
+            raise UserError(f"task.answers_by={answers_by} is of texts to write; leave it out.")
         self.metric: Metric = metric or allowed[0]
+        self.answers_by = answers_by
+        self.metrics: Any = [*dict.fromkeys((self.metric, "f1", "exact_match"))]  # of texts
         # 4) labels, columns and patterns
         self._labels, self._empty = labels, empty
         self._skip = {normal(value) for value in skip or []}
@@ -289,18 +295,18 @@ class Own(Task):
         """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         if self.kind == "generation":
-            names_: Any = dict.fromkeys((self.metric, "f1", "exact_match"))
-            return text_scores([*names_], predictions, golds)
+            return text_scores(self.metrics, predictions, golds, self.answers_by)
         if self.kind == "multilabel":
             return label_scores(self.labels, predictions, golds)
         if self.kind == "regression":
             return correlations(guesses, golds)
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
-    @property
-    def signatures(self) -> Mapping[str, str]:
-        """How packages computed the metric, with their versions."""
-        return signatures([self.metric])
+    def signatures(self, examples: Sequence[Example]) -> Mapping[str, str]:
+        """Return how the metrics of texts are computed, with the versions of packages."""
+        if self.kind != "generation":
+            return {}
+        return signatures(self.metrics, [e.target for e in examples], self.answers_by)
 
     def recorded(self) -> dict[str, Any]:
         """Return the labels and the patterns."""

@@ -12,7 +12,6 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.plan import plan
 from ptrun.serve.requests import ChatRequest, InvalidRequest, parsed
-from ptrun.task.text_metrics import check_references
 from tests.docs.pages import text
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
@@ -24,12 +23,6 @@ def structured_output(folder):
                        ("logprobs", True)):  # fmt: skip
         with pytest.raises(InvalidRequest, match=f"^{key}"):
             parsed(ChatRequest, {**asked, key: value})
-
-
-def scripts(folder):
-    for metric, reference in (("rougeL", "сегодня хорошая погода"), ("bleu", "今天天气很好" * 4)):
-        with pytest.raises(UserError, match="chrf"):
-            check_references([metric], [[reference]])
 
 
 def quantized(folder):
@@ -54,7 +47,6 @@ def devices(folder):
 
 ROWS = {  # other rows name what tests of their rooms refuse
     "Structured output": structured_output,
-    "ROUGE": scripts,
     "Checkpoints with a vision": quantized,  # a vision part: backbone/test_probe.py
     "Training a finished run": more_steps,
     "GPUs other than CUDA": devices,
