@@ -1,6 +1,6 @@
 """The tables of howto/data.md: each form, label and export that they name is read."""
 
-from tests.docs.pages import text
+from tests.docs.pages import ROOT, blocks, source, text
 from tests.fuzz import test_exports as exports
 from tests.task.tables import PACKED, READ
 from tests.task.test_own import LABELS as OWN_LABELS
@@ -57,3 +57,12 @@ def test_the_tables_name_what_is_tested():
     assert {name for names in EXPORTS.values() for name in names} <= exports.EXPORTS.keys()
     assert {name for names in FORMS.values() for name in names} <= READ.keys()
     assert {name for names in LABELS.values() for name in names} <= OWN_LABELS.keys()
+
+
+def test_the_files_of_formats_are_those_of_the_examples():
+    files = {block.title: block.code for block in blocks(source("howto/formats.md")) if block.title}
+    folder = ROOT / "examples"
+    kept = {file.name for file in folder.iterdir() if file.suffix != ".ipynb"}
+    assert kept == files.keys() and len(kept) == 8
+    for name, content in files.items():
+        assert (folder / name).read_text(encoding="utf-8") == content, name
