@@ -35,7 +35,7 @@ from ptrun.folder import tensors as files
 from ptrun.papers.corpus import Document, blocks, digest, documents, part_of
 from ptrun.pattern.spelling import mask_ids
 from ptrun.readout.base import Features, TokenRow, collate
-from ptrun.readout.head import decoder_start
+from ptrun.readout.languages import decoder_start
 from ptrun.training.progress import meter
 from workshop import command
 

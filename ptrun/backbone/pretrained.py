@@ -30,6 +30,9 @@ from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
 from ptrun.hub import repository
 
+_TURNED = ("mbart", "plbart")  # their decoder starts with the last of the labels
+_MULTILINGUAL = (*_TURNED, "m2m_100", "nllb-moe")
+_LANGUAGE = re.compile(r"_*[a-z]{2,}(_[A-Za-z]+)?_*")
 _T5 = ("t5", "mt5")
 _SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
 
@@ -104,6 +107,8 @@ class PretrainedBackbone:
             raise UserError(f"backbone={self.name}: {source}")
         self.architecture = family_of(self.name, self.config, families or {})
         self.family = self.architecture.name
+        self.turns_labels = self.config["model_type"] in _TURNED
+        self.reads_languages = self.config["model_type"] in _MULTILINGUAL
         self._overrides = self.architecture.overrides(
             self.name,
             dropout=dropout,
@@ -118,7 +123,7 @@ class PretrainedBackbone:
         self.quantization: Quantization = "none"  # of frozen linear maps; set by `quantize`
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
         self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
-        self._tokenizers: dict[bool, Any] = {}
+        self._tokenizers: dict[tuple[bool, tuple[str, str] | None], Any] = {}
 
     @cached_property
     def model(self) -> Any:
@@ -162,13 +167,32 @@ class PretrainedBackbone:
         name = fingerprint(local) if local else f"{self.hub}@{self.revision}"
         return name + self._epsilon
 
-    def tokenizer(self, *, words: bool = False) -> Any:
-        """Return the tokenizer, with `words` for input that is already split into words."""
-        if words not in self._tokenizers:  # train, dev and test are encoded one after another
-            self._tokenizers[words] = self.architecture.tokenizer(
+    def tokenizer(self, *, words: bool = False, languages: tuple[str, str] | None = None) -> Any:
+        """Return the tokenizer, with `words` for input that is already split into words.
+
+        `languages` are those of a text and of its answer, for a tokenizer that names some.
+        """
+        key = words, languages
+        if key not in self._tokenizers:  # train, dev and test are encoded one after another
+            tokenizer = self.architecture.tokenizer(
                 self._files(), self.config["model_type"], self.tokenizer_kind, words=words
             )
-        return self._tokenizers[words]
+            if languages:
+                tokenizer.src_lang, tokenizer.tgt_lang = languages
+            self._tokenizers[key] = tokenizer
+        return self._tokenizers[key]
+
+    @cached_property
+    def languages(self) -> Mapping[str, int]:
+        """The tokens of the languages that the tokenizer names: `en_XX`, or `en` for `__en__`."""
+        tokenizer = self.tokenizer()
+        if not hasattr(type(tokenizer), "src_lang"):
+            return {}
+        special = [t for t in tokenizer.all_special_tokens if _LANGUAGE.fullmatch(t)]
+        ids = dict(zip(special, tokenizer.convert_tokens_to_ids(special), strict=True))
+        ids |= getattr(tokenizer, "lang_code_to_id", {})
+        none, rows = tokenizer.unk_token_id, self.embedding_rows
+        return {name.strip("_"): i for name, i in ids.items() if none != i < rows}
 
     @cached_property
     def rowless(self) -> Mapping[int, str]:

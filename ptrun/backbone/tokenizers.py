@@ -12,7 +12,8 @@ Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta")
 _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
-FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+_PIECES = "sentencepiece.bpe.model"  # not read beside a tokenizer.json
+FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", _PIECES)
 TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*.jinja")
 """In no fingerprint: the ids of runs that render conversations have the template's text."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -34,7 +35,8 @@ def digest(folder: Path) -> str:
     for name in sorted((*FILES, *BESIDE)):
         file = folder / name
         content = read_bytes(file, _LARGEST, links=True) if file.is_file() else b""
-        hashed.update(f"{name} ".encode() + content)
+        if name != _PIECES or (content and not (folder / "tokenizer.json").is_file()):
+            hashed.update(f"{name} ".encode() + content)
     return hashed.hexdigest()[:16]
 
 
@@ -88,7 +90,8 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
 def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:
     """Refuse a tokenizer that needs a package which is not installed; reads names of files only."""
     kind = kind or kind_of(model_type)
-    if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
+    needs = kind == "sentencepiece" or (folder / _PIECES).is_file()
+    if not needs or (folder / "tokenizer.json").is_file():
         return
     if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
         raise UserError(

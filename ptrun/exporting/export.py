@@ -24,6 +24,7 @@ from ptrun.method.peft import need_peft
 from ptrun.readout.base import Batch, collate
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head
+from ptrun.readout.languages import tokenizer_of
 from ptrun.runs.examples import split_of
 from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan
@@ -140,7 +141,7 @@ def export(
     if form.peft_type == stock.WHOLE:
         tensors += method.backbone.model.parameters()
     with staging(out, sum(4 * tensor.numel() for tensor in tensors)) as folder:
-        method.backbone.tokenizer().save_pretrained(folder)
+        tokenizer_of(method.backbone, method.task).save_pretrained(folder)
         write(folder, form, method, base)
         model = load(folder, form, method, run.engine.device)
         gap = parity(method, model, form, examples)
@@ -342,6 +343,8 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     if method.readout.writes:  # greedily
         decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
         options = f"max_new_tokens={decoding.max_new_tokens}, eos_token_id={list(decoding.ends)}"
+        if row.decoder is not None:  # else the model's own first token comes before
+            options += f", decoder_start_token_id={row.decoder[0]}"
         asked = (
             "from transformers import AutoTokenizer\n\n"
             f"written = model.generate(**inputs, {options}, do_sample=False)\n"

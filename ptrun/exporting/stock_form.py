@@ -37,8 +37,9 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import LabelHead, decoder_start, row_limit
+from ptrun.readout.head import LabelHead, row_limit
 from ptrun.readout.heads import TokenHead
+from ptrun.readout.languages import answer_frame
 
 # The stock model that answers as a read-out does: a class of transformers, and its head's tensors.
 #
@@ -145,7 +146,7 @@ def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Rea
     elif architecture.left_to_right and not architecture.has_decoder:
         facts["pooling"] = "last"
     if architecture.has_decoder:
-        facts["decoder_start"] = decoder_start(backbone)
+        facts["decoder_start"], _ = answer_frame(backbone, task)
     tensors = {**dense, **_named("labels", readout.linear)}
     prefix = f"{backbone.model.base_model_prefix}." if backbone.model.base_model_prefix else ""
     return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), tensors, (), facts, prefix)

@@ -45,8 +45,8 @@ class TextLabeller(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **more: Tensor) -> Tensor:
         """Return logits `[B, C]` of texts `[B, T]`."""
         if "decoder_start" in self.facts and "decoder_input_ids" not in more:
-            start = torch.full_like(input_ids[:, :1], self.facts["decoder_start"])
-            more["decoder_input_ids"] = start
+            start = input_ids.new_tensor(self.facts["decoder_start"])
+            more["decoder_input_ids"] = start.expand(len(input_ids), -1)
         output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **more)
         vector = self.pooled(output, attention_mask)
         if self.dense is not None:
@@ -64,7 +64,7 @@ class TextLabeller(nn.Module):
             counted = mask[:, :, None].to(vectors.dtype)
             return (vectors * counted).sum(dim=1) / counted.sum(dim=1)
         if pooling == "first":
-            return vectors[:, 0]
+            return vectors[:, len(self.facts.get("decoder_start", [0])) - 1]
         last = (mask.cumsum(dim=1) * mask).argmax(dim=1)
         return vectors[torch.arange(len(vectors), device=vectors.device), last]
 

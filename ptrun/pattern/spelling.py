@@ -94,10 +94,10 @@ class Frame:
         return sum(len(ids) for ids in self.ids)
 
 
-def frame(tokenizer: Any, texts: int) -> Frame:
-    """Return the special tokens that a tokenizer puts around one text or two."""
+def frame(tokenizer: Any, texts: int, *, answers: bool = False) -> Frame:
+    """Return the special tokens that a tokenizer puts around one text or two, or an answer."""
     probes = _PROBES[:texts]
-    row = tokenizer(*probes)
+    row = tokenizer(text_target=probes[0]) if answers else tokenizer(*probes)
     ids = list(row["input_ids"])
     types = row.get("token_type_ids", [0] * len(ids))
     cuts, text_types, at = [], [], 0

@@ -18,6 +18,7 @@ from ptrun.planning.costs import Costs, texts
 from ptrun.planning.memory import GIB, devices_here, layout_of
 from ptrun.planning.overview import needed
 from ptrun.readout.base import TokenRow, unlimited
+from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.patterns import worded
 from ptrun.runs.examples import split_of, usable
 from ptrun.runs.plan import Plan
@@ -123,7 +124,8 @@ def _marked(tokenizer: Any, row: TokenRow) -> str:
 
 def _patterns(method: Method, fields: Mapping[str, Any]) -> list[str]:
     """Return an example under each pattern of the task."""
-    task, tokenizer, lines = method.task, method.backbone.tokenizer(), []
+    task, lines = method.task, list[str]()
+    tokenizer = tokenizer_of(method.backbone, task)
     encoder = Encoder(tokenizer, left_to_right=method.backbone.architecture.left_to_right)
     for pvp in read_pvps(task.pvps, worded(task)).values() if task.pvps else ():
         try:

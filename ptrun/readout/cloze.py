@@ -21,7 +21,8 @@ from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece, one_segment, separated
 from ptrun.pattern.spelling import answer_end, mask_ids
 from ptrun.readout.base import Features, TokenRow, WordReader
-from ptrun.readout.head import decoder_start, row_limit
+from ptrun.readout.head import row_limit
+from ptrun.readout.languages import answer_frame, tokenizer_of
 from ptrun.task.dataset import Task
 from ptrun.types import Example
 
@@ -55,7 +56,7 @@ class Cloze(WordReader):
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of pieces into rows; a refusal names what the tokenizer lacks for them."""
-        tokenizer = self.backbone.tokenizer()
+        tokenizer = tokenizer_of(self.backbone, self.task)
         if self.marked and not mask_ids(tokenizer, 1)[0]:
             raise UserError(
                 f"backbone={self.backbone.name}: its tokenizer has no sentinel such as "
@@ -74,6 +75,11 @@ class Cloze(WordReader):
     def end(self) -> int | None:
         """The token that ends a blank infiller's answer; None for other families."""
         return answer_end(self.backbone.tokenizer()) if self.infills else None
+
+    @cached_property
+    def answer_frame(self) -> tuple[list[int], list[int]]:
+        """What the decoder reads before an answer, and what is learned after its end."""
+        return answer_frame(self.backbone, self.task)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example."""
@@ -101,17 +107,17 @@ class Cloze(WordReader):
         """Return the row of an example, read where its answer starts.
 
         An encoder-decoder is read in the decoder: at the token before the sentinel, which predicts
-        it, and at the sentinel; or without one at the first token. A blank infiller is read in
-        the text that it writes, and the type of the blank is 1.
+        it, and at the sentinel; or without one at the last token before the answer. A blank
+        infiller is read in the text that it writes, and the type of the blank is 1.
         """
         limit, rule = row_limit(self.task, room), self.pvp.shorten
         encoded = self.encoder.encode(pieces, limit, masks, rule)
         if not self.decodes:
             return TokenRow(encoded.ids, encoded.types, encoded.masks, encoded.softs)
-        begin = [decoder_start(self.backbone)]
-        if self.marked:
-            begin.append(encoded.ids[encoded.masks[0]])
+        before, _ = self.answer_frame
+        marks = [encoded.ids[encoded.masks[0]]] if self.marked else []
         types = (
             [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if self.infills else None
         )
-        return TokenRow(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
+        begin, reads = [*before, *marks], range(len(before) - 1, len(before) + len(marks))
+        return TokenRow(encoded.ids, types, list(reads), encoded.softs, begin)

@@ -15,6 +15,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone, activate
 from ptrun.errors import UserError
 from ptrun.prompt import drawn
 from ptrun.readout.base import Batch, Features, Readout, TokenRow
+from ptrun.readout.languages import answer_frame, tokenizer_of
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -114,25 +115,6 @@ def tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:
     return ids, (rows["token_type_ids"][i] or [0]) if "token_type_ids" in rows else None
 
 
-_MULTILINGUAL = ("mbart", "m2m_100", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
-
-
-def decoder_start(backbone: PretrainedBackbone) -> int:
-    """Return the first token of the decoder, 0 for T5, or of the text written in a blank."""
-    if (kind := backbone.config["model_type"]) in _MULTILINGUAL:
-        raise UserError(
-            f"backbone={backbone.name}: a model of type {kind} reads the language's token before "
-            "text and answer, which ptrun does not give it. Use an mT5, or a causal model."
-        )
-    start = backbone.config.get("decoder_start_token_id")
-    if start is None and backbone.architecture.has_blank:
-        raise UserError(
-            f"backbone={backbone.name}: its config.json has no decoder_start_token_id; add it: the "
-            "id of <|startofpiece|>, after which it writes."
-        )
-    return int(start or 0)
-
-
 def columns(examples: Sequence[Example], fields: Sequence[str]) -> list[list[str]]:
     """Return one list of texts for each field."""
     return [[e.fields[field] for e in examples] for field in fields]
@@ -217,15 +199,18 @@ class PooledHead(Head):
         """Tokenize a column of texts, or two of pairs; in a pair the longer is shortened first.
 
         A row is read at the first token ([CLS]) of an encoder, at the last token of a left-to-right
-        model, or at the decoder's start token of an encoder-decoder; for `mean` at all its tokens.
+        model, or where the decoder's answer starts in an encoder-decoder; for `mean` at all its
+        tokens.
         """
         architecture, limit = self.backbone.architecture, row_limit(self.task, room)
-        encoded = self.backbone.tokenizer()(*texts, truncation="longest_first", max_length=limit)
+        tokenizer = tokenizer_of(self.backbone, self.task)
+        encoded = tokenizer(*texts, truncation="longest_first", max_length=limit)
         rows = [TokenRow(*tokens(encoded, i), [0]) for i in range(len(encoded["input_ids"]))]
         if self.pooler == "mean":
             return [replace(row, reads=list(range(len(row.ids)))) for row in rows]
         if architecture.has_decoder:
-            return [replace(row, decoder=[decoder_start(self.backbone)]) for row in rows]
+            begin, _ = answer_frame(self.backbone, self.task)
+            return [replace(row, decoder=begin, reads=[len(begin) - 1]) for row in rows]
         if architecture.left_to_right:
             return [replace(row, reads=[len(row.ids) - 1]) for row in rows]
         return rows

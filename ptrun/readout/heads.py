@@ -30,6 +30,7 @@ from ptrun.readout.head import (
     row_limit,
     tokens,
 )
+from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import GAP, SEVERAL, Task
 from ptrun.types import Classes, Example, Prediction
@@ -140,7 +141,7 @@ class TokenHead(Head):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
-        tokenizer = self.backbone.tokenizer(words=True)
+        tokenizer = tokenizer_of(self.backbone, self.task, words=True)
         border = tokenizer.sep_token or tokenizer.eos_token or "|"
         border = SEPARATOR if self.literal_sep else border
         words = [list(example.fields[self.task.fields[0]]) for example in examples]

@@ -21,6 +21,7 @@ from ptrun.pattern.encoding import after_space, paired
 from ptrun.prompt import drawn
 from ptrun.readout.base import Batch, Features, Readout, TokenRow, WordReader, word_logits
 from ptrun.readout.head import Head, columns, row_limit, tokens
+from ptrun.readout.languages import tokenizer_of
 from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.task.extraction import Answer
@@ -106,7 +107,8 @@ class SpanHead(Head):
         """Tokenize question and context in overlapping windows."""
         questions, contexts = columns(examples, self.task.fields)
         limit = row_limit(self.task, room)
-        rows = paired(self.backbone.tokenizer(), questions, contexts, limit, stride=_STRIDE)
+        tokenizer = tokenizer_of(self.backbone, self.task)
+        rows = paired(tokenizer, questions, contexts, limit, stride=_STRIDE)
         windows: list[list[int]] = [[] for _ in examples]
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
@@ -195,7 +197,8 @@ class PassageReader(Readout):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize question and passage; the passage is cut to the rest of the row."""
         questions, texts = columns(examples, self.task.fields)
-        rows = paired(self.backbone.tokenizer(), questions, texts, row_limit(self.task, room))
+        tokenizer = tokenizer_of(self.backbone, self.task)
+        rows = paired(tokenizer, questions, texts, row_limit(self.task, room))
         encoded = []
         for i, (example, text) in enumerate(zip(examples, texts, strict=True)):
             passage, places = passage_of(rows, i, text)

@@ -23,7 +23,8 @@ from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.chat import DATE, Chat, ChatRow, stored_template
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import decoder_start, row_limit
+from ptrun.readout.head import row_limit
+from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.patterns import choose
 from ptrun.readout.reading import Reading
 from ptrun.task.conversation import ANSWER, Conversation
@@ -162,6 +163,7 @@ class Writing(Cloze):
     @cached_property
     def chat(self) -> Chat:
         """The tokenizer's form of a conversation."""
+        tokenizer_of(self.backbone, self.task)  # refuses languages
         options = {key: getattr(self.options, key) for key in _CHAT}
         chat = Chat(backbone=self.backbone, template=self.options.chat_template, **options)
         chat.check()
@@ -199,7 +201,8 @@ class Writing(Cloze):
         """Return an example without its answer, read at its last token."""
         (row,), facts = features.rows, features.facts
         if row.decoder is not None:
-            row = replace(row, decoder=row.decoder[:1], reads=[0])
+            begin, _ = self.answer_frame
+            row = replace(row, decoder=begin, reads=[len(begin) - 1])
         else:
             ids = facts["ids"] if "ids" in facts else row.ids[: facts["prompt"]]
             row = replace(row, ids=ids, reads=[len(ids) - 1])
@@ -247,7 +250,9 @@ class Writing(Cloze):
             answer = self.encoder.spelling.ids(text, spaced=spaced, opens=self.decodes)
             tokens, cut = [*answer, self._end][: self.longest], len(answer) >= self.longest
         if self.decodes:
-            decoder = [decoder_start(self.backbone), *tokens[:-1]]
+            (start, *before), after = self.answer_frame
+            tokens = [*before, *tokens, *([] if cut else after)] if tokens else []
+            decoder = [start, *(tokens[:-1] or before)]
             row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
             return Features(example.id, [row], tokens, {"prompt": len(row.ids), "cut": cut})
         prompt = row.ids[: row.reads[-1] + 1]

@@ -87,6 +87,9 @@ class Task(Protocol):
     """Longest input in tokens; None means the backbone's limit."""
     recognised: Mapping[str, Any] = _NONE
     """The keys of the task that were read from the shape of its files, as if they were typed."""
+    source_language: str | None = None
+    target_language: str | None = None
+    """Those of a text and of its answer, for encoder-decoders whose tokenizer names languages."""
     accounts: Mapping[str, Account] = _NONE
     """What became of the rows of each part that was loaded; a data set may keep none."""
 
@@ -120,7 +123,7 @@ class Task(Protocol):
 
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
 _UNREAD = (
-    *("accounts", "pvps", "descriptions", "max_tokens"),
+    *("accounts", "pvps", "descriptions", "max_tokens", "source_language", "target_language"),
     *("_source", "_sources", "_variant"),
 )
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -137,6 +140,7 @@ class Common(TypedDict, total=False):
     `skip` lists, by field, raw values that mean "no gold label". Such rows are left out and counted
     in a warning. `pvps` are pattern-verbalizer pairs by name (`ptrun.pattern.pattern`).
     `descriptions` describe each label in words (`ptrun.readout.heads`).
+    `source_language` and `target_language`: see `Task`.
     """
 
     name: Required[str]
@@ -151,6 +155,8 @@ class Common(TypedDict, total=False):
     skip: dict[str, list[Any]] | None
     pvps: dict[str, dict[str, Any]] | None
     descriptions: dict[str, str] | None
+    source_language: str | None
+    target_language: str | None
 
 
 class Dataset(Task):
@@ -172,6 +178,8 @@ class Dataset(Task):
     def __init__(self, data_dir: str | None, variant: str | None = None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
         self.max_tokens = common.get("max_tokens")
+        self.source_language = common.get("source_language")
+        self.target_language = common.get("target_language")
         self.pvps, self.descriptions = common.get("pvps") or {}, common.get("descriptions") or {}
         self._splits = common["splits"]
         self._paper = common.get("paper_splits")

@@ -94,6 +94,8 @@ class Own(Task):
         separator, quoting, columns, encoding: of a CSV; see `ptrun.task.table.Given`.
         hub: a data set of the hub; train, dev and test are then the names of its splits.
         subset, revision: of that data set.
+        source_language, target_language: those of a text and of its answer, as the tokenizer of an
+            mBART, NLLB or M2M100 names them.
         labels: all labels, for prediction without the training file; null means to read it.
 
     The id of an example is that of the column `id`, if the file has one, else part and number.
@@ -129,6 +131,8 @@ class Own(Task):
         hub: str | None = None,
         subset: str | None = None,
         revision: str = "main",
+        source_language: str | None = None,
+        target_language: str | None = None,
         labels: list[str] | None = None,
     ):
         # 1) keys that are missing, or exclude each other
@@ -194,6 +198,7 @@ class Own(Task):
         self.metrics: Any = [*dict.fromkeys((self.metric, "f1", "exact_match"))]  # of texts
         # 4) labels, columns and patterns
         self._labels, self._empty = labels, empty
+        self.source_language, self.target_language = source_language, target_language
         self._skip = {normal(value) for value in skip or []}
         self._no_label = {value.lower() for value in self._skip} & NO_LABEL
         self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()

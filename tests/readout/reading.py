@@ -37,10 +37,11 @@ OF = {"masked": "bert", "causal": "gpt2", "seq2seq": "t5", "infilling": "blocklm
 
 def words_only(tokenizer, family="masked"):
     """Return what a read-out needs of a backbone to make rows: a tokenizer, and sizes."""
-    own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1), "config": {}, "family": family}
+    own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1), "family": family}
+    own |= {"config": {}, "languages": {}, "reads_languages": False}
     architecture = family_of("", {"model_type": OF[family]}, FAMILIES)
     return SimpleNamespace(
-        tokenizer=lambda words=False: tokenizer, architecture=architecture, **own
+        tokenizer=lambda words=False, languages=None: tokenizer, architecture=architecture, **own
     )
 
 

@@ -23,6 +23,7 @@ TASKS += ("sst2", "sst5", "trec", "ag_news", "pocket_sentiment", "pocket_topics"
 
 def task(labels, descriptions, fields=("text",)):
     own = {"name": "toy", "kind": "classification", "max_tokens": None}
+    own |= {"source_language": None, "target_language": None}
     return SimpleNamespace(labels=labels, descriptions=descriptions, fields=fields, **own)
 
 

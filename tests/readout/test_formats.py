@@ -46,7 +46,7 @@ def backbone(tiny, shared):
 
     def make(kind):
         made = tiny(kind)
-        made._tokenizers = {words: real(root, kind, words) for words in (False, True)}
+        made._tokenizers = {(words, None): real(root, kind, words) for words in (False, True)}
         return made
 
     return make

@@ -65,6 +65,7 @@ def test_a_predicate_comes_after_the_word(kind):
     words = ["the", "film", "was", "good"]
     example = Example("1", {"tokens": words, "predicate": "was"}, ["O", "O", "B-V", "O"])
     data = SimpleNamespace(labels=["O", "B-V"], fields=["tokens"], max_tokens=None)
+    data.source_language = data.target_language = None
     head = TokenHead(words_only(tokenizer), data)
     (own,) = head.encode([example], 64)
     head.literal_sep = True

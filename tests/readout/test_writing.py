@@ -1,7 +1,6 @@
 """`readout=writing`: what is learned, what is written, and that stock PEFT writes the same."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.readout.head import decoder_start
 from tests.backbone.test_generation import asked
 from tests.covering import covering
 from tests.exporting.runs import moved, shipped
@@ -202,14 +200,3 @@ def test_runs_that_decode_in_other_ways_write_what_they_write_alone():
     alone = [texts(method, examples) for method in methods]
     assert [[one.value for one in own] for own in together] == alone
     assert len({tuple(own) for own in alone}) == 4
-
-
-@pytest.mark.parametrize("kind", ["mbart", "m2m_100", "nllb-moe"])
-def test_a_model_that_wants_a_language_is_refused(kind):
-    backbone = SimpleNamespace(
-        name="many", config={"model_type": kind, "decoder_start_token_id": 2}
-    )
-    with pytest.raises(
-        UserError, match=f"backbone=many: a model of type {kind} reads the language"
-    ):
-        decoder_start(backbone)
