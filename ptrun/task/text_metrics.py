@@ -195,15 +195,19 @@ def _matcher(name: str, tokens: tuple[str, str]) -> Any:
 
 
 def _words(rule: str, text: str) -> list[str]:
-    """Return the tokens that ROUGE compares; each has a letter or a digit."""
+    """Return the tokens that ROUGE compares: those with a letter or a digit, if there are any."""
     text = lowered(text)
     if rule not in READ:
-        return [token for token in _bleu(rule).tokenizer(text).split() if _WORD.search(token)]
-    if rule != "english":
-        return list(_WORD.findall(UNSPACED.sub(r" \g<0> ", text) if rule == "characters" else text))
-    stemmed = _package("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True).tokenize
-    words = [text] if text.isascii() else _WORD.findall(text)
-    return [token for word in words for token in (stemmed(word) if word.isascii() else [word])]
+        tokens = [token for token in _bleu(rule).tokenizer(text).split() if _WORD.search(token)]
+    elif rule != "english":
+        tokens = _WORD.findall(UNSPACED.sub(r" \g<0> ", text) if rule == "characters" else text)
+    else:
+        stemmed = _package("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True).tokenize
+        words = [text] if text.isascii() else _WORD.findall(text)
+        tokens = [
+            token for word in words for token in (stemmed(word) if word.isascii() else [word])
+        ]
+    return tokens or ([] if text.isascii() else text.split())  # emoji alone
 
 
 @cache

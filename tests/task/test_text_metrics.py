@@ -13,9 +13,10 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
+from ptrun.task.extraction import Answer, Extraction
 from ptrun.task.own import Own
 from ptrun.task.text_metrics import check_references, signatures, text_scores, tokens_of
-from ptrun.types import Prediction
+from ptrun.types import Example, Prediction
 
 pytest.importorskip("rouge_score")
 pytest.importorskip("sacrebleu")
@@ -125,6 +126,11 @@ def test_english_is_as_the_packages_have_it():
     assert scores["bleu"] == BLEU().corpus_score(texts, [golds]).score
     assert scored(["f1", "exact_match"], "The cat's!", "a cats") == {"f1": 100, "exact_match": 100}
     assert signatures(["rougeL"], references)["rougeL"].endswith(", english, stemmed, NFC")
+    signs = "it’s — “fine”… 3 €, ❤️ and ok_then 👍"  # noqa: RUF001
+    assert scored(["rougeL"], ENGLISH, signs)["rougeL"] == pytest.approx(
+        100 * plain.score(signs, ENGLISH)["rougeL"].fmeasure
+    )
+    assert scored(["rouge1"], "👍", "👍") == {"rouge1": 100} != scored(["rouge1"], "👎", "👍")
 
 
 @settings(max_examples=60, deadline=None)
@@ -241,3 +247,17 @@ def test_a_result_says_how_the_texts_of_test_and_dev_are_divided(tmp_path):
     kept = json.loads((planned.folder / "result.json").read_text())["manifest"]["signatures"]
     assert "tok:zh|" in kept["bleu"] and "tok:13a|" in kept["dev_bleu"]
     assert kept["f1"] == "SQuAD, characters, NFC" and kept["dev_f1"] == "SQuAD, english, NFC"
+
+
+def test_spans_of_a_script_without_spaces_are_scored_by_characters():
+    keys = {"version": 1, "source": {"hub": "none"}, "splits": {"train": "a"}, "name": "qa"}
+
+    def scores(text, gold, **rule):
+        task, example = Extraction(None, **keys, **rule), Example("a", {}, [Answer(gold, 0)])
+        return task.score([Prediction("a", text)], [example]), task.signatures([example])
+
+    by_characters = scores("天氣很好", "天氣好")
+    assert by_characters[0]["f1"] == pytest.approx(600 / 7)
+    assert by_characters[1] == {"f1": "SQuAD, characters"}
+    assert scores("天氣很好", "天氣好", answers_by="words") == ({"em": 0, "f1": 0}, {})
+    assert scores("The Oslo.", "oslo") == ({"em": 100, "f1": 100}, {})
