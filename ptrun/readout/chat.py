@@ -271,6 +271,7 @@ class Chat:
                 texts[f"before {i}"] = (whole[:i], True)
             if calls:
                 texts[f"after {i}"] = (whole[: i + 1], False)
+                texts[f"plain {i}"] = ([*whole[:i], _turn(_WORD)], False)
         return {**self._tokens, **talk.variables}, texts
 
     # Where the turns of the assistant stand.
@@ -332,7 +333,7 @@ class Chat:
                 start, end = self._content(i, texts)
             if is_last:
                 start = prompt[1] if text.startswith(prompt[0][: prompt[1]]) else -1
-            elif self.thinking == "keep" and text.startswith(opened):
+            elif self.thinking == "keep" and opened and text.startswith(opened):
                 start = len(opened)
             if i in marked:
                 first, last = marked[i]
@@ -354,10 +355,8 @@ class Chat:
                 )
             ended = self._special.match(text, end)
             last = ended.end() if ended else end
-            if self._tail and text.startswith(self._tail, end):
-                last = end + len(self._tail)
-            elif is_last and not ended:  # an end without a token of its own
-                last = max(end, len(text.rstrip()))
+            if not ended and text.startswith(self._rest.rstrip(), end):  # an end of letters
+                last = end + len(self._rest.rstrip())
             spans.append(_Span(start, end, last))
         return spans
 
@@ -376,23 +375,22 @@ class Chat:
     def _call(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
         """Return where a turn with calls stands: what it adds to a shorter conversation."""
         text, other = texts["whole"][0], texts[f"call 0 of {i}"][0]
-        before, after = texts.get(f"before {i}", ("",))[0], texts[f"after {i}"][0]
         pairs = enumerate(zip(text, other, strict=False))
         differs = next((place for place, (a, b) in pairs if a != b), 0)
-        added = self._body(after[len(before) :]) if after.startswith(before) else ""
-        bare = added.removeprefix(self._gap)
-        for part in [bare, added] if self.thinking == "drop" else [added, bare]:
+        after, (plain, _) = texts[f"after {i}"][0], _around(texts[f"plain {i}"][0]) or ("\0", "")
+        opened = texts.get(f"before {i}", ("",))[0]
+        for before in [plain, opened] if self.thinking == "drop" else [opened, plain]:
+            part = self._body(after[len(before) :]) if after.startswith(before) else ""
             start = text.rfind(part, max(0, differs - len(part)), differs + len(part))
             if part and 0 <= start <= differs:
                 return start, start + len(part)
         return -1, -1
 
     def _body(self, text: str) -> str:
-        """Return what an assistant writes without the end of its turn."""
-        text = text.rstrip()
-        if self._tail and text.endswith(self._tail):
-            return text.removesuffix(self._tail)
-        return text.removesuffix(next(filter(text.endswith, self._special_words), ""))
+        """Return what an assistant writes without the end of its turn and what follows it."""
+        rest, text = self._rest.rstrip(), text.rstrip()
+        ends = [rest[match.start() :] for match in self._special.finditer(rest)]
+        return text.removesuffix(next(filter(text.endswith, [*ends, *self._special_words]), ""))
 
     def _otherwise(self, texts: Mapping[str, Rendered]) -> str:
         """Return why an answer does not begin where the prompt ends, and what to type."""
@@ -460,9 +458,9 @@ class Chat:
         return before[len(opened) :] if before.startswith(opened) else ""
 
     @cached_property
-    def _tail(self) -> str:
+    def _rest(self) -> str:
         """What the template writes behind a last answer of words alone."""
-        return self._probe(*_ASK, _turn(_WORD)).partition(_WORD)[2].rstrip()
+        return self._probe(*_ASK, _turn(_WORD)).partition(_WORD)[2]
 
     @cached_property
     def _reads_reasoning(self) -> bool:

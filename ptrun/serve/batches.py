@@ -21,6 +21,7 @@ from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
 from ptrun.readout.base import Features, collate, unlimited
 from ptrun.serve.prompts import Prompts
+from ptrun.task.conversation import BESIDE
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -333,7 +334,16 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
             "/v1/predict with these fields."
         )
     turns = row.get("messages", [{"role": "user", "content": row.get("prompt")}])
-    return {fields[0]: turns if talks else turns[-1]["content"]}
+    beside = {key: value for key, value in row.items() if key in BESIDE}
+    if talks:
+        return {**beside, fields[0]: turns}
+    if beside:
+        raise UserError(
+            f"{loaded.id} was not trained on conversations and reads no {next(iter(beside))}."
+        )
+    content = turns[-1]["content"]
+    is_parts = isinstance(content, list)
+    return {fields[0]: "".join(part["text"] for part in content) if is_parts else content}
 
 
 def _inputs(jobs: Sequence[WaitingRow]) -> Any:

@@ -20,14 +20,15 @@ from pydantic import (
 
 from ptrun.errors import shown
 from ptrun.serve.batches import Wish
+from ptrun.task.conversation import BESIDE
 
 HARMLESS = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "parallel_tool_calls",
 )  # fmt: skip
 NEUTRAL: Mapping[str, Any] = {
-    "n": 1, "best_of": 1, "logprobs": False, "echo": False, "suffix": "", "tools": [],
-    "functions": [], "tool_choice": "none", "function_call": "none", "logit_bias": {},
+    "n": 1, "best_of": 1, "logprobs": False, "echo": False, "suffix": "",
+    "functions": [], "function_call": "none", "logit_bias": {},
     "presence_penalty": 0, "frequency_penalty": 0, "min_p": 0,
     "response_format": {"type": "text"}, "modalities": ["text"],
 }  # fmt: skip
@@ -39,6 +40,10 @@ _EXPECTED = {
     "string_too_short": "expected a text", "finite_number": "expected a number",
 }  # fmt: skip
 Model = TypeVar("Model", bound=BaseModel)
+_CALLS = (
+    "this server writes a call as text, as the model learned to, and does not read it. Send "
+    'tool_choice "none" with tools to get the text, or leave both out.'
+)
 _COLD = 1e-3  # a temperature below it takes the likeliest token
 
 
@@ -59,7 +64,7 @@ Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 class _Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    neutral: ClassVar[Mapping[str, Any]] = {"tool_calls": [], "annotations": [], "name": ""}
+    neutral: ClassVar[Mapping[str, Any]] = {"annotations": []}
     harmless: ClassVar[Sequence[str]] = ()
 
     @model_validator(mode="before")
@@ -90,13 +95,17 @@ class Turn(_Typed):
     """A turn of a conversation; `developer` is another word for `system`."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart]
+    content: str | list[TextPart] | None = None
+    tool_calls: list[dict[str, Any]] = []
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
 
-    def plain(self) -> dict[str, str]:
-        """Return role and text."""
-        parts = [self.content] if isinstance(self.content, str) else [p.text for p in self.content]
-        role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": "".join(parts)}
+    @model_validator(mode="after")
+    def _says(self) -> "Turn":
+        if self.content is None and not self.tool_calls:
+            raise ValueError("content is missing")
+        return self
 
 
 class StreamOptions(_Typed):
@@ -155,6 +164,9 @@ class ChatRequest(TextRequest):
     """`POST /v1/chat/completions`."""
 
     messages: Annotated[list[Turn], Field(min_length=1)]
+    tools: list[dict[str, Any]] = []
+    tool_choice: str | dict[str, Any] = ""
+    chat_template_kwargs: dict[str, Any] = {}
 
     @field_validator("messages")
     @classmethod
@@ -163,10 +175,17 @@ class ChatRequest(TextRequest):
             raise ValueError("the last turn is the assistant's")
         return turns
 
+    @model_validator(mode="after")
+    def _calls_are_text(self) -> "ChatRequest":
+        for key in ("tools", "tool_choice"):
+            if getattr(self, key) and self.tool_choice != "none":
+                raise ValueError(f"{key}: {_CALLS}")
+        return self
+
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row with the turns."""
-        return [{"messages": [turn.plain() for turn in self.messages]}]
+        """One row with the turns, and what a chat template reads beside them."""
+        return [self.model_dump(include={*BESIDE, "messages"}, exclude_unset=True)]
 
 
 class RowsRequest(_Typed):
@@ -217,6 +236,8 @@ def _told(errors: Sequence[Any]) -> InvalidRequest:
         return InvalidRequest(f"{key}: missing.", key)
     said = _EXPECTED.get(deepest["type"], deepest["msg"][:1].lower() + deepest["msg"][1:])
     said = said.removeprefix("value error, ")
+    if not key and deepest["type"] == "value_error":
+        return InvalidRequest(said, said.partition(":")[0])
     if not key:
         return InvalidRequest("the body is no JSON object.")
     return InvalidRequest(f"{key} is {shown(deepest['input'])}; {said}.", key)

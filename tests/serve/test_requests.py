@@ -23,6 +23,8 @@ from ptrun.serve.requests import (
     RowsRequest,
     parsed,
 )
+from ptrun.task import conversation
+from ptrun.task.source import Row
 
 CALLS = json.loads(Path(__file__).with_name("client_calls.json").read_text(encoding="utf-8"))
 KINDS = {
@@ -56,7 +58,8 @@ def test_a_clients_key_is_obeyed_or_refused_by_name(call):
     except InvalidRequest as error:
         assert error.key, str(error)
         top = error.key.partition("[")[0].partition(".")[0]
-        assert top in body and (top in keys or top in ("messages", "prompt", "stop", "input"))
+        read = ("messages", "prompt", "stop", "input", "tools", "tool_choice")
+        assert top in body and (top in keys or top in read)
         assert error.key in str(error)
     else:
         assert keys == []
@@ -143,10 +146,9 @@ def test_extremes_and_other_types_are_refused_with_their_value(key, value):
 @pytest.mark.parametrize(
     ("turn", "said"),
     [
-        ({"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}, "tool_calls: not"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "image_url"),
-        ({"role": "user", "content": None}, r"messages\[0\].content: missing"),
-        ({"role": "user", "content": "a", "name": "Ann"}, r"messages\[0\].name: not read"),
+        ({"role": "user", "content": None}, r"messages\[0\].*content is missing"),
+        ({"role": "user", "content": "a", "weight": 1}, r"messages\[0\].weight: not read"),
         ({"role": "function", "content": "a"}, "messages.*role is 'function'"),
         ({"role": "user", "content": "\ud800"}, "unpaired surrogate"),
     ],
@@ -161,10 +163,35 @@ def test_turns_that_a_client_sends_back_are_read():
             "function_call": None, "tool_calls": None}  # fmt: skip
     first = {"role": "developer", "content": [{"type": "text", "text": "d"}]}
     asked = parsed(ChatRequest, {"model": "a", "messages": [first, echo, *CHAT["messages"]]})
-    assert asked.rows[0]["messages"] == [
+    talk = conversation.asked(Row("row 1", asked.rows[0]), "messages")
+    assert talk.turns == [
         {"role": "system", "content": "d"}, {"role": "assistant", "content": "c"},
         {"role": "user", "content": "b"},
     ]  # fmt: skip
+
+
+FUNCTION = {"name": "add", "arguments": {"a": 3}}
+TOOL = {"type": "function", "function": {"name": "add"}}
+
+
+def test_calls_tools_and_names_of_a_template_are_read():
+    called = [
+        *CHAT["messages"],
+        {"role": "assistant", "content": None, "reasoning_content": "c", "tool_calls": [
+            {"id": "x", "type": "function", "function": FUNCTION | {"arguments": '{"a": 3}'}}]},
+        {"role": "tool", "tool_call_id": "x", "name": "add", "content": "7"},
+    ]  # fmt: skip
+    beside = {"tools": [TOOL], "chat_template_kwargs": {"formal": True}}
+    asked = parsed(ChatRequest, {**CHAT, "messages": called, **beside, "tool_choice": "none"})
+    talk = conversation.asked(Row("row 1", asked.rows[0]), "messages")
+    assert talk.variables == {"tools": [TOOL], "formal": True}
+    assert talk.turns[1]["tool_calls"][0]["function"] == FUNCTION
+    assert talk.turns[2]["tool_call_id"] == "x"
+    for more in ({}, {"tool_choice": "auto"}):
+        with pytest.raises(InvalidRequest, match=r"^tools: this server writes a call as text"):
+            parsed(ChatRequest, {**CHAT, **beside, **more})
+    with pytest.raises(InvalidRequest, match=r"^tool_choice: this server"):
+        parsed(ChatRequest, {**CHAT, "tool_choice": "required"})
 
 
 def test_calls_of_clients_get_an_answer_or_a_reason_and_no_500(server, runs):
