@@ -25,6 +25,7 @@ LEARNED = {
     for name in EXPECTED
 }
 """The cases that are learned with readout.thinking=drop."""
+SOUND = [name for name in EXPECTED if {"one", "two"} <= {*LEARNED[name]}]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_what_is_learned_is_what_is_expected(outcomes, name, thinking):
         assert templates.agrees(outcome, expectation) == as_expected, (case, outcome, expectation)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [name for name in EXPECTED if LEARNED[name]])
 def test_the_last_turn_alone_is_learned(chat_of, name):
     chat = chat_of(name, turns="last")
     rows = chat.rows([talk_of(templates.row_of(name, case)) for case in LEARNED[name]])
@@ -74,7 +75,7 @@ def test_the_last_turn_alone_is_learned(chat_of, name):
         assert templates.learned(chat, row) == Learned(text, prompt, texts[-1:])
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", SOUND)
 def test_a_turn_of_weight_zero_is_context(chat_of, name):
     first, weightless, *rest = CASES["two"]
     row = {"messages": [first, {**weightless, "weight": 0}, *rest]}
@@ -89,7 +90,7 @@ def test_a_developer_is_the_system(outcomes, chat_of, name):
     assert templates.outcome(chat_of(name), row) == outcomes[name, "system", "drop"]
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [name for name in EXPECTED if LEARNED[name]])
 def test_a_prompt_needs_no_answer(chat_of, name):
     chat = chat_of(name)
     talks = [asked(talk_of(templates.row_of(name, case))) for case in LEARNED[name]]
@@ -119,15 +120,16 @@ def test_a_thought_has_several_names(outcomes, chat_of, name, key):
 
 
 def test_a_name_picks_one_of_several_templates(folder, outcomes):
-    tokenizer = templates.tokenizer_of("command_r_tool_use")
     names = {"default": "command_r", "tool_use": "command_r_tool_use"}
     backbone = templates.backbone_of("command_r", folder / "named")
-    tokenizer.chat_template = {key: templates.template(name) for key, name in names.items()}
-    backbone.tokenizer().chat_template = tokenizer.chat_template
+    backbone.tokenizer().chat_template = {
+        key: templates.template(name) for key, name in names.items()
+    }
     for key, name in {None: "command_r", **names}.items():
-        chat = Chat(backbone=backbone, template=key)
-        row = templates.row_of(name, "two")
-        assert templates.agrees(templates.outcome(chat, row), expected(name, "two", "drop"))
+        outcome = templates.outcome(
+            Chat(backbone=backbone, template=key), templates.row_of(name, "two")
+        )
+        assert outcome == outcomes[name, "two", "drop"]
 
 
 def test_the_published_page_is_that_of_the_templates(outcomes):
@@ -295,7 +297,7 @@ TEXTS = st.text(LETTERS, min_size=1, max_size=12).filter(str.strip)
 
 @st.composite
 def conversations(draw):
-    name = draw(st.sampled_from([*SHAPES]))
+    name = draw(st.sampled_from([name for name in SHAPES if name in SOUND]))
     texts = draw(st.lists(TEXTS, min_size=2, max_size=8).filter(lambda texts: len(texts) % 2 == 0))
     turns = [
         {"role": ("user", "assistant")[place % 2], "content": text}
