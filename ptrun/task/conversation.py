@@ -161,6 +161,12 @@ def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
         said["function_call"], content = content, ""
     content = "" if content is None and {"tool_calls", "function_call"} & said.keys() else content
     turn: Turn = {"role": role, "content": _text(where, text, content)}
+    for synonyms in (FLAGS, REASONING, ("tool_calls", "function_call")):
+        keys = [key for key in synonyms if key in said]
+        if any(said[key] != said[keys[0]] for key in keys):
+            raise UserError(
+                f"{where} has different values of {', '.join(keys)}. Leave one of them."
+            )
     for key in FLAGS:
         if key in said:
             learned = _flag(f"{where}: {key}", said.pop(key))
