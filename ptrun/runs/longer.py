@@ -87,9 +87,10 @@ def compared(
             ours, theirs = ("the default" if value is None else value for value in pair)
             told[named] = f"{named} is {ours} here and {theirs} there"
     if told:
+        alone = f", or start=run:{start.value} for its prompt alone"
         raise UserError(
-            f"{run}: {'; '.join(told.values())}.\nType the options of that run with more steps, "
-            f"or start=run:{start.value} for its prompt alone."
+            f"{run}: {'; '.join(told.values())}.\nType the options of that run with more steps"
+            f"{alone if done.manifest.get('prompt') else ''}."
         )
     if exact:
         return _with_state(start, run, train, done.config["train"])
@@ -171,7 +172,8 @@ def shorter(folder: Path, content: Mapping[str, Any]) -> str | None:
             if reached < train["max_steps"] if train["max_steps"] else epochs < train["epochs"]:
                 steps[done.run_id] = reached
     name = max(steps, key=steps.__getitem__, default=None)
+    state = name and any((folder.parent / name).glob(_STATES))
     return name and (
         f"{name} is finished at {steps[name]} steps with the same options; {CONTINUE}=run:{name} "
-        "goes on from there (this run begins anew)"
+        f"goes on from there{'' if state else ' with a new optimizer'} (this run begins anew)"
     )

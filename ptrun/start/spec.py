@@ -90,8 +90,6 @@ class Start:
         """What is copied from another run: `backbone` (with EFL also its head) or `prompt`."""
         if self.kind in ("joined", "peft"):
             return "prompt"
-        if self.kind == CONTINUE:
-            return "state" if self.steps else "prompt and read-out"
         if self.kind != "run":
             return None
         return "backbone" if self.tuned else "prompt"
