@@ -1,14 +1,19 @@
 """Runs on a model and a data set of the hub: what they record, and what they do when main moves."""
 
+import io
 import json
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 from safetensors.torch import load, save
 
 from ptrun.command import rerun, run
+from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import request
 from ptrun.predicting.answering import ready
+from ptrun.runs.plan import plan
 from tests.hub.conftest import DATA, MODEL, data_files, model_files
 
 BACKBONE = f"""
@@ -179,3 +184,27 @@ def test_a_data_set_of_the_hub_is_read_as_one_s_own(project, hub, offline, capsy
     assert list(finished.task.labels) == ["bad", "good"]
     with pytest.raises(UserError, match="no column 'review'"):
         run.main([*typed, *own, "task.text=review"])
+
+
+def pairs(hub, word):
+    """Push rows of prompts and completions, and return their commit."""
+    rows = [{"prompt": f"{word} {i}", "completion": f"{i}"} for i in range(8)]
+    written = io.BytesIO()
+    pd.DataFrame(rows).to_parquet(written)
+    files = {"README.md": b"---\n---\n", "data/train-00000-of-00001.parquet": written.getvalue()}
+    return hub.push("datasets", "someone/pairs", files)
+
+
+def test_columns_of_a_data_set_are_recognised_and_its_rows_are_those_of_its_commit(hub):
+    old = pairs(hub, "say")
+    composed = compose_run(
+        ["task=hub", "task.hub=someone/pairs", "backbone=pocket_gpt2", "method=lora"]
+    )
+    first = plan(composed)
+    assert first.request.task["answer"] == "completion"
+    assert first.task.load("train")[0].fields == {"prompt": "say 0"}
+    (repository,) = first.task.repositories
+    new = pairs(hub, "write")
+    again = plan(replace(composed, commits={repository.key: old}))  # as a resumed run is planned
+    assert again.task.load("train")[0].fields == {"prompt": "say 0"} and old != new
+    assert plan(composed).task.load("train")[0].fields == {"prompt": "write 0"}
