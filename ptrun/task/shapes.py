@@ -1,11 +1,4 @@
-"""Recognises instructions and conversations by the names of their columns, where none is typed.
-
-| columns                                                        | as if typed                    |
-|----------------------------------------------------------------|--------------------------------|
-| `messages`, `conversations` or `conversation`, of turns        | `task.messages=messages`       |
-| `instruction`, `prompt` or `question`, perhaps with `input` or | `task.text=[question,context]` |
-| `context`, and an answer: texts, or turns of both              | `task.answer=answer`           |
-"""
+"""Recognises instructions and conversations by the names of their columns, where none is typed."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -36,44 +29,36 @@ def columns_of(table: Table | HubTable) -> dict[str, Any]:
     """
     columns = {name.strip().lower(): name for name in table.columns}
     talks = [columns[name] for name in _TALKS if name in columns]
-    shapes: list[tuple[str, dict[str, Any]]] = [("conversations", {"messages": t}) for t in talks]
+    shapes: dict[str, dict[str, Any]] = {f"task.messages={t}": {"messages": t} for t in talks}
     second = [columns[name] for name in _SECOND if name in columns]
-    for asked, answer in (pair for pair in _PAIRS if columns.keys() >= {*pair}):
-        text = [columns[asked], *second] if second else columns[asked]
-        shapes.append((f"{asked} and {answer}", {"text": text, "answer": columns[answer]}))
-    typed = [_typed(keys) for _, keys in shapes]
+    for first, answer in (pair for pair in _PAIRS if columns.keys() >= {*pair}):
+        text = [columns[first], *second]
+        word = f"'task.text=[{','.join(text)}]'" if second else f"task.text={text[0]}"
+        keys = {"text": text if second else text[0], "answer": columns[answer]}
+        shapes[f"{word} task.answer={columns[answer]}"] = keys
+    typed = ", or ".join(shapes)
     more = [] if talks else [columns[name] for name in _MORE if name in columns]
-    wrong = ""
     if columns.keys() >= {*_PREFERENCES}:
         wrong = "Pairs of preferences are not learned; task.answer=chosen names one of them."
     elif len(shapes) > 1:
-        wrong = f"They have {len(shapes)} shapes; type one: {', or '.join(typed)}."
+        wrong = f"They have {len(shapes)} shapes; type one: {typed}."
     elif shapes and more:
-        wrong = f"{names(more)} would not be read; if that is meant, type {typed[0]}."
-    elif not shapes:
+        wrong = f"{names(more)} would not be read; if that is meant, type {typed}."
+    elif shapes:
+        _LOG.info("%s: recognised %s", table.file, typed)
+        return shapes[typed]
+    else:
         wrong = _nearest(columns)
-    if wrong:
-        listed = f"task.text and task.label are missing; columns: {names(table.columns)}"
-        raise UserError(f"{table.file}: {listed}\n{wrong}")
-    _LOG.info("%s: recognised %s: %s", table.file, shapes[0][0], typed[0])
-    return shapes[0][1]
-
-
-def _typed(keys: Mapping[str, Any]) -> str:
-    """Return keys of `task` as a shell reads them."""
-    lists = {key: ",".join(value) for key, value in keys.items() if isinstance(value, list)}
-    words = (f"'task.{k}=[{lists[k]}]'" if k in lists else f"task.{k}={keys[k]}" for k in keys)
-    return " ".join(words)
+    listed = f"task.text and task.label are missing; columns: {names(table.columns)}"
+    raise UserError(f"{table.file}: {listed}\n{wrong}")
 
 
 def _nearest(columns: Mapping[str, str]) -> str:
     """Return what to type, and what the columns lack of the shape that they resemble most."""
     typed = "Type task.text=COLUMN task.label=COLUMN, or task.answer=COLUMN for texts to write."
-    lacks = {shape: [n for n in shape if n not in columns] for shape in (*_PAIRS, _TALKS[:1])}
-    close = [s for s in lacks if len(lacks[s]) < len(s) or (len(s) == 1 and near(s[0], columns))]
-    if close:
-        shape = min(close, key=lambda shape: len(lacks[shape]))
-        lacking = lacks[shape][0]
+    close = [pair for pair in _PAIRS if {*pair} & columns.keys()]
+    if shape := next(iter(close), _TALKS[:1] if near(_TALKS[0], columns) else None):
+        lacking = next(name for name in shape if name not in columns)
         typed += f" The nearest shape, {' and '.join(shape)}, lacks {lacking}"
         typed += near(lacking, columns) or "."
     elif "text" in columns and not {"label", "labels"} & columns.keys():
@@ -99,6 +84,8 @@ def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
     parts = cell if isinstance(cell, list) else [cell]
     if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
         advice = "pairs of preferences are not learned."
+    elif isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+        advice = "it is no JSON of turns, as json.dumps writes them."
     elif isinstance(cell, str):
         advice = "texts are task.text=COLUMN and task.answer=COLUMN."
     elif all(isinstance(part, str) for part in parts):

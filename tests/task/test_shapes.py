@@ -75,7 +75,7 @@ def test_a_shape_is_recognised_by_its_columns(name, caplog):
     row, typed, fields = KNOWN[name]
     caplog.set_level("INFO")
     task = Own(None, train=write([row] * 3))
-    assert "a.jsonl: recognised" in caplog.text and typed in caplog.text
+    assert f"a.jsonl: recognised {typed}" in caplog.text
     first = task.load("train")[0]
     assert first.fields == fields and first.target == ["3"]
     keys = dict(word.strip("'").removeprefix("task.").split("=") for word in typed.split())
@@ -127,6 +127,7 @@ def test_what_is_not_recognised_is_told_with_the_nearest_shape(name):
 
 OTHER = {
     "a text": ("Add.", "holds 'Add.'; texts are task.text=COLUMN and task.answer=COLUMN"),
+    "Python's own form": (str(TALKS), "it is no JSON of turns, as json.dumps writes them"),
     "a turn": (TALKS[0], "write a list of"),
     "texts": (["Add.", "3"], "they do not say who speaks: write a list of"),
     "preferences": ([{"chosen": "a", "rejected": "b"}], "pairs of preferences are not learned"),
