@@ -22,8 +22,8 @@ EXAMPLES = """\
   ptrun experiment=dpt/table1 cell='roberta*' seeds=1    runs of a table; check=true only checks
 """
 OFTEN = """\
-often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, train.lr,
-  train.epochs, train.max_steps, train.batch_size, method.length, hardware.precision,
+often set: seed, data_dir, backbone.path, outputs, name, start, continue, rerun=true,
+  train.lr, train.epochs, train.max_steps, train.batch_size, method.length, hardware.precision,
   allow_bin=true (converts pickled weights)
 
 """

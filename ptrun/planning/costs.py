@@ -115,10 +115,10 @@ class Costs:
 
     def steps(self) -> int | None:
         """Return the optimizer steps of a run; None if the number of examples is unknown."""
-        train = self.planned.train
+        train, done = self.planned.train, self.planned.start.steps
         if train.max_steps is None and self.texts.train is None:
             return None
-        return total_steps(train, ceil((self.texts.train or 1) / train.batch_size))
+        return total_steps(train, ceil((self.texts.train or 1) / train.batch_size)) - done
 
     def seconds(self, tflops: float) -> float | None:
         """Return the seconds of a run at `tflops` TFLOP/s; None if the data are not known.

@@ -118,7 +118,7 @@ def _with_state(start: Start, run: str, train: TrainConfig, before: Mapping[str,
     if total <= step or (train.patience and stale >= train.patience):
         key = "max_steps" if counts else "epochs"
         if total > step:
-            key = f"patience, which ended it after {stale} evaluations without progress"
+            key = f"patience (evaluations without progress at its end: {stale})"
         raise UserError(
             f"{run}: it has done {step} steps, and none is left to do. Type a larger train.{key}."
         )

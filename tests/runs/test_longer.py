@@ -12,6 +12,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import request, result
 from ptrun.folder.find import find
+from ptrun.planning.costs import Costs, texts
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.runs.rerun import again
@@ -134,7 +135,7 @@ def test_a_run_that_stopped_early_needs_more_patience(typed):
     assert first.manifest["steps"] == 4
     line += ["train.max_steps=60", f"continue=run:{first.run_id}"]
     del line[1]
-    assert "train.patience, which ended it after 1 evaluations" in refused(typed(*line))
+    assert "train.patience (evaluations without progress at its end: 1)" in refused(typed(*line))
     done = launch(typed(*line[1:], "train.patience=3"))
     assert done.manifest["steps"] == 8
 
@@ -207,3 +208,9 @@ def test_a_longer_run_beside_a_finished_one_names_it(typed, caplog):
 def test_an_id_without_the_key_has_no_trace_of_it(typed):
     assert "continue" not in plan(typed()).content
     assert json.dumps(plan(typed()).content).count("continue") == 0
+
+
+def test_a_plan_counts_the_steps_that_are_left(typed):
+    first = launch(typed())
+    planned = plan(typed("train.max_steps=9", f"continue=run:{first.run_id}"))
+    assert Costs(planned, texts(planned, None)).steps() == 3
