@@ -29,6 +29,7 @@ from ptrun.runs.examples import split_of
 from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan
 from ptrun.runs.rerun import again, command
+from ptrun.task.dataset import MESSAGES
 from ptrun.types import Example
 
 Kind = Literal["peft", "transformers", "vllm"]
@@ -142,6 +143,9 @@ def export(
         tensors += method.backbone.model.parameters()
     with staging(out, sum(4 * tensor.numel() for tensor in tensors)) as folder:
         tokenizer_of(method.backbone, method.task).save_pretrained(folder)
+        if MESSAGES in method.task.fields:
+            chat: Any = method.readout
+            (folder / "chat_template.jinja").write_text(chat.chat.text, encoding="utf-8")
         write(folder, form, method, base)
         model = load(folder, form, method, run.engine.device)
         gap = parity(method, model, form, examples)

@@ -162,8 +162,11 @@ def _name_of_words(method: Method) -> str:
 def _tokens(method: Method) -> str:
     """Return the expression of the client that gives the tokens of a row."""
     if MESSAGES in method.task.fields:
-        asked = f"row[{MESSAGES!r}], add_generation_prompt=True, return_dict=True"
-        return f"TOKENIZER.apply_chat_template({asked})['input_ids']"
+        readout: Any = method.readout
+        more = "tools=row.get('tools'), **row.get('chat_template_kwargs', {})"
+        asked = f"row[{MESSAGES!r}], add_generation_prompt=True, tokenize=False, {more}"
+        text = f"TOKENIZER.apply_chat_template({asked}) + {readout.chat.added!r}"
+        return f"TOKENIZER({text}, add_special_tokens=False)['input_ids']"
     assert method.readout.pattern is not None
     text = ""  # as `str.format` reads it; vectors and masks have none
     for part in method.readout.pattern.parts:

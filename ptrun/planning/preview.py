@@ -3,6 +3,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from statistics import median
 from typing import Any
 
@@ -10,24 +11,30 @@ from rich import markup
 from rich.console import Group
 from rich.table import Table
 
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, readable, visible
 from ptrun.method.base import Method
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
 from ptrun.planning.costs import Costs, texts
 from ptrun.planning.memory import GIB, devices_here, layout_of
 from ptrun.planning.overview import needed
-from ptrun.readout.base import TokenRow, unlimited
+from ptrun.readout.base import Features, TokenRow, unlimited
 from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.patterns import worded
 from ptrun.runs.examples import split_of, usable
 from ptrun.runs.plan import Plan
 from ptrun.task.columns import in_parts, targets_of
+from ptrun.task.dataset import MESSAGES
 from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select
 from ptrun.types import Example
 
 _SHOWN, _CLASSES = 3, 12
+_SIGNS = {
+    "learned": ("[green]«", "»[/green]"),
+    "end": ("[cyan]⟦", "⟧[/cyan]"),
+    "context": ("[dim]", "[/dim]"),
+}
 
 
 def escape(text: str) -> str:
@@ -55,9 +62,14 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     few = (split.train or split.test)[:_SHOWN]
     rows, tokenizer = method.encode(few) if few else [], method.backbone.tokenizer()
     body: list[str] = []
+    if few and MESSAGES in few[0].fields:
+        body.append("\n" + " ".join(f"{a}{kind}{b}" for kind, (a, b) in _SIGNS.items()))
     for example, features in zip(few, rows, strict=False):
         body.append(f"\n{escape(example.id)} → {escape(str(example.target))}")
-        body += [_marked(tokenizer, row) for row in features.rows]
+        if MESSAGES in example.fields:
+            body.append(_turns(tokenizer, features))
+        else:
+            body += [_marked(tokenizer, row) for row in features.rows]
     body += _patterns(method, few[0].fields) if few else []
     # 3. What was read, and what may be wrong
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
@@ -120,6 +132,23 @@ def _marked(tokenizer: Any, row: TokenRow) -> str:
     for place in {*reads}:
         tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
     return text + " ".join(tokens)
+
+
+def _turns(tokenizer: Any, features: Features) -> str:
+    """Return the text of a conversation: «learned», ⟦the ends of turns⟧, and context."""
+    (row,) = features.rows
+    ids, learned = list(row.ids), {place + 1 for place in row.reads} if features.targets else ()
+    if len(ids) in learned:  # it predicts no further token, and is no input
+        ids.append(features.targets[-1])
+    ends, text = features.facts.get("ends", ()), ""
+    kinds = [
+        "end" if i in ends else "learned" if i in learned else "context" for i in range(len(ids))
+    ]
+    for kind, run in groupby(range(len(ids)), kinds.__getitem__):
+        part = markup.escape(readable(tokenizer.decode([ids[i] for i in run])))
+        before, after = _SIGNS[kind]
+        text += f"{before}{part}{after}"
+    return text
 
 
 def _patterns(method: Method, fields: Mapping[str, Any]) -> list[str]:

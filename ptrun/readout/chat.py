@@ -102,6 +102,10 @@ class ChatRow:
         learned: the places of all learned tokens in `ids`.
         ends: the places of those that end a turn.
         answer: the first learned token of the answer.
+
+    >>> from ptrun.readout.chat import ChatRow
+    >>> ChatRow(prompt=[494], ids=[494, 487, 3], learned=[1, 2], ends=[2], answer=1).ids[1:]
+    [487, 3]
     """
 
     prompt: list[int]
@@ -413,7 +417,8 @@ class Chat:
     # The template and its tokenizer.
 
     @cached_property
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The template."""
         return template_of(self.backbone, self.template)
 
     @cached_property
@@ -449,6 +454,11 @@ class Chat:
         except UserError:
             return ""
         return texts["it"][0]
+
+    @property
+    def added(self) -> str:
+        """What the prompt of an answer has behind the turn that the template opens."""
+        return self._gap if self._gap.strip() and self.thinking == "drop" else ""
 
     @cached_property
     def _gap(self) -> str:
@@ -494,7 +504,7 @@ class Chat:
     ) -> tuple[list[dict[str, Rendered]], set[str]]:
         """Return the texts of each conversation by name, and the names that the template reads."""
         try:
-            return RENDERER.render(self._text, self.date, asked)
+            return RENDERER.render(self.text, self.date, asked)
         except TemplateError as error:
             turns, _ = next(iter(asked[error.place][1].values()), ([], False))
             roles = [turn["role"] for turn in turns]

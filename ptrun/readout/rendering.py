@@ -74,6 +74,8 @@ class Renderer:
         Raises:
             TemplateError: it raises, or exceeds a limit; `place` is that of the request.
         """
+        if not asked:
+            return [], set()
         lines = [json.dumps([template, today, *request]).encode() for request in asked]
         with self._lock:
             answers = self._answered(b"\n".join(lines) + b"\n", len(lines))

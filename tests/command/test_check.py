@@ -1,6 +1,10 @@
 """`ptrun check` shows rows as the model reads them: every option, window, vector and decoder."""
 
+import io
+import json
+
 import pytest
+from rich.console import Console
 
 from ptrun.config.compose import compose_run
 from ptrun.exporting.stock_form import afterwards
@@ -50,6 +54,21 @@ def test_a_decoder_follows_its_text():
     assert "<extra_id_0>" in text and "reverse" not in text
     both = ["<pad>", "<extra_id_0>"]  # its start learns the sentinel, the sentinel the answer
     assert decoder.split() == [f"[reverse]{token}[/reverse]" for token in both]
+
+
+def test_a_conversation_shows_what_is_learned_and_its_ends(tmp_path):
+    turns = [("user", "{0} [b]5"), ("assistant", "7"), ("user", "more"), ("assistant", "6")]
+    talk = json.dumps({"messages": [{"role": r, "content": text} for r, text in turns]})
+    file = tmp_path / "chat.jsonl"
+    file.write_text("".join(talk.replace("{0}", str(n)) + "\n" for n in range(40)))
+    options = ["readout.chat_template=chatml", f"task.train={file}", "task.messages=messages"]
+    typed = ["method=lora", "backbone=pocket_gpt2", "task=csv", *options]
+    console = Console(width=200, file=io.StringIO())
+    console.print(preview(plan(compose_run(typed)), afterwards))
+    text = console.file.getvalue()
+    assert "«learned» ⟦end⟧ context" in text
+    assert "«7»⟦<|endoftext|>⟧" in text and "«6»⟦<|endoftext|>⟧" in text
+    assert "[b]5" in text and text.count("«") == 7
 
 
 def test_questions_without_an_answer_are_counted():

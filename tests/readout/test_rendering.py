@@ -94,6 +94,11 @@ def test_the_conversation_that_cannot_be_rendered_is_named():
     assert told.value.place == 3
 
 
+def test_no_conversation_has_no_answer():
+    assert RENDERER.render("a", "2026-01-01", []) == ([], set())
+    assert rendered("{{ messages[0].role }}")[0] == "system"
+
+
 def test_many_long_conversations_fill_no_pipe():
     turns = [{"role": "user", "content": "a" * 100_000}]
     asked = [({}, {"it": (turns, False)})] * 40

@@ -1,6 +1,7 @@
 """Files and folders that were exchanged between runs, and a chat template that changed."""
 
 import json
+import runpy
 import shutil
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import ptrun
 from ptrun.config.compose import compose_run
 from ptrun.config.writing import value_text
 from ptrun.errors import UserError
+from ptrun.exporting.export import export
 from ptrun.folder import result
 from ptrun.folder.find import find
 from ptrun.predicting.answering import ready
 from ptrun.runs.plan import plan
+from ptrun.task.conversation import Conversation
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 TEMPLATE = (
@@ -92,6 +95,27 @@ def test_a_template_that_is_stored_elsewhere_is_the_same(world):
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": TEMPLATE}))
     again = trained(world)  # its backbone has another fingerprint: the file is a part of it
     assert again.result.manifest["template"] == digest == again.result.config["template"]
+
+
+def test_a_template_of_ones_own_is_a_part_of_the_run(world, tmp_path):
+    file = tmp_path / "own.jinja"
+    file.write_text(TEMPLATE.replace("[", "<"))
+    typed = {"readout.chat_template": f"@{file}", "method": "prompt_tuning"}
+    run = trained(world, **typed)
+    moved = file.rename(tmp_path / "moved.jinja")
+    assert run_id(world, **{**typed, "readout.chat_template": f"@{moved}"}) == run.id
+    moved.write_text("other {{ messages }}")
+    assert run_id(world, **{**typed, "readout.chat_template": f"@{moved}"}) != run.id
+    (world / "M" / "chat_template.jinja").unlink()
+    ready_run = ready(str(run.folder), [f"backbone.path={world / 'M'}"])
+    answers = ptrun.load(run.folder, **{"backbone.path": str(world / "M")})
+    assert answers.predict([{"messages": [ASKED]}])
+    export(ready_run, [], tmp_path / "out", kind="vllm")
+    assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE.replace("[", "<")
+    client = runpy.run_path(str(tmp_path / "out" / "client.py"))
+    (method,) = ready_run.load().values()
+    (row,) = method.readout.chat.rows([Conversation([ASKED])])
+    assert client["tokens"]({"messages": [ASKED]}) == row.prompt
 
 
 def test_a_date_is_a_part_of_a_run_whose_template_asks_for_it(world):
