@@ -18,7 +18,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError, near, shown, warn_once
 from ptrun.readout.rendering import CLOCK, RENDERER, Asked, Rendered, TemplateError
 from ptrun.task.conversation import ASSISTANT, REASONING, TOOLS, UNLEARNED, Conversation, Turn
-from ptrun.task.own import text_of
+from ptrun.task.own_pattern import text_of
 
 DATE = "2026-01-01"
 """What a template gets that asks for today's date."""

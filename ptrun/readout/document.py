@@ -16,7 +16,7 @@ from ptrun.backbone.base import BackboneInput, Prefix, Site
 from ptrun.backbone.injection import Reader
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.task.own import text_of
+from ptrun.task.own_pattern import text_of
 
 _MOST_BYTES = 10_000_000
 DIGEST = "sha256:"

@@ -6,7 +6,6 @@ How a label is read is in `ptrun.task.label`; `skip` leaves out rows whose label
 import hashlib
 import json
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,10 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from yaml import YAMLError
-
-from ptrun.config import plain_yaml
-from ptrun.errors import UserError, names, near, shown
+from ptrun.errors import UserError, names, shown
 from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
@@ -35,11 +31,12 @@ from ptrun.task.label import (
     normal,
     skipping,
 )
-from ptrun.task.lines import text_lines, unpacked_name
+from ptrun.task.lines import unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
+from ptrun.task.own_pattern import entry
 from ptrun.task.shapes import are_turns, columns_of, joined
 from ptrun.task.source import HubTable, Row
-from ptrun.task.table import Given, Quoting, Table, check_file, table
+from ptrun.task.table import Given, Quoting, Table, table
 from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction
 
@@ -505,51 +502,3 @@ def _number(row: Row, column: str, text: str) -> float:
     elif text.lower() in NO_LABEL:
         advice = f" {skipping([text])} leaves such rows out."
     raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
-
-
-# The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.
-
-_KEYS = ("pattern", "words", "rule")  # a line with none of them is a pattern, even with a colon
-_MOST_BYTES = 20_000
-_EXPECTED = (
-    'expected one line such as {~text} It was {mask}. or YAML: pattern: "...", optionally with '
-    "words: {label: [word]} and rule."
-)
-
-
-def entry(option: str) -> dict[Any, Any]:
-    """Return the PVP entry of `task.pattern`, either a pattern or `@FILE`.
-
-    `ptrun.pattern.pattern` checks keys and values when it reads the PVPs.
-    """
-    if "{" not in option and os.path.isfile(option):
-        raise UserError(f"task.pattern={option} is a file; type task.pattern=@{option}.")
-    if not option.startswith("@"):
-        return {"pattern": option}
-    file = Path(os.path.expanduser(option[1:]))
-    text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
-    if "\n" not in text and not near(text.partition(":")[0], _KEYS):
-        return {"pattern": text}
-    try:
-        content = plain_yaml.load_plain(text)
-    except (YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:120]
-        where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{file}: not YAML ({problem}{where}); {_EXPECTED}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: found {shown(text)}; {_EXPECTED}")
-    return content
-
-
-def text_of(file: Path, most_bytes: int, expected: str) -> str:
-    """Return a file's text without leading and trailing white space.
-
-    Raises:
-        UserError: there is no such file, it is not UTF-8, or it is too large; `expected` ends
-            the last message.
-    """
-    check_file(file)
-    if file.stat().st_size > most_bytes:
-        raise UserError(f"{file}: more than {most_bytes:,} bytes, {expected}")
-    return "".join(line for _, line in text_lines(file)).strip()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ptrun.config.components import component
 from ptrun.config.plain_yaml import load_plain
-from ptrun.task.own import entry
+from ptrun.task.own_pattern import entry
 from tests.folder.test_request import BOMB
 from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
 
