@@ -21,6 +21,12 @@ TITLES = {
     "think": "two answers with `reasoning_content`",
     "inside": "two answers with `<think>` in their content",
     "kwargs": "`chat_template_kwargs` beside the turns",
+    "greeting": "the assistant speaks first",
+    "middle": "a system turn between two questions",
+    "parallel": "two calls in a turn, two results, an answer",
+    "spoken": "a call with content",
+    "reasoned": "a call with `reasoning_content`",
+    "again": "`tools`, two questions with calls",
 }
 
 
@@ -41,8 +47,8 @@ def markdown(outcomes: Mapping[tuple[str, str, str], Any], agree: Mapping[Any, b
         "|---|" + "---|" * len(cases),
     ]
     for name in names:
-        cells = [_short(*(outcomes[name, case, way] for way in ("drop", "keep"))) for case in cases]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        pairs = [[outcomes.get((name, case, way)) for way in ("drop", "keep")] for case in cases]
+        lines.append(f"| {name} | " + " | ".join(_short(*pair) for pair in pairs) + " |")
     lines += [
         "",
         "## Learned texts",
@@ -51,7 +57,7 @@ def markdown(outcomes: Mapping[tuple[str, str, str], Any], agree: Mapping[Any, b
         "|---|---|---|---|",
     ]
     for name in names:
-        for case in cases:
+        for case in (case for case in cases if (name, case, "drop") in outcomes):
             drop, keep = (_cell(name, outcomes[name, case, way]) for way in ("drop", "keep"))
             lines.append(f"| {name} | {case} | {drop} | {'the same' if keep == drop else keep} |")
     lines += ["", *(f"Not as expected: {', '.join(key)}." for key, as_hoped in agree.items()
@@ -60,7 +66,9 @@ def markdown(outcomes: Mapping[tuple[str, str, str], Any], agree: Mapping[Any, b
 
 
 def _short(drop: Any, keep: Any) -> str:
-    """Return in a word whether a conversation is learned."""
+    """Return in a word whether a conversation is learned; nothing if it was not tried."""
+    if drop is None:
+        return ""
     words = {(True, True): "refused", (True, False): "keep", (False, True): "drop"}
     return words.get((isinstance(drop, str), isinstance(keep, str)), "learned")
 

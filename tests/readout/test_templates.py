@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LEARNED = {
     name: [
         case
-        for case in CASES
+        for case in templates.cases_of(name)
         if isinstance(expected(name, case, "drop"), Learned)
         and not templates.differs(name, case, "drop")
     ]
@@ -49,7 +49,7 @@ def chat_of(folder, outcomes):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_expected_texts_are_what_the_library_renders(name):
-    for case in CASES:
+    for case in templates.cases_of(name):
         for thinking in THINKING:
             expectation = expected(name, case, thinking)
             if isinstance(expectation, Learned):
@@ -60,7 +60,7 @@ def test_the_expected_texts_are_what_the_library_renders(name):
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("thinking", THINKING)
 def test_what_is_learned_is_what_is_expected(outcomes, name, thinking):
-    for case in CASES:
+    for case in templates.cases_of(name):
         outcome, expectation = outcomes[name, case, thinking], expected(name, case, thinking)
         as_expected = not templates.differs(name, case, thinking)
         assert templates.agrees(outcome, expectation) == as_expected, (case, outcome, expectation)
@@ -109,7 +109,8 @@ def test_the_systems_words_stand_before_those_of_the_user(chat_of, name):
     assert templates.learned(chat, system).text == templates.rendered(name, rows[1])
 
 
-@pytest.mark.parametrize(("name", "key"), [("gpt_oss", "thinking")])
+@pytest.mark.parametrize("name", ["qwen3", "gpt_oss"])
+@pytest.mark.parametrize("key", ["thinking", "reasoning"])
 def test_a_thought_has_several_names(outcomes, chat_of, name, key):
     turns = [
         {key if word == "reasoning_content" else word: text for word, text in turn.items()}
@@ -259,6 +260,10 @@ SHAPES = {
         "<|start|>user<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
         "{}<|end|>", start=OSS, last_answer="{}<|return|>",
         system=f"{OSS}<|start|>developer<|message|># Instructions\n\n{{}}\n\n<|end|>",
+    ),
+    "glm4": Shape(
+        "\n{}<|assistant|>", "\n{}<|user|>", start="[gMASK]<sop><|user|>", last_answer="\n{}",
+        system="[gMASK]<sop><|system|>\n{}<|user|>",
     ),
     "zephyr": Shape(
         "<|user|>\n{}</s>\n<|assistant|>\n", "{}</s>", "\n", system="<|system|>\n{}</s>\n"
