@@ -185,7 +185,7 @@ class PretrainedBackbone:
     @cached_property
     def languages(self) -> Mapping[str, int]:
         """The tokens of the languages that the tokenizer names: `en_XX`, or `en` for `__en__`."""
-        tokenizer = self.tokenizer()
+        tokenizer: Any = self.tokenizer() if self.architecture.has_decoder else None
         if not hasattr(type(tokenizer), "src_lang"):
             return {}
         special = [t for t in tokenizer.all_special_tokens if _LANGUAGE.fullmatch(t)]
