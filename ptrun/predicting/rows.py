@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ptrun.errors import UserError, names, near, plain_json, shown
+from ptrun.errors import UserError, names, near, plain_json, shown, warn_once
 from ptrun.files import drafted, safe
 from ptrun.task.dataset import Task
 from ptrun.task.source import Row
@@ -75,7 +75,9 @@ def question(
     text, an empty one has no value.
     """
     for field in task.reads:
-        if field in task.optional:
+        if field in task.optional and (field in row.data or not near(field, row.data)):
+            if field not in row.data:
+                warn_once(f"rows without {shown(field)} are answered as if it were empty")
             continue
         if field not in row.data:
             raise UserError(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.errors import UserError
+from ptrun.errors import UserError, warn_once
 from ptrun.predicting.rows import given
 from ptrun.runs.plan import plan
 from ptrun.task.label import skipping
@@ -186,7 +186,8 @@ def alpaca():
 ALPACA = {"text": ["instruction", "input"], "answer": "output", "label": None}
 
 
-def test_a_second_text_before_an_answer_may_be_empty():
+def test_a_second_text_before_an_answer_may_be_empty(caplog):
+    warn_once.cache_clear()
     rows, read = alpaca(), []
     for file in ("a.jsonl", "a.csv", "a.parquet"):
         task = own(file, **ALPACA)
@@ -199,6 +200,9 @@ def test_a_second_text_before_an_answer_may_be_empty():
     assert [q.example.fields for q in asked] == [*read[0], read[0][2]]
     with pytest.raises(UserError, match="row 1: field 'instruction' is null"):
         next(given([{"instruction": None, "input": "x"}], task, {""}))
+    assert "rows without 'input' are answered as if it were empty" in caplog.text
+    with pytest.raises(UserError, match=r"no field .input.; did you mean .inptu."):
+        next(given([{"instruction": "Do 2", "inptu": "x"}], task, {""}))
     with pytest.raises(UserError, match=r"an empty cell \(instruction\), in 1 rows"):
         Path("a.csv").write_text("instruction,input,output\n,x,y\n")
         own("a.csv", **ALPACA).load("train")
