@@ -71,7 +71,7 @@ def _compare(planned: Plan, shared: Overlaps) -> None:
 
 def _compare_start(planned: Plan) -> None:
     """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
-    folder = planned.start.folder
+    folder = None if planned.start.told else planned.start.folder  # that says it in its own words
     made = any(is_made(other.request.task) for other in planned.needs)  # of no examples from here
     if folder is None or made or not planned.protocol.disjoint:
         return

@@ -155,7 +155,7 @@ def test_a_schedule_that_depends_on_the_end_and_another_rate_are_told(typed, sch
 
 @pytest.mark.parametrize("without", ["state", "rows"])
 @pytest.mark.parametrize("method", tiered(["prompt_tuning", "lora"], lambda m: m == "lora"))
-def test_prompt_and_head_go_on_without_the_state(typed, data_dir, tmp_path, method, without):
+def test_prompt_and_head_go_on_without_the_state(typed, data_dir, caplog, method, without):
     line = [f"method={method}", f"keep={'none' if without == 'state' else 'state'}"]
     launch(typed(*line))
     folder = plan(typed(*line)).folder
@@ -163,6 +163,7 @@ def test_prompt_and_head_go_on_without_the_state(typed, data_dir, tmp_path, meth
         file = data_dir / "sst2" / "train.jsonl"
         file.write_text(file.read_text().replace("dull", "bright"))
     still = [*line, "train.lr=1e-12", "train.max_steps=1", f"continue={folder}"]
+    still += ["protocol=paper"] if without == "rows" else []
     done = launch(typed(*still))
     ours, theirs = (
         load_file(f / "prompt.safetensors") for f in (plan(typed(*still)).folder, folder)
@@ -170,8 +171,11 @@ def test_prompt_and_head_go_on_without_the_state(typed, data_dir, tmp_path, meth
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():
         torch.testing.assert_close(tensor, theirs[name], atol=1e-9, rtol=0)
+    assert "start=run:" not in caplog.text
     (warning,) = [text for text in done.manifest["warnings"] if "begin anew" in text]
-    assert ("it kept no state" if without == "state" else "it had other rows (data)") in warning
+    assert (
+        "it kept no state" if without == "state" else "it had other rows (data, protocol)"
+    ) in warning
     assert done.manifest["steps"] == 1 and done.manifest["continued_from"]["steps"] == 0
     assert done.manifest["started_from"] is None and done.manifest["continued_from"]["run_id"]
 
