@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -136,14 +137,13 @@ class Chat:
         system: the system's turn stays, or its text comes before the `first_user` turn's.
         date: what a template gets that asks for today's date, as YYYY-MM-DD.
 
-    >>> from ptrun.testing import read
     >>> from ptrun.readout.chat import Chat
     >>> from ptrun.task.conversation import Conversation
-    >>> method, batch, output = read("method=fine_tuning")
-    >>> template = "{% for turn in messages %}{{ turn.content }}[SEP]{% endfor %}"
-    >>> turns, answer = [{"role": "user", "content": "It"}], {"role": "assistant", "content": "is"}
-    >>> Chat(backbone=method.backbone, template=template).rows([Conversation(turns, answer)])[0]
-    ChatRow(prompt=[494, 3], ids=[494, 3, 487, 3], learned=[2, 3], ends=[3], answer=2)
+    >>> from ptrun.testing import read
+    >>> form = "{% for turn in messages %}{{ turn.content }}[SEP]{% endfor %}"
+    >>> chat = Chat(backbone=read("method=fine_tuning")[0].backbone, template=form)
+    >>> chat.rows([Conversation([{"role": "user", "content": "It"}])])[0].prompt
+    [494, 3]
     """
 
     backbone: PretrainedBackbone
@@ -157,8 +157,8 @@ class Chat:
         """Tell of a date, and of an answer without an end; refuse a date that is not read."""
         if not self.ends:
             warn_once(
-                f"the chat template of backbone={self.backbone.name} writes no special token after "
-                "an answer: none is learned, so texts may not end before readout.max_new_tokens"
+                f"{self._named} writes no special token after an answer: none is learned, so texts "
+                "may not end before readout.max_new_tokens"
             )
         if CLOCK in self._names:
             warn_once(
@@ -166,18 +166,15 @@ class Chat:
             )
         elif self.date != DATE:
             raise UserError(
-                f"readout.date={self.date} changes nothing: the chat template of "
-                f"backbone={self.backbone.name} asks for no date. Leave it out."
+                f"readout.date={self.date} changes nothing: {self._named} asks for no date. Leave "
+                "it out."
             )
 
     @cached_property
     def ends(self) -> set[int]:
         """The special tokens that end a turn of the assistant."""
-        ends: set[int] = set()
-        talks = [
-            Conversation(_ASK, _turn("a")),
-            Conversation([*_ASK, _turn("a"), *_ASK], _turn("a")),
-        ]
+        ends, turn = set[int](), _turn("a")
+        talks = [Conversation(_ASK, turn), Conversation([*_ASK, turn, *_ASK], turn)]
         talks += [Conversation(_ASK, _CALL)] * (self._form is not None)
         plain = replace(self, thinking="drop")
         for place, talk in enumerate(talks):
@@ -196,14 +193,15 @@ class Chat:
         talks = [self._obeyed(*pair) for pair in zip(talks, where, strict=True)]
         every, _ = self._render([self._asked(talk) for talk in talks], where)
         prompts, rendered = [], []
-        for talk, texts, place in zip(talks, every, where, strict=True):
+        for talk, parts, place in zip(talks, every, where, strict=True):
+            texts = {name: text for name, (text, _) in parts.items()}
             try:
                 prompts.append(self._prompt(texts))
-                self._check_context(talk, texts["context"][0])
-                spans = self._spans(talk, texts, prompts[-1]) if talk.answer else []
+                self._check_context(talk, texts["context"])
+                spans = self._spans(talk, texts, parts["whole"][1]) if talk.answer else []
             except UserError as error:
                 raise UserError(f"{place}{error}") from error
-            rendered.append((texts["whole"][0] if talk.answer else "", spans))
+            rendered.append((texts["whole"] if talk.answer else "", spans))
         rows = []
         pairs = zip(self._encoded(prompts), prompts, self._encoded(rendered), rendered, strict=True)
         for (opening, offsets), (_, cut), (tokens, places), (_, spans) in pairs:
@@ -223,13 +221,14 @@ class Chat:
 
     def _obeyed(self, talk: Conversation, where: str) -> Conversation:
         """Return a conversation as the template reads it; refuse what it does not read."""
-        named = f"the chat template of backbone={self.backbone.name}"
         for name in sorted(talk.variables.keys() - self._names):
             key = name if name == TOOLS else f"chat_template_kwargs.{name}"
-            raise UserError(f"{where}{key}: {named} {_NOT_WRITTEN}")
+            raise UserError(f"{where}{key}: {self._named} {_NOT_WRITTEN}")
         turns = [*talk.turns, *([talk.answer] if talk.answer else [])]
         if self.system == "first_user" and turns[0]["role"] == "system":
-            user = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), 0)
+            user = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), None)
+            if user is None:
+                raise UserError(f"{where}readout.system=first_user: no turn is the user's.")
             text = f"{turns[0]['content']}\n\n{turns[user]['content']}".strip()
             turns = [*turns[1:user], {**turns[user], "content": text}, *turns[user + 1 :]]
         obeyed = []
@@ -237,12 +236,12 @@ class Chat:
             turn = dict(turn)
             if thought := turn.pop(REASONING[0], None):
                 if not self._reads_reasoning:
-                    raise UserError(f"{where}{REASONING[0]}: {named} {_NOT_WRITTEN}")
+                    raise UserError(f"{where}{REASONING[0]}: {self._named} {_NOT_WRITTEN}")
                 turn |= dict.fromkeys(REASONING, thought)
-            if calls := turn.get("tool_calls"):
+            if "tool_calls" in turn:
                 if self._form is None:
-                    raise UserError(f"{where}tool_calls: {named} {_NOT_WRITTEN}")
-                turn |= self._form.written(turn["content"], calls)
+                    raise UserError(f"{where}tool_calls: {self._named} {_NOT_WRITTEN}")
+                turn |= _in_form(turn, *self._form)
             obeyed.append(turn)
         answer = obeyed.pop() if talk.answer else None
         return Conversation(obeyed, answer, talk.variables)
@@ -280,29 +279,25 @@ class Chat:
 
     # Where the turns of the assistant stand.
 
-    def _prompt(self, texts: Mapping[str, Rendered]) -> tuple[str, int]:
+    def _prompt(self, texts: Mapping[str, str]) -> tuple[str, int]:
         """Return a text, and where the prompt of the answer ends in it."""
+        opened, other = texts["opened"], texts["other"]
         if self.thinking == "keep":
-            opened, _ = texts["opened"]
             return opened, len(opened)
-        text, _ = texts["other"]
-        if (around := _around(text)) is None:
+        if (around := _around(other)) is None:
             raise UserError(
-                f"the chat template of backbone={self.backbone.name} does not write the words of "
-                "the assistant as they are, so a conversation teaches nothing. Correct it, or type "
-                "readout.chat_template= with another one."
+                f"{self._named} does not write the words of the assistant as they are, so a "
+                "conversation teaches nothing. Correct it, or type readout.chat_template=@FILE."
             )
-        return text, self._begin(around[0], texts["opened"][0])
+        return other, self._begin(around[0], opened)
 
     def _check_context(self, talk: Conversation, text: str) -> None:
         """Refuse a turn that the template leaves out; `text` has another word in each."""
         for i, turn in enumerate(talk.turns):
             if turn["role"] != ASSISTANT and f"{_WORD}{i}." not in text:
                 advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
-                raise UserError(
-                    f"turn {i + 1} (role {turn['role']}): the chat template of "
-                    f"backbone={self.backbone.name} does not write it. {advice}"
-                )
+                where = f"turn {i + 1} (role {turn['role']})"
+                raise UserError(f"{where}: {self._named} does not write it. {advice}")
 
     def _begin(self, before: str, opened: str) -> int:
         """Return where an answer begins: white space behind the opened turn is its own."""
@@ -310,52 +305,43 @@ class Chat:
         return len(before) - len(gap if not gap.strip() and before.endswith(gap) else "")
 
     def _spans(
-        self, talk: Conversation, texts: Mapping[str, Rendered], prompt: tuple[str, int]
+        self, talk: Conversation, texts: Mapping[str, str], marks: Sequence[tuple[int, int]]
     ) -> list[_Span]:
         """Return where the learned turns stand in the text of a conversation.
 
-        `texts` has that of the `whole` conversation, and of each turn `i` of the assistant those
-        with another `content i`, and of the turns `before i` it.
+        `texts` has the `whole` one, those with another `content`, `reasoning` or `call` of a turn,
+        and those of the turns up to it: `before`, `after`, and with a `plain` one in its place.
         """
-        text, marks = texts["whole"]
-        named = f"the chat template of backbone={self.backbone.name}"
-        turns = [*talk.turns, talk.answer or {}]
+        text, turns = texts["whole"], [*talk.turns, talk.answer or {}]
         answers = [i for i, turn in enumerate(turns) if turn["role"] == ASSISTANT]
         marked = dict(zip(answers, marks, strict=True)) if len(marks) == len(answers) else {}
         spans = []
         for i in answers:
-            turn, is_last = turns[i], i == answers[-1]
+            turn, is_last, opened = turns[i], i == answers[-1], texts.get(f"before {i}", "")
             for j in range(len(turn.get("tool_calls", []))):
-                if texts[f"call {j} of {i}"][0] == text:
-                    raise UserError(f"call {j + 1} of turn {i + 1}: {named} {_NOT_WRITTEN}")
+                if texts[f"call {j} of {i}"] == text:
+                    where = f"call {j + 1} of turn {i + 1}"
+                    raise UserError(f"{where}: {self._named} {_NOT_WRITTEN}")
             if turn.get(UNLEARNED) or (self.turns == "last" and not is_last):
                 continue
-            opened, _ = texts.get(f"before {i}", ("", []))
-            if "tool_calls" in turn:
-                start, end = self._call(i, texts)
-            else:
-                start, end = self._content(i, texts)
+            start, end = (self._call if "tool_calls" in turn else self._content)(i, texts)
             if is_last:
-                start = prompt[1] if text.startswith(prompt[0][: prompt[1]]) else -1
+                head, cut = self._prompt(texts)
+                start = cut if text.startswith(head[:cut]) else -1
             elif self.thinking == "keep" and opened and text.startswith(opened):
                 start = len(opened)
             if i in marked:
                 first, last = marked[i]
-                start = max(start, first) if start >= 0 or not is_last else start
+                if start < first and not (is_last and start < 0):
+                    start = start if 0 <= start and not text[start:first].strip() else first
                 end = min(end, last) if end >= 0 else first + len(self._body(text[first:last]))
-            if is_last and start < 0:
-                raise UserError(self._otherwise(texts))
             if start < 0 or end < start:
-                raise UserError(
-                    f"turn {i + 1}: {named} writes it in another way than as a last turn, so its "
-                    "tokens are not known. Type readout.turns=last, which learns the last turn "
-                    "alone."
-                )
+                raise UserError(self._otherwise(i, texts, is_last=is_last and start < 0))
             words = [turn[key] or "" for key in ("content", REASONING[0]) if key in turn]
             if any("".join(w.split()) not in "".join(text[start:end].split()) for w in words):
                 warn_once(
-                    f"{named} leaves out words of the assistant, such as its thoughts; they are "
-                    "not learned"
+                    f"{self._named} leaves out words of the assistant, such as its thoughts; they "
+                    "are not learned"
                 )
             ended = self._special.match(text, end)
             last = ended.end() if ended else end
@@ -364,25 +350,22 @@ class Chat:
             spans.append(_Span(start, end, last))
         return spans
 
-    def _content(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
+    def _content(self, i: int, texts: Mapping[str, str]) -> tuple[int, int]:
         """Return where a turn's words begin and end, as other words in their place show."""
-        text, _ = texts["whole"]
-        if (around := _around(texts[f"content {i}"][0])) is None:
+        text, around = texts["whole"], _around(texts[f"content {i}"])
+        if around is None:
             return -1, -1
-        before, behind = around
-        if f"reasoning {i}" in texts:
-            before, _ = _around(texts[f"reasoning {i}"][0]) or around
-        opened = texts.get(f"before {i}", ("",))[0]
-        start = self._begin(before, opened) if text.startswith(before) else -1
-        return start, len(text) - len(behind) if text.endswith(behind) else -1
+        before, _ = _around(texts.get(f"reasoning {i}", "")) or around
+        start = self._begin(before, texts.get(f"before {i}", ""))
+        end = len(text) - len(around[1])
+        return start if text.startswith(before) else -1, end if text.endswith(around[1]) else -1
 
-    def _call(self, i: int, texts: Mapping[str, Rendered]) -> tuple[int, int]:
+    def _call(self, i: int, texts: Mapping[str, str]) -> tuple[int, int]:
         """Return where a turn with calls stands: what it adds to a shorter conversation."""
-        text, other = texts["whole"][0], texts[f"call 0 of {i}"][0]
-        pairs = enumerate(zip(text, other, strict=False))
+        text, after, opened = texts["whole"], texts[f"after {i}"], texts.get(f"before {i}", "")
+        pairs = enumerate(zip(text, texts[f"call 0 of {i}"], strict=False))
         differs = next((place for place, (a, b) in pairs if a != b), 0)
-        after, (plain, _) = texts[f"after {i}"][0], _around(texts[f"plain {i}"][0]) or ("\0", "")
-        opened = texts.get(f"before {i}", ("",))[0]
+        plain, _ = _around(texts[f"plain {i}"]) or (opened, "")
         for before in [plain, opened] if self.thinking == "drop" else [opened, plain]:
             part = self._body(after[len(before) :]) if after.startswith(before) else ""
             start = text.rfind(part, max(0, differs - len(part)), differs + len(part))
@@ -396,22 +379,24 @@ class Chat:
         ends = [rest[match.start() :] for match in self._special.finditer(rest)]
         return text.removesuffix(next(filter(text.endswith, [*ends, *self._special_words]), ""))
 
-    def _otherwise(self, texts: Mapping[str, Rendered]) -> str:
-        """Return why an answer does not begin where the prompt ends, and what to type."""
-        text, named = texts["whole"][0], f"the chat template of backbone={self.backbone.name}"
-        opened, (plain, _) = texts["opened"][0], _around(texts["other"][0]) or ("", "")
+    def _otherwise(self, i: int, texts: Mapping[str, str], *, is_last: bool) -> str:
+        """Return why a turn is not found, and what to type; the last one has another beginning."""
+        text, (plain, _) = texts["whole"], _around(texts["other"]) or ("", "")
+        if not is_last:
+            return (
+                f"turn {i + 1}: {self._named} writes it in another way than as a last turn, so its "
+                "tokens are not known. Type readout.turns=last, which learns the last turn alone."
+            )
         if self.thinking == "keep":
             advice = "Type readout.thinking=drop." if text.startswith(plain) else "Delete the row."
-            end = shown(opened[-30:].lstrip())
-            return f"{named} opens a turn with {end}, which this answer lacks. {advice}"
-        advice = (
-            "Type readout.thinking=keep, which learns and scores all that follows the opened turn."
-            if text.startswith(opened)
-            else "Delete the row."
-        )
+            end = shown(texts["opened"][-30:].lstrip())
+            return f"{self._named} opens a turn with {end}, which this answer lacks. {advice}"
+        advice = "Delete the row."
+        if text.startswith(texts["opened"]):
+            advice = "Type readout.thinking=keep, which learns all that follows the opened turn."
         return (
-            f"{named} begins this answer in another way than one of words alone (reasoning, or a "
-            f"call). {advice}"
+            f"{self._named} begins this answer in another way than one of words alone (reasoning, "
+            f"or a call). {advice}"
         )
 
     # The template and its tokenizer.
@@ -420,6 +405,10 @@ class Chat:
     def text(self) -> str:
         """The template."""
         return template_of(self.backbone, self.template)
+
+    @property
+    def _named(self) -> str:
+        return f"the chat template of backbone={self.backbone.name}"
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -476,17 +465,16 @@ class Chat:
     def _reads_reasoning(self) -> bool:
         """Whether the template writes what the assistant thinks, at least before a call."""
         thought = dict.fromkeys(REASONING, _WORD)
-        called = _CALL | self._form.written("", _CALL["tool_calls"]) if self._form else _turn("a")
-        return any(_WORD in self._probe(*_ASK, turn | thought) for turn in (_turn("a"), called))
+        turns = [_turn("a"), *([_in_form(_CALL, *self._form)] if self._form else ())]
+        return any(_WORD in self._probe(*_ASK, turn | thought) for turn in turns)
 
     @cached_property
-    def _form(self) -> "_CallForm | None":
-        """How the template wants calls; None if it writes none."""
-        forms = [_CallForm(content, text) for text in (False, True) for content in ("", None)]
-        for form in forms:
-            call = _CALL | form.written("", _CALL["tool_calls"])
-            other = call | {"tool_calls": [_changed(call["tool_calls"][0])]}
+    def _form(self) -> tuple[str | None, bool] | None:
+        """The content of a turn of calls alone, and whether arguments are text; None: no calls."""
+        for form in product(("", None), (False, True)):
+            call = _in_form(_CALL, *form)
             text = self._probe(*_ASK, call)
+            other = call | {"tool_calls": [*map(_changed, call["tool_calls"])]}
             if text and text != self._probe(*_ASK, other):
                 return form
         return None
@@ -509,10 +497,8 @@ class Chat:
             turns, _ = next(iter(asked[error.place][1].values()), ([], False))
             roles = [turn["role"] for turn in turns]
             advice = f" {_FIRST_USER}" if "system" in roles else ""
-            raise UserError(
-                f"{where[error.place]}the chat template of backbone={self.backbone.name} refuses "
-                f"a conversation of {', '.join(roles)}: {error}.{advice}"
-            ) from error
+            refused = f"{where[error.place]}{self._named} refuses a conversation of "
+            raise UserError(f"{refused}{', '.join(roles)}: {error}.{advice}") from error
 
 
 def _turn(content: str) -> Turn:
@@ -527,19 +513,15 @@ _CALL: Turn = _turn("") | {
 }
 
 
-class _CallForm(NamedTuple):
-    """A turn without words has this content; the arguments of calls are objects, or JSON text."""
-
-    content: str | None
-    as_text: bool
-
-    def written(self, content: str, calls: Sequence[Mapping[str, Any]]) -> Turn:
-        """Return content and calls of a turn in this form."""
-        calls = [dict(call, function=dict(call["function"])) for call in calls]
-        for call in calls if self.as_text else ():
-            arguments = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-            call["function"]["arguments"] = arguments
-        return {"content": content or self.content, "tool_calls": calls}
+def _in_form(turn: Turn, content: str | None, as_text: bool) -> Turn:
+    """Return a turn with calls in the form that the template reads: see `Chat._form`."""
+    functions = [call["function"] for call in turn["tool_calls"]]
+    arguments = [f["arguments"] for f in functions]
+    if as_text:
+        arguments = [json.dumps(value, ensure_ascii=False) for value in arguments]
+    triples = zip(turn["tool_calls"], functions, arguments, strict=True)
+    calls = [{**call, "function": {**f, "arguments": value}} for call, f, value in triples]
+    return {**turn, "content": turn["content"] or content, "tool_calls": calls}
 
 
 def _changed(call: Mapping[str, Any]) -> dict[str, Any]:
