@@ -29,7 +29,7 @@ def tokenizer_of(backbone: PretrainedBackbone, task: Task, *, words: bool = Fals
             raise UserError(
                 f"task.{key}_language={language or 'null'}: backbone={backbone.name} reads the "
                 "token of a language beside each text.\nType task.source_language=LANGUAGE "
-                f"task.target_language=LANGUAGE (task=csv, task=hub): {names(nearest)}."
+                f"task.target_language=LANGUAGE. Languages: {names(nearest)}."
             )
         if not languages and (language is not None or backbone.reads_languages):
             raise UserError(
