@@ -333,7 +333,7 @@ class Chat:
             if i in marked:
                 first, last = marked[i]
                 if start < first and not (is_last and start < 0):
-                    start = start if 0 <= start and not text[start:first].strip() else first
+                    start = start if start >= 0 and not text[start:first].strip() else first
                 end = min(end, last) if end >= 0 else first + len(self._body(text[first:last]))
             if start < 0 or end < start:
                 raise UserError(self._otherwise(i, texts, is_last=is_last and start < 0))
