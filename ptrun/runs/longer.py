@@ -81,7 +81,8 @@ def compared(
     for key in keys:
         group = key.partition(".")[0]
         options = names.get(group), done.names.get(group)
-        other = options[0] != options[1] and groups.count(group) > _FEW
+        unlike = groups.count(group) > _FEW or key.endswith("._target_")
+        other = unlike and options[0] != options[1]
         named, pair = (group, options) if other else (key, both[key])
         if key not in _FREE and group not in free:
             ours, theirs = ("the default" if value is None else value for value in pair)

@@ -114,6 +114,7 @@ def test_what_must_be_equal_is_refused_by_name(typed):
         ("train.max_steps=null", "Type a larger train.max_steps"),
         ("method.length=4", "method.length is 4 here and 3 there"),
         ("method=prompt_tuning", "method is prompt_tuning here and ptuning_v2 there"),
+        ("readout=entailment", "readout is entailment here and head there"),
         ("seed=2", "seed is 2 here and 1 there"),
         ("data_seed=2", "data_seed is 2 here and 1 there"),
         ("train.batch_size=3", "train.batch_size is 3 here and 2 there"),
