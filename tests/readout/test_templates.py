@@ -3,7 +3,6 @@
 import json
 import runpy
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -340,7 +339,7 @@ def conversations_with_calls(draw):
 def judged_calls(chat_of, name, turns, pieces):
     chat, row = chat_of(name), {"messages": turns}
     assert "".join(pieces) == templates.rendered(name, row)
-    assert_learned(chat, *chat.rows([talk_of(row)]), pieces)
+    templates.assert_learned(chat, *chat.rows([talk_of(row)]), pieces)
 
 
 def judged(chat_of, name, turns, place, word):
@@ -351,22 +350,8 @@ def judged(chat_of, name, turns, place, word):
     for row, talk in zip(rows, (turns, changed), strict=True):
         pieces = SHAPES[name].pieces(talk)
         assert "".join(pieces) == templates.rendered(name, {"messages": talk})
-        assert_learned(chat, row, pieces)
+        templates.assert_learned(chat, row, pieces)
     assert len({tuple(row.ids[i] for i in row.learned) for row in rows}) == 1
-
-
-def assert_learned(chat, row, pieces):
-    """Compare a row with a text in pieces: context, learned, context, ..."""
-    options = {"add_special_tokens": False, "return_offsets_mapping": True}
-    encoded = chat.backbone.tokenizer()(["".join(pieces), "".join(pieces[:-2])], **options)
-    cuts = [0, *accumulate(map(len, pieces))]
-    spans = [cuts[place : place + 2] for place in range(1, len(pieces), 2)]
-    assert [row.ids, row.prompt] == encoded["input_ids"]
-    assert row.learned == [
-        i
-        for i, (start, end) in enumerate(encoded["offset_mapping"][0])
-        if any(first <= start and end <= last for first, last in spans)
-    ]
 
 
 @settings(max_examples=100, deadline=None, database=None)
