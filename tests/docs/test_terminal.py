@@ -5,6 +5,7 @@
 
 import os
 import shlex
+import shutil
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.docs.terminal import picture, words
 
 FOLDER = DOCS / "terminal"
 CHECK = "ptrun check task=pocket_ner method=ptuning_v2"
+TALK = "ptrun check backbone=pocket_gpt2 method=lora task=csv task.train=chat.jsonl "
+TALK += "readout.chat_template=chatml"
 SWEEP = "ptrun -m method=prompt_tuning,adapter seed=1,2 task=pocket_sentiment train.max_steps=100"
 REPORT = "ptrun report outputs"
 TRAIN = "ptrun task=pocket_sentiment method=adapter seed=1 train.max_steps=100"
@@ -35,6 +38,8 @@ def kept(name):
 @pytest.mark.slow
 def test_pictures_are_those_of_today(tmp_path, warm):
     assert words(shown("check", CHECK, tmp_path, warm)) == words(kept("check"))
+    shutil.copy(DOCS.parent / "examples" / "chat.jsonl", tmp_path)
+    assert words(shown("conversation", TALK, tmp_path, warm)) == words(kept("conversation"))
     assert warm.run(shlex.split(SWEEP)[1:], tmp_path).returncode == 0
     for name, command in (("report", REPORT), ("train", TRAIN)):
         assert words(shown(name, command, tmp_path, warm)) == words(kept(name))
@@ -42,7 +47,7 @@ def test_pictures_are_those_of_today(tmp_path, warm):
 
 def test_every_picture_is_on_a_page_and_loads_nothing():
     files = {file.stem for file in FOLDER.glob("*.svg")}
-    assert files == {"check", "pocket", "report", "train"}  # pocket takes ten minutes to run
+    assert files == {"check", "conversation", "pocket", "report", "train"}  # pocket takes ten minutes to run
     for name in files:
         assert any(f"terminal/{name}.svg" in source(page) for page in pages())
         assert "http" not in kept(name).replace('xmlns="http://www.w3.org/2000/svg"', "")
