@@ -105,11 +105,13 @@ class Progress:
         return f"step {self.step:,}{total}{told}"
 
 
-def duration(seconds: float) -> str:
-    """Return seconds in seconds, minutes or hours."""
+def duration(seconds: float | None) -> str:
+    """Return seconds in seconds, minutes or hours; `-` if they are not known."""
+    if seconds is None:
+        return "-"
     if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _FEWGLUE_ONLY = ("dev32.jsonl", "unlabeled.jsonl")
 
 def superglue(source: Path) -> list[MadeFile]:
     """Return the files of all tasks that a folder of SuperGLUE has."""
-    for folder in _tasks(source):
+    for folder in _tasks(source, READERS):
         if few := next((folder / n for n in _FEWGLUE_ONLY if (folder / n).is_file()), None):
             raise UserError(
                 f"{few}: a file of FewGLUE; type ptrun import fewglue {source} --out DIR."
@@ -45,7 +45,7 @@ def superglue(source: Path) -> list[MadeFile]:
 
 def fewglue(source: Path) -> list[MadeFile]:
     """Return the files of all tasks that a folder of FewGLUE has; dev32 and val may be absent."""
-    for folder in _tasks(source):
+    for folder in _tasks(source, READERS):
         file = folder / "train.jsonl"
         more = islice(rows(file), _FEW, None) if file.is_file() else iter(())
         if row := next(more, None):
@@ -56,18 +56,18 @@ def fewglue(source: Path) -> list[MadeFile]:
     return _made(source, "fewglue", _FEWGLUE, needed=("train",))
 
 
-def _tasks(source: Path) -> list[Path]:
+def _tasks(source: Path, every: Mapping[str, Any]) -> list[Path]:
     """Return the folders of the tasks."""
-    if folders := [source / name for name in READERS if (source / name).is_dir()]:
+    if folders := [source / name for name in every if (source / name).is_dir()]:
         return folders
-    raise UserError(f"{source}: none of the folders {', '.join(READERS)} is there.")
+    raise UserError(f"{source}: none of the folders {', '.join(every)} is there.")
 
 
 def _made(
     source: Path, kind: str, splits: Mapping[str, str], needed: Sequence[str]
 ) -> list[MadeFile]:
     files = []
-    for folder in _tasks(source):
+    for folder in _tasks(source, READERS):
         for theirs, ours in splits.items():
             file = folder / f"{theirs}.jsonl"
             if file.is_file():
@@ -136,18 +136,19 @@ def _record(row: Row) -> Iterator[Record]:
         (_span(entity, text) for entity in each(passage, "entities")), key=itemgetter("start")
     )
     for query in each(row, "qas"):
+        answers = each(query, "answers") if "answers" in query.data else None
         yield {
             "passage": text,
             "query": query.text("query"),
             "entities": sorted({span["text"] for span in spans}),
             "entity_spans": {k: [span[k] for span in spans] for k in ("text", "start", "end")},
-            **({"answers": _answers(query)} if "answers" in query.data else {}),
+            **(
+                {"answers": sorted({a.text("text") for a in answers})}
+                if answers is not None
+                else {}
+            ),
             "idx": {"passage": whole_number(row, "idx"), "query": whole_number(query, "idx")},
         }
-
-
-def _answers(query: Row) -> list[str]:
-    return sorted({answer.text("text") for answer in each(query, "answers")})
 
 
 def _span(entity: Row, text: str) -> dict[str, Any]:
@@ -249,19 +250,16 @@ GLUE = {
 
 def glue(source: Path) -> list[MadeFile]:
     """Return the files of all tasks that a folder of GLUE has; tests are without labels."""
-    tasks = [name for name in GLUE if (source / name).is_dir()]
-    if not tasks:
-        raise UserError(f"{source}: none of the folders {', '.join(GLUE)} is there.")
     files = []
-    for name in tasks:
-        task = GLUE[name]
+    for folder in _tasks(source, GLUE):
+        task = GLUE[folder.name]
         for theirs, ours in task.splits.items():
-            file = source / name / f"{theirs}.tsv"
+            file = folder / f"{theirs}.tsv"
             if file.is_file():
                 rows_of = _glue_rows(file, task, hidden=theirs.startswith("test"))
                 files.append(MadeFile(task.folder, f"{ours}.jsonl", [file], rows_of))
             elif theirs == "train":
-                raise UserError(f"{file}: no such file; {name} needs it.")
+                raise UserError(f"{file}: no such file; {folder.name} needs it.")
     return files
 
 
@@ -428,18 +426,12 @@ def _question_rows(file: Path) -> Iterator[Record]:
         for paragraph in each(article, "paragraphs"):
             context = paragraph.text("context")
             for question in each(paragraph, "qas"):
+                answers = [] if question.data.get("is_impossible") else each(question, "answers")
+                starts = [whole_number(answer, "answer_start") for answer in answers]
                 yield {
                     "id": str(question.value("id")),
                     "title": str(article.data.get("title", "")),
                     "context": context,
                     "question": question.text("question"),
-                    "answers": _squad_answers(question),
+                    "answers": {"text": [a.text("text") for a in answers], "answer_start": starts},
                 }
-
-
-def _squad_answers(question: Row) -> dict[str, list[object]]:
-    answers = [] if question.data.get("is_impossible") else each(question, "answers")
-    return {
-        "text": [answer.text("text") for answer in answers],
-        "answer_start": [whole_number(answer, "answer_start") for answer in answers],
-    }

@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
 
+from ptrun.folder.scan import duration
 from ptrun.papers.experiment import AXES, Experiment
 from ptrun.papers.ours import Interval, Ours, Verdict
 from ptrun.papers.rows import LedgerRow
@@ -164,7 +165,7 @@ class Shown:
         cells["Learned"] = f"{ours.learned:,}" if ours else NONE
         hours = sum(runs.hours for runs in row.runs.values() if runs)
         timed = ours and experiment.mean_over(cell) is None
-        cells["Cost"] = duration(hours) if timed else NONE
+        cells["Cost"] = duration(3600 * hours) if timed else NONE
         verdict = row.verdict + self._marks.get(row.why, "")
         cells["Verdict"] = Cell(verdict, STYLES[row.verdict])
         return cells
@@ -228,14 +229,6 @@ def gap_text(gap: Interval | None, digits: int) -> str:
     ends = f"[{number(gap.low, digits)}, {number(gap.high, digits)}]"
     sign = "+" if gap.difference >= 0 else ""
     return f"{sign}{number(gap.difference, digits)} {ends}"
-
-
-def duration(hours: float) -> str:
-    """Return a time in hours, minutes or seconds."""
-    if hours >= 1:
-        return f"{hours:,.1f} h"
-    minutes = hours * 60
-    return f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
 
 
 def count_text(tables: Sequence[Shown]) -> str:

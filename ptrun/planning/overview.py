@@ -20,7 +20,7 @@ from ptrun.config.paths import options
 from ptrun.config.schema import Quantization
 from ptrun.config.writing import value_text
 from ptrun.errors import RunFailed, UserError
-from ptrun.folder.scan import state_of
+from ptrun.folder.scan import duration, state_of
 from ptrun.method.tokenized import tokenized
 from ptrun.planning.costs import Costs, alike, planned_on, texts
 from ptrun.planning.memory import (
@@ -159,15 +159,6 @@ def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], f
             f"{duration(took)} a run, loading aside. Peak memory: {peak / 2**10:.2f} GiB."
         )
     return lines, took
-
-
-def duration(seconds: float | None) -> str:
-    """Return a time in seconds, minutes or hours."""
-    if seconds is None:
-        return "-"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 # The memory of each engine, and changes that make a run fit a device, as overrides to type.

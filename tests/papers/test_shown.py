@@ -16,11 +16,12 @@ from rich.console import Console
 from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
+from ptrun.folder.scan import duration
 from ptrun.papers.experiment import load
 from ptrun.papers.ours import Interval
 from ptrun.papers.paper import escaped_latex, latex, tabular, terminal
 from ptrun.papers.rows import rows
-from ptrun.papers.shown import Shown, duration, gap_text, number, table_name
+from ptrun.papers.shown import Shown, gap_text, number, table_name
 from ptrun.reporting.formats import MINUS
 from tests.papers.small import filled
 
@@ -78,7 +79,7 @@ def test_a_table_on_the_terminal_has_notes_reasons_and_commands_below(table):
 def test_words():
     assert gap_text(Interval(0.84, -0.31, 1.94), 1) == f"+0.8 [{MINUS}0.3, 1.9]"
     assert (number(5e-05, 5), number(1234567.0, 0)) == (f"5e{MINUS}05", "1,234,567")
-    assert [duration(h) for h in (1500.25, 0.5, 0.005)] == ["1,500.2 h", "30 min", "18 s"]
+    assert [duration(3600 * h) for h in (1500.25, 0.5, 0.005)] == ["1,500.2 h", "30 min", "18 s"]
     assert table_name("table4_zh") == "Table 4 (zh)" and table_name("tableA2_lr") == "Table A2 (lr)"
     assert table_name("figure3") == "Figure 3" and table_name("lowresource") == "Lowresource"
 
