@@ -2,13 +2,14 @@
 
 import logging
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
+
+import regex
 
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import (
@@ -25,7 +26,10 @@ from ptrun.task.dataset import Account
 from ptrun.task.source import Row
 
 _LOG = logging.getLogger(__name__)
-_SINGLE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_SINGLE = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_PART = rf"(?!{_SINGLE})[\p{{L}}\p{{N}}\p{{M}}_]"
+# `\p{Cf}` is invisible, such as a joiner inside a word
+_WORD = regex.compile(rf"{_PART}(?:\p{{Cf}}*{_PART})*|[^\s\p{{C}}]")
 
 # A text with marked spans as words with IOB2 tags.
 #
@@ -51,19 +55,7 @@ class Span:
 
 def words(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each word."""
-    places: list[tuple[int, int]] = []
-    goes_on = False
-    for at, char in enumerate(text):
-        if unicodedata.category(char) == "Cf":  # invisible, such as a joiner inside a word
-            continue
-        joins = char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")
-        joins = joins and not _SINGLE.match(char)
-        if joins and goes_on:
-            places[-1] = (places[-1][0], at + 1)
-        elif not char.isspace() and not unicodedata.category(char).startswith("C"):
-            places.append((at, at + 1))
-        goes_on = joins
-    return places
+    return [word.span() for word in _WORD.finditer(text)]
 
 
 def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:
