@@ -407,25 +407,21 @@ def normalise_answer(text: str) -> str:
     Each word becomes lower case, and loses its punctuation unless it is a number. Then numbers are
     written as floats (`1,000` and `1000` both give `1000.0`), and articles are removed.
     """
-    words = [_word(piece) for piece in re.split("[ -]", text.lower())]
-    return " ".join(word for word in words if word)
+    words: list[str] = []
+    for piece in re.split("[ -]", text.lower()):
+        bare = piece if _is_number(piece) else piece.translate(_PUNCTUATION)
+        number = str(float(bare)) if _is_number(bare) else bare
+        words += _ARTICLES.sub(" ", number).split()
+    return " ".join(words)
 
 
 def drop_scores(predicted: Sequence[Spans], targets: Sequence[Spans]) -> dict[str, float]:
     """Return exact match and F1, 0-100: means over questions."""
-    pairs = paired(predicted, targets)
-    return {
-        "em": percent([_exact(guess, gold) for guess, gold in pairs]),
-        "f1": percent([_f1(guess, gold) for guess, gold in pairs]),
-    }
-
-
-def _exact(predicted: Spans, gold: Spans) -> float:
-    """Return 1 if the sets of normalised spans and the numbers of spans are equal, else 0."""
-    same = {normalise_answer(span) for span in predicted} == {
-        normalise_answer(span) for span in gold
-    }
-    return float(same and len(predicted) == len(gold))
+    pairs, exact = paired(predicted, targets), []
+    for guess, gold in pairs:
+        same = {*map(normalise_answer, guess)} == {*map(normalise_answer, gold)}
+        exact.append(float(same and len(guess) == len(gold)))
+    return {"em": percent(exact), "f1": percent([_f1(guess, gold) for guess, gold in pairs])}
 
 
 def _f1(predicted: Spans, gold: Spans) -> float:
@@ -453,12 +449,6 @@ def _bag_f1(guess: Bag, gold: Bag) -> float:
 
 def _bag(span: str) -> Bag:
     return frozenset(normalise_answer(span).split())
-
-
-def _word(piece: str) -> str:
-    bare = piece if _is_number(piece) else piece.translate(_PUNCTUATION)
-    number = str(float(bare)) if _is_number(bare) else bare
-    return " ".join(_ARTICLES.sub(" ", number).split())
 
 
 def _is_number(text: str) -> bool:

@@ -34,7 +34,11 @@ class Component:
     @property
     def defaults(self) -> dict[str, Any]:
         """The default of each key that has one, as plain data."""
-        return dict(_defaults(self.target))
+        return {
+            key.name: key.default
+            for key in inspect.signature(self.target).parameters.values()
+            if key.kind is key.KEYWORD_ONLY and key.default is not key.empty
+        }
 
     def build(self, *runtime: Any) -> Any:
         """Return the object; `runtime` are its positional arguments."""
@@ -74,15 +78,6 @@ def problems(
         f"{path}.{key}: missing. Type {path}.{key}=..." for key in needed if key not in values
     ]
     return sorted(lines)
-
-
-@cache
-def _defaults(constructor: Callable[..., Any]) -> dict[str, Any]:
-    return {
-        key.name: key.default
-        for key in inspect.signature(constructor).parameters.values()
-        if key.kind is key.KEYWORD_ONLY and key.default is not key.empty
-    }
 
 
 @cache

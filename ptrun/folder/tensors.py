@@ -37,7 +37,10 @@ def draft(
     metadata = packed({**header, DIGEST: combined(_hashes(on_cpu), header)})
     with named(file, draft_file):
         created(draft_file).close()  # never through a link
-        _save(on_cpu, draft_file, metadata)
+        try:
+            save_file(on_cpu, draft_file, metadata)
+        except SafetensorError as error:
+            raise system_error(error) or OSError(errno.EIO, str(error)) from error
         draft_file.chmod(_MODE)  # safetensors writes files that only their owner can read
         with opened(draft_file) as saved:
             os.fsync(saved.fileno())
@@ -73,14 +76,6 @@ def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
                 yield source, unpacked(source.metadata())
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror or error}).") from error
-
-
-def _save(tensors: Tensors, file: Path, metadata: dict[str, str]) -> None:
-    """Write a file; an error of the system is raised as such."""
-    try:
-        save_file(tensors, file, metadata)
-    except SafetensorError as error:
-        raise system_error(error) or OSError(errno.EIO, str(error)) from error
 
 
 def _hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -17,15 +17,7 @@ from ptrun.errors import UserError
 
 
 class _Kind:
-    """A kind of import.
-
-    Args:
-        name: as it is typed.
-        function: MODULE:FUNCTION that reads the files; it is imported when they are read.
-        description: what the files are; its first line is the summary.
-        examples: command lines.
-        options: more options, with the keywords of argparse.
-    """
+    """A kind of import, by the `MODULE:FUNCTION` that reads it; options are those of argparse."""
 
     def __init__(
         self, name: str, function: str, description: str, examples: str, **options: dict[str, Any]
