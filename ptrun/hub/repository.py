@@ -292,14 +292,10 @@ def failure(repository: Repository, error: BaseException, lacks: str = "it") -> 
         happened = f"the cache {constants.HF_HUB_CACHE} does not hold {lacks}, and the hub is off "
         happened += "(HF_HUB_OFFLINE=1) or does not respond."
         remedy = "Type the command once with a network and HF_HUB_OFFLINE=0 to download it."
-    elif isinstance(error, hub.GatedRepoError) or (
-        status in (401, 403) and not isinstance(error, hub.RepositoryNotFoundError)
-    ):
-        happened = f"the hub refuses access ({status}); the owner of a gated {kind} grants it."
-        remedy = f"Ask for access on its page, then type {_LOGIN}."
-    elif isinstance(error, hub.RepositoryNotFoundError):
-        happened = f"the hub has no such {kind}, or it is private ({status})."
-        remedy = f"Check {group}.hub; for a private {kind} type {_LOGIN}."
+    elif isinstance(error, hub.RepositoryNotFoundError) or status in (401, 403):  # or gated
+        happened = f"the hub has no such {kind}, or refuses access ({status}); the owner of a "
+        happened += f"gated {kind} grants it."
+        remedy = f"Check {group}.hub. Ask for access on its page, then type {_LOGIN}."
     elif isinstance(error, hub.RevisionNotFoundError):
         revision = repository.recorded or repository.revision
         happened = f"the hub has no revision {revision} of this {kind} ({status})."
