@@ -48,23 +48,15 @@ def main(arguments: Sequence[str]) -> None:
         papers.main(arguments)
         return
     typed = PARSER.parse(arguments)
+    from ptrun.files import write_text
     from ptrun.reporting.formats import show
     from ptrun.reporting.table import table
 
     folder = typed.folder or Path("outputs")
     results = table(folder, over=typed.over, best=typed.best, vote=typed.vote, labels=typed.labels)
     if typed.csv not in (None, "-"):
-        _write(Path(typed.csv), results.csv(raw=typed.raw))
+        write_text(Path(typed.csv), results.csv(raw=typed.raw))
     elif typed.csv or typed.markdown:
         print(results.csv(raw=typed.raw) if typed.csv else results.markdown(), end="")
     else:
         show(results)
-
-
-def _write(file: Path, text: str) -> None:
-    from ptrun.files import write_text
-
-    try:
-        write_text(file, text)
-    except OSError as error:
-        raise UserError(f"--csv {file}: cannot be written ({error.strerror}).") from error

@@ -26,7 +26,7 @@ def report(
     """Return what to print: the tables of a paper, or with `to` the names of the files written.
 
     Raises:
-        UserError: a paper, table, scale or folder is unknown, or nothing can be written there.
+        UserError: a paper, table, scale or folder is unknown.
     """
     outputs = outputs.expanduser()
     if outputs != Path("outputs") and not outputs.is_dir():
@@ -45,10 +45,7 @@ def report(
     if to is None:
         return terminal(tables)
     folder = to.expanduser()
-    try:
-        files = write(tables, folder)
-    except OSError as error:
-        raise UserError(f"report --to {to}: cannot be written: {error.strerror}.") from error
+    files = write(tables, folder)
     lines = [f"{count_text(tables)}.", *(f"  {folder / name}" for name in files if "/" not in name)]
     if count := sum("/" in name for name in files):
         lines.append(f"  {folder / 'figures'}: {count} drawings")

@@ -110,12 +110,18 @@ def test_a_paper_without_runs_is_told_what_to_type(monkeypatch, tmp_path, capsys
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("line", ["--outputs nowhere", "--to taken"])
-def test_a_folder_that_cannot_be_is_refused(line, tmp_path, monkeypatch):
+TAKEN = ("--to taken", "ptrun: taken: File exists.")
+
+
+@pytest.mark.parametrize("line, told", [("--outputs nowhere", "report --outputs nowhere"), TAKEN])
+def test_a_folder_that_cannot_be_is_refused(line, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").touch()
-    with pytest.raises(UserError, match=line):
-        report.main(["--paper", "dpt", "--table", "table3", *line.split()])
+    command = ["ptrun", "report", "--paper", "dpt", "--table", "table3", *line.split()]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit):
+        main()
+    assert told in capsys.readouterr().err
 
 
 def test_rows_that_are_one_run_at_a_scale_are_said():
