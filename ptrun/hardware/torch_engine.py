@@ -3,7 +3,6 @@
 ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 """
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +22,6 @@ from ptrun.training.loop import HALVES, Loop
 from ptrun.training.member import Member
 from ptrun.training.optim import ScaledStepper
 from ptrun.training.out_of_memory import is_out_of_memory
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass

@@ -69,10 +69,10 @@ def write_model(
     return sum(tensor.numel() for tensor in layout.values()), total
 
 
-def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write config.json."""
+def write_config(folder: Path, config: dict[str, Any], name: str = "config.json") -> None:
+    """Write config.json, or another file of settings."""
     text = json.dumps(config, indent=2) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
+    (folder / name).write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,10 @@ def tagging_files(
         names = []
     for part in names:
         if not new or part == "train" or chosen.get(part) or candidates(source, part):
-            sources = _files(chosen.get(part) or found(source, part))
+            place = chosen.get(part) or found(source, part)
+            sources = sorted(place.rglob("*conll")) if place.is_dir() else [place]
+            if not sources or not all(file.is_file() for file in sources):
+                raise UserError(f"{place}: no such file, nor a folder of files *conll.")
             parts[part] = sources, list(rows(sources)) if new else rows(sources)
     files = [
         MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", made_of, records)
@@ -240,14 +243,6 @@ def tagging_files(
         return files, {}
     every = [row for _, records in parts.values() for row in records]
     return files, {Path(f"ptrun_conf/task/{task}.yaml"): _yaml(task, [*parts], every)}
-
-
-def _files(place: Path) -> list[Path]:
-    """Return a file, or the files `*conll` below a folder."""
-    files = sorted(place.rglob("*conll")) if place.is_dir() else [place]
-    if not files or not all(file.is_file() for file in files):
-        raise UserError(f"{place}: no such file, nor a folder of files *conll.")
-    return files
 
 
 def _new(task: str) -> TaggingFields:

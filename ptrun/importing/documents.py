@@ -63,29 +63,21 @@ def _qasper(papers: Row) -> Iterator[Document]:
         paper = inner(papers, name)
         parts = [paper.text("title"), paper.text("abstract")]
         for section in each(paper, "full_text"):
-            parts += [str(section.data.get("section_name") or ""), *_paragraphs(section)]
-        asked = (_asked(question) for question in each(paper, "qas"))
-        if questions := [question for question in asked if question["answer"]]:
+            paragraphs = section.value("paragraphs")
+            if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
+                raise section.wrong("paragraphs", "texts")
+            parts += [str(section.data.get("section_name") or ""), *paragraphs]
+        questions = []
+        for row in each(paper, "qas"):
+            answers = [_reference(inner(answer, "answer").data) for answer in each(row, "answers")]
+            question = {"id": str(row.value("question_id")), "question": row.text("question")}
+            if different := list(dict.fromkeys(filter(None, answers))):
+                questions.append({**question, "answer": different})
+        if questions:
             yield "\n\n".join(part for part in parts if part.strip()), questions
 
 
-def _paragraphs(section: Row) -> list[str]:
-    paragraphs = section.value("paragraphs")
-    if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
-        raise section.wrong("paragraphs", "texts")
-    return paragraphs
-
-
-def _asked(row: Row) -> dict[str, Any]:
-    answers = [_references(inner(answer, "answer").data) for answer in each(row, "answers")]
-    return {
-        "id": str(row.value("question_id")),
-        "question": row.text("question"),
-        "answer": list(dict.fromkeys(answer for answer in answers if answer)),
-    }
-
-
-def _references(answer: Mapping[str, Any]) -> str:
+def _reference(answer: Mapping[str, Any]) -> str:
     """Return an answer as QASPER's scorer compares it."""
     if answer.get("unanswerable"):
         return "Unanswerable"

@@ -110,8 +110,13 @@ _TEXT = {"default": "text", "metavar": "KEY", "help": "field of the text; defaul
 _DOCUMENTS = """
 
 Each document gets a folder, document.txt and questions.jsonl, for method=cartridge."""
+_OF_DOCUMENTS = {
+    "longhealth": ("benchmark_v5.json", "LongHealth's benchmark_v5.json: letters about patients."),
+    "qasper": ("qasper-dev-v0.3.json", "QASPER's qasper-dev-v0.3.json: papers."),
+    "squad_articles": ("dev-v1.1.json", "SQuAD's JSON: its articles as documents."),
+}
 
-_KINDS = (
+_KINDS: tuple[Checkpoint | Data, ...] = (
     Checkpoint(
         "hf",
         "ptrun.importing.hf:import_hf",
@@ -126,26 +131,15 @@ id.""",
             "help": "branch, tag or commit of a hub id; default main",
         },
     ),
-    Data(
-        "longhealth",
-        "ptrun.importing.documents:longhealth",
-        f"LongHealth's benchmark_v5.json: letters about patients.{_DOCUMENTS}",
-        "  ptrun import longhealth benchmark_v5.json --out DIR",
-        accepts="file",
-    ),
-    Data(
-        "qasper",
-        "ptrun.importing.documents:qasper",
-        f"QASPER's qasper-dev-v0.3.json: papers.{_DOCUMENTS}",
-        "  ptrun import qasper qasper-dev-v0.3.json --out DIR",
-        accepts="file",
-    ),
-    Data(
-        "squad_articles",
-        "ptrun.importing.documents:squad_articles",
-        f"SQuAD's JSON: its articles as documents.{_DOCUMENTS}",
-        "  ptrun import squad_articles dev-v1.1.json --out DIR",
-        accepts="file",
+    *(
+        Data(
+            name,
+            f"ptrun.importing.documents:{name}",
+            f"{what}{_DOCUMENTS}",
+            f"  ptrun import {name} {file} --out DIR",
+            accepts="file",
+        )
+        for name, (file, what) in _OF_DOCUMENTS.items()
     ),
     Data(
         "conll",

@@ -4,7 +4,6 @@ The folder has XGLM's tensors. fairseq's code has a norm after the last layer by
 released file probably has none. So the tensors decide, and the printed line reports it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -16,6 +15,7 @@ from ptrun.hub.convert import Dtype, Imported, write_config
 from ptrun.hub.staging import check_new
 from ptrun.papers.parts import Shards, Target, check_matrices, convert, layer_count
 from ptrun.papers.shards import END, BytePairs, read_byte_pairs, read_parts, weight_and_bias
+from ptrun.papers.tokenizers import write
 
 _WORDS, _OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 _FIRST = "decoder.layers.0.fc1.weight"
@@ -224,8 +224,7 @@ def _number(args: Mapping[str, Any], name: str, default: float) -> float:
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 DICTIONARY = "dict.txt"
 _FILLER = "madeupword"
-_SETTINGS = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
+_ROLES = {
     **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
     "model_input_names": ["input_ids", "attention_mask"],
 }
@@ -251,9 +250,7 @@ def write_tokenizer(pairs: BytePairs, folder: Path) -> None:
     """Write the files from which transformers loads the tokenizer."""
     tokenizer = pairs.tokenizer()
     tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    text = json.dumps(_SETTINGS, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    write(tokenizer, folder, _ROLES)
 
 
 def _from_dictionary(tokens: list[str], file: Path) -> dict[str, int]:

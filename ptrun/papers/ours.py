@@ -146,8 +146,8 @@ def number(run: RunResult, metric: str) -> float | None:
 
 def _mean_on_dev(runs: Sequence[RunResult]) -> float:
     """Return the mean of the finite scores of the selecting metric; -inf if there is none."""
-    scores = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
-    finite = [score for score in scores if score is not None and math.isfinite(score)]
+    scores = (number(run, f"dev.{run.metric}") for run in runs)
+    finite = [score for score in scores if score is not None]
     return statistics.fmean(finite) if finite else float("-inf")
 
 

@@ -17,6 +17,8 @@ from ptrun.papers.experiment import Experiment, Options, TableJob, jobs, load, p
 from ptrun.sweeps import job as sweep_job
 from ptrun.sweeps import sweep
 
+_composed_once = cache(compose_run)
+
 
 def main(arguments: Sequence[str]) -> None:
     """Check or run all runs of a command line.
@@ -91,12 +93,7 @@ def available(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
 
 def _composed(job: TableJob, *keys: str) -> Composed:
     """Return the configuration of those overrides of a job that start with some keys."""
-    return _of(tuple(o for o in job.overrides if o.startswith(keys)))
-
-
-@cache
-def _of(typed: tuple[str, ...]) -> Composed:
-    return compose_run(typed)
+    return _composed_once(tuple(o for o in job.overrides if o.startswith(keys)))
 
 
 def _texts(experiment: Experiment, options: Options) -> tuple[str, str]:

@@ -1,12 +1,13 @@
 """Tokenizer classes that transformers lacks: those of GLM and CPM-2."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from transformers import PreTrainedTokenizer
 
 from ptrun.errors import UserError
+from ptrun.hub.convert import write_config
 from ptrun.papers.cpm2_text import NEWLINE, SPACE, SPECIAL, jieba, read_vocabulary
 
 if TYPE_CHECKING:
@@ -65,12 +66,11 @@ def add_special(tokenizer: "Tokenizer") -> None:
     )
 
 
-def write(tokenizer: "Tokenizer", folder: Path) -> None:
+def write(tokenizer: "Tokenizer", folder: Path, roles: Mapping[str, Any] = ROLES) -> None:
     """Write the files from which transformers loads a tokenizer."""
     tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **ROLES}
-    text = json.dumps(settings, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
+    write_config(folder, settings, "tokenizer_config.json")
 
 
 # CPM-2's tokenizer, which transformers lacks.

@@ -49,7 +49,7 @@ def checks() -> Iterator[Check]:
     # 1. Packages
     versions = [f"ptrun {__version__}, python {platform.python_version()}"]
     yield Check("ok", "versions", ", ".join([*versions, *(f"{n} {version(n)}" for n in _BASE)]))
-    if absent := [extra for package, extra in _EXTRAS.items() if not _is_there(package)]:
+    if absent := [extra for package, extra in _EXTRAS.items() if find_spec(package) is None]:
         says = "; ".join(f"{extra}: {use}" for extra, use in absent)
         remedy = f"pip install 'ptrun[{','.join(extra for extra, _ in absent)}]'"
         yield Check("note", "extras", f"not installed: {says}", remedy)
@@ -96,10 +96,6 @@ def checks() -> Iterator[Check]:
         yield _disk("outputs", f"{folder} can be written and locked", folder, "outputs=DIR")
     except (OSError, UserError) as error:
         yield Check("bad", "outputs", f"{folder}: {error}", "cd to another folder, or outputs=DIR")
-
-
-def _is_there(package: str) -> bool:
-    return find_spec(package) is not None
 
 
 def _disk(name: str, says: str, place: Path, option: str) -> Check:

@@ -105,7 +105,12 @@ class View:
         parts = [
             f"{counts[stage]} {stage}" for stage in (*ENDS, "running", "waiting") if counts[stage]
         ]
-        table = Table(title=f"{', '.join(parts)}{self._time_left(jobs)}", box=None)
+        title, done = ", ".join(parts), sum(j.stage in ENDS and j.started > 0 for j in jobs)
+        left = counts["running"] + counts["waiting"]
+        if done and left:
+            seconds = (time.monotonic() - self.began) / done * left
+            title += f"; about {duration(seconds)} left"
+        table = Table(title=title, box=None)
         for column in ("run", "title", "step", "dev"):
             table.add_column(column)
         running = [job for job in jobs if job.stage == "running"]
@@ -115,14 +120,6 @@ class View:
         if len(running) > _ROWS:
             table.add_row("", f"and {len(running) - _ROWS} more", "", "")
         return table
-
-    def _time_left(self, jobs: Sequence[Job]) -> str:
-        done = sum(job.stage in ENDS and job.started > 0 for job in jobs)
-        left = sum(job.stage in ("running", "waiting") for job in jobs)
-        if not done or not left:
-            return ""
-        seconds = (time.monotonic() - self.began) / done * left
-        return f"; about {duration(seconds)} left"
 
 
 # What `ptrun status` prints.

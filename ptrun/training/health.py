@@ -197,8 +197,5 @@ def one_answer(predictions: Sequence[Prediction]) -> bool:
     """
     if len(predictions) < _LEAST_ANSWERS or predictions[0].value is None:
         return False
-    answers: set[str] = set()
-    for prediction in predictions:
-        value: Any = prediction.value
-        answers.update(map(repr, value) if isinstance(value, list) else [repr(value)])
-    return len(answers) == 1
+    values = [p.value if isinstance(p.value, list) else [p.value] for p in predictions]
+    return len({repr(value) for several in values for value in several}) == 1

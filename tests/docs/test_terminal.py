@@ -47,7 +47,13 @@ def test_pictures_are_those_of_today(tmp_path, warm):
 
 def test_every_picture_is_on_a_page_and_loads_nothing():
     files = {file.stem for file in FOLDER.glob("*.svg")}
-    assert files == {"check", "conversation", "pocket", "report", "train"}  # pocket takes ten minutes to run
+    assert files == {
+        "check",
+        "conversation",
+        "pocket",
+        "report",
+        "train",
+    }  # pocket takes ten minutes to run
     for name in files:
         assert any(f"terminal/{name}.svg" in source(page) for page in pages())
         assert "http" not in kept(name).replace('xmlns="http://www.w3.org/2000/svg"', "")
