@@ -210,7 +210,7 @@ class Chat:
                 (i, span)
                 for i, (start, end) in enumerate(places)
                 for span in spans
-                if span.start <= start < end <= span.last
+                if start < span.last and span.start < end and start < end
             ]
             ends = [i for i, span in learned if places[i][0] >= span.end]
             answer = next((i for i, span in learned if span is spans[-1]), 0)
@@ -332,8 +332,7 @@ class Chat:
                 start = len(opened)
             if i in marked:
                 first, last = marked[i]
-                if start < first and not (is_last and start < 0):
-                    start = start if start >= 0 and not text[start:first].strip() else first
+                start = start if start >= 0 or is_last else first
                 end = min(end, last) if end >= 0 else first + len(self._body(text[first:last]))
             if start < 0 or end < start:
                 raise UserError(self._otherwise(i, texts, is_last=is_last and start < 0))

@@ -103,7 +103,7 @@ class Turn(_Typed):
 
     @model_validator(mode="after")
     def _says(self) -> "Turn":
-        if self.content is None and not self.tool_calls:
+        if self.content is None and not (self.tool_calls and self.role == "assistant"):
             raise ValueError("content is missing")
         return self
 

@@ -9,6 +9,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError, warn_once
 from ptrun.readout.chat import DATE, Chat, stored_template, template_digest
 from ptrun.task.conversation import Conversation
+from ptrun.testing import read
 
 _TURN = "{{ '[CLS]' if message.role == 'user' else '' }}"
 PLAIN = "{% for message in messages %}" + _TURN + "{{ message.content }}[SEP]{% endfor %}"
@@ -192,6 +193,16 @@ def test_an_answer_that_the_template_opens_otherwise_is_refused_or_kept(chat_of)
     assert learned(chat_of(opens), TALK) == ["was good", "was bad"]
     with pytest.raises(UserError, match=r"x: the chat template .*readout.thinking=drop"):
         learned(chat_of(opens, thinking="keep"), TALK)
+
+
+def test_a_token_that_begins_before_an_answer_is_a_part_of_it():
+    backbone = read("method=lora", "task=pocket_writing", "backbone=pocket_gpt2")[0].backbone
+    form = "{% for m in messages %}[{{ m.role }}] {{ m.content }}<|endoftext|>{% endfor %}"
+    form += "{% if add_generation_prompt %}[assistant] {% endif %}"
+    turns = [{"role": "user", "content": "A"}, {"role": "assistant", "content": "It is."}]
+    (row,) = Chat(backbone=backbone, template=form).rows([Conversation(turns[:1], turns[1])])
+    learned = backbone.tokenizer().decode([row.ids[i] for i in row.learned])
+    assert learned == " It is.<|endoftext|>" and row.prompt == row.ids[: row.answer]
 
 
 def test_an_assistant_may_speak_first(chat_of):

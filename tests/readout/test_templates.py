@@ -66,6 +66,14 @@ def test_what_is_learned_is_what_is_expected(outcomes, name, thinking):
 
 
 @pytest.mark.parametrize("name", [name for name in EXPECTED if LEARNED[name]])
+def test_the_prompt_is_what_stands_before_the_answer(chat_of, name):
+    chat = chat_of(name)
+    rows = chat.rows([talk_of(templates.row_of(name, case)) for case in LEARNED[name]])
+    for row, case in zip(rows, LEARNED[name], strict=True):
+        assert row.prompt == row.ids[: row.answer], case
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if LEARNED[name]])
 def test_the_last_turn_alone_is_learned(chat_of, name):
     chat = chat_of(name, turns="last")
     rows = chat.rows([talk_of(templates.row_of(name, case)) for case in LEARNED[name]])
