@@ -165,7 +165,7 @@ def _tokens(method: Method) -> str:
         readout: Any = method.readout
         more = "tools=row.get('tools'), **row.get('chat_template_kwargs', {})"
         asked = f"row[{MESSAGES!r}], add_generation_prompt=True, tokenize=False, {more}"
-        text = f"TOKENIZER.apply_chat_template({asked}) + {readout.chat.added!r}"
+        text = f"(TOKENIZER.apply_chat_template({asked}) + {readout.chat.added!r}).rstrip(' ')"
         return f"TOKENIZER({text}, add_special_tokens=False)['input_ids']"
     assert method.readout.pattern is not None
     text = ""  # as `str.format` reads it; vectors and masks have none

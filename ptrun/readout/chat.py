@@ -283,7 +283,7 @@ class Chat:
         """Return a text, and where the prompt of the answer ends in it."""
         opened, other = texts["opened"], texts["other"]
         if self.thinking == "keep":
-            return opened, len(opened)
+            return opened, len(opened.rstrip(" "))
         if (around := _around(other)) is None:
             raise UserError(
                 f"{self._named} does not write the words of the assistant as they are, so a "
@@ -300,9 +300,13 @@ class Chat:
                 raise UserError(f"{where}: {self._named} does not write it. {advice}")
 
     def _begin(self, before: str, opened: str) -> int:
-        """Return where an answer begins: white space behind the opened turn is its own."""
+        """Return where an answer begins: white space behind the opened turn is its own.
+
+        So is a space at its end, which is a part of the next word's token.
+        """
         gap = before[len(opened) :] if before.startswith(opened) else self._gap
-        return len(before) - len(gap if not gap.strip() and before.endswith(gap) else "")
+        end = len(before) - len(gap if not gap.strip() and before.endswith(gap) else "")
+        return len(before[:end].rstrip(" "))
 
     def _spans(
         self, talk: Conversation, texts: Mapping[str, str], marks: Sequence[tuple[int, int]]
@@ -329,7 +333,7 @@ class Chat:
                 head, cut = self._prompt(texts)
                 start = cut if text.startswith(head[:cut]) else -1
             elif self.thinking == "keep" and opened and text.startswith(opened):
-                start = len(opened)
+                start = len(opened.rstrip(" "))
             if i in marked:
                 first, last = marked[i]
                 start = start if start >= 0 or is_last else first
