@@ -367,6 +367,10 @@ def _reading(form: PeftForm, method: Method) -> str:
             return f"The answer is the logit, times {unit:g}."
         what = "word, at its first token" if form.reader.task_type == "TOKEN_CLS" else "text"
         return f"Labels of a {what}, in order: {', '.join(form.reader.labels)}."
+    if MESSAGES in method.task.fields:
+        return (
+            "Conversations have the form of `chat_template.jinja`, the tokenizer's chat template."
+        )
     assert isinstance(method.readout, Cloze)
     pvp = method.readout.pvp
     words = "" if pvp.words is None else f" The words of each label: `{json.dumps(pvp.words)}`."

@@ -102,6 +102,7 @@ def test_a_template_of_ones_own_is_a_part_of_the_run(world, tmp_path):
     file.write_text(TEMPLATE.replace("[", "<"))
     typed = {"readout.chat_template": f"@{file}", "method": "prompt_tuning"}
     run = trained(world, **typed)
+    card = tmp_path / "peft" / "README.md"
     moved = file.rename(tmp_path / "moved.jinja")
     assert run_id(world, **{**typed, "readout.chat_template": f"@{moved}"}) == run.id
     moved.write_text("other {{ messages }}")
@@ -110,6 +111,8 @@ def test_a_template_of_ones_own_is_a_part_of_the_run(world, tmp_path):
     ready_run = ready(str(run.folder), [f"backbone.path={world / 'M'}"])
     answers = ptrun.load(run.folder, **{"backbone.path": str(world / "M")})
     assert answers.predict([{"messages": [ASKED]}])
+    export(ready_run, [], card.parent)
+    assert "form of `chat_template.jinja`" in card.read_text()
     export(ready_run, [], tmp_path / "out", kind="vllm")
     assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE.replace("[", "<")
     client = runpy.run_path(str(tmp_path / "out" / "client.py"))
