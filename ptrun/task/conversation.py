@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptrun.errors import UserError, names, near, shown
+from ptrun.errors import UserError, names, shown, unknown
 from ptrun.task.dataset import MESSAGES
 from ptrun.task.source import Row
 from ptrun.types import Example
@@ -31,11 +31,13 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", ASSISTANT: 
 _ROLES |= {"tool": "tool", "function": "tool"}
 _SHAREGPT = _ROLES | {"human": "user", "observation": "tool", "function_call": ASSISTANT}
 _SHAREGPT |= dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "model", "bot"), ASSISTANT)
+_CALLS = ("tool_calls", "function_call")
 _KEYS: Mapping[str, Sequence[str]] = {
-    ASSISTANT: ("tool_calls", "function_call", *REASONING),
+    ASSISTANT: (*_CALLS, *REASONING),
     "tool": ("tool_call_id", "name"),
 }
-_EXPECTED = 'a list of {"role": ROLE, "content": TEXT}, or of {"from": ROLE, "value": TEXT}'
+_TURNS = 'a list of {"role": ROLE, "content": TEXT}, or of {"from": ROLE, "value": TEXT}'
+_CALL = '{"function": {"name": NAME, "arguments": OBJECT}}'
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,17 @@ class Conversation:
         fields, answer = example.fields, None
         if example.target:
             answer = fields.get(ANSWER, {"role": ASSISTANT, "content": example.target[0]})
-        tools = {TOOLS: fields[TOOLS]} if TOOLS in fields else {}
-        return cls(fields[MESSAGES], answer, {**fields.get(VARIABLES, {}), **tools})
+        return cls(fields[MESSAGES], answer, fields.get(VARIABLES, {}))
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of an example; an answer of more than a text is one of them."""
-        variables = dict(self.variables)
-        fields = {MESSAGES: [*self.turns], TOOLS: variables.pop(TOOLS, []), VARIABLES: variables}
+        fields: dict[str, Any] = {MESSAGES: [*self.turns]}
+        if self.variables:
+            fields[VARIABLES] = self.variables
         if self.answer is not None and self.answer.keys() - {"role", "content"}:
             fields[ANSWER] = self.answer
-        return {key: value for key, value in fields.items() if key == MESSAGES or value}
+        return fields
 
     @property
     def target(self) -> list[str]:
@@ -98,13 +100,10 @@ def answered(row: Row, column: str) -> tuple[Conversation | None, int]:
         UserError: as `asked`, or no turn of the assistant answers another one.
     """
     turns, variables = _read(row, column)
-    answers = [place for place, turn in enumerate(turns) if turn["role"] == ASSISTANT]
-    if not any(answers):  # the first turn of all answers nothing
-        raise UserError(
-            f"{row.where}: {column} ends with {shown(turns[-1]['role'])}; the last turn must be "
-            "the assistant's answer to a turn before it."
-        )
-    learned = [place for place in answers if place and not turns[place].get(UNLEARNED)]
+    answers = [place for place, turn in enumerate(turns) if place and turn["role"] == ASSISTANT]
+    if not answers:
+        raise row.wrong(column, "turns in which the assistant answers another one")
+    learned = [place for place in answers if not turns[place].get(UNLEARNED)]
     if not learned:
         return None, 0
     last = learned[-1]
@@ -113,25 +112,19 @@ def answered(row: Row, column: str) -> tuple[Conversation | None, int]:
 
 def turns_of(value: Any) -> list[dict[str, Any]] | None:
     """Return the turns of a cell, a list or its JSON text; None if it holds none."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    is_turns = isinstance(value, list) and value and all(isinstance(t, dict) for t in value)
-    return [*value] if is_turns and all({"role", "from"} & t.keys() for t in value) else None
+    turns = _loaded(value)
+    if isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns):
+        return turns if turns and all({"role", "from"} & turn.keys() for turn in turns) else None
+    return None
 
 
 def _read(row: Row, column: str) -> tuple[list[Turn], dict[str, Any]]:
     """Return the turns of a row and what the template reads beside them, checked."""
     cell = turns_of(row.value(column))
     if cell is None:
-        raise UserError(
-            f"{row.where}: {column} has {shown(row.data[column])}; expected {_EXPECTED}."
-        )
+        raise row.wrong(column, _TURNS)
     places = (f"{row.where}: turn {number} of {column}" for number in range(1, len(cell) + 1))
-    flags = _flags(row, len(cell))
-    turns = [_turn(*three) for three in zip(places, cell, flags, strict=True)]
+    turns = [*map(_turn, places, cell, _flags(row, len(cell)))]
     if (system := row.data.get("system")) not in EMPTY:
         if not isinstance(system, str) or any(turn["role"] == "system" for turn in turns):
             raise row.wrong("system", "a text, where no turn is the system's")
@@ -146,58 +139,46 @@ def _read(row: Row, column: str) -> tuple[list[Turn], dict[str, Any]]:
 
 def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
     """Return a turn as OpenAI writes it."""
-    roles, name, text = _ROLES, "role", "content"
-    if "role" not in raw:
-        roles, name, text = _SHAREGPT, "from", "value"
+    is_openai = "role" in raw
+    roles, name = (_ROLES, "role") if is_openai else (_SHAREGPT, "from")
+    text = "content" if is_openai else "value"
     said = {k: v for k, v in raw.items() if k == text or v not in EMPTY}
-    kind, content = said.pop(name, None), said.pop(text, None)
+    kind, content = str(said.pop(name, None)), said.pop(text, None)
     if kind not in roles:
-        raise UserError(
-            f"{where}: {name} is {shown(kind)}{near(str(kind), roles)}; expected one of "
-            f"{', '.join(roles)}."
-        )
+        raise UserError(unknown(f"{where}: {name} {shown(kind)}", kind, roles))
     role = roles[kind]
     if kind == "function_call":
         said["function_call"], content = content, ""
-    content = "" if content is None and {"tool_calls", "function_call"} & said.keys() else content
-    turn: Turn = {"role": role, "content": _text(where, text, content)}
-    for synonyms in (FLAGS, REASONING, ("tool_calls", "function_call")):
+    for synonyms in (FLAGS, REASONING, _CALLS):
         keys = [key for key in synonyms if key in said]
         if any(said[key] != said[keys[0]] for key in keys):
-            raise UserError(
-                f"{where} has different values of {', '.join(keys)}. Leave one of them."
-            )
+            raise UserError(f"{where} has different values of {', '.join(keys)}. Leave one.")
     for key in FLAGS:
         if key in said:
             learned = _flag(f"{where}: {key}", said.pop(key))
     if learned and role != ASSISTANT:
         raise UserError(f"{where} is to be learned, and its role is {kind}. Delete the key.")
     if more := [key for key in said if key not in _KEYS.get(role, ())]:
-        raise UserError(
-            f"{where} has {names(more)}, which ptrun does not read. Delete it from the turn if it "
-            "changes nothing, or the row."
-        )
-    if call := said.pop("function_call", None):
-        said["tool_calls"] = [{"type": "function", "function": call}]
-    if "tool_calls" in said:
-        turn["tool_calls"] = _calls(f"{where}: tool_calls", said.pop("tool_calls"))
+        raise UserError(f"{where} has {names(more)}, which ptrun does not read. Delete it.")
+    calls = [said.pop(key) for key in _CALLS if key in said]
+    content = "" if calls and content is None else content
+    turn: Turn = {"role": role, "content": _text(where, text, content)}
+    if calls:
+        turn["tool_calls"] = _calls(f"{where}: tool_calls", calls[0])
     elif role == ASSISTANT and learned is not False and not turn["content"].strip():
         raise UserError(f"{where} is empty, so nothing is learned. Delete the row.")
     for key in said.keys() & {*REASONING}:
         turn[REASONING[0]] = _text(where, key, said.pop(key))
-    turn |= {key: value for key, value in said.items() if key not in turn}
-    return turn | ({UNLEARNED: True} if role == ASSISTANT and learned is False else {})
+    return turn | said | ({UNLEARNED: True} if role == ASSISTANT and learned is False else {})
 
 
 def _text(where: str, key: str, content: Any) -> str:
     """Return a text, or the text of OpenAI's parts."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    for part in parts:
-        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-        if kind != "text" or not isinstance(part.get("text"), str):
-            what = shown(content) if kind == "text" else f"a part of type {shown(kind)}"
-            raise UserError(f"{where}: {key} has {what}; expected a text.")
-    return "".join(part["text"] for part in parts)
+    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
+    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{where}: {key} has {shown(content)}; expected a text.")
+    return "".join(texts)
 
 
 def _calls(where: str, raw: Any) -> list[dict[str, Any]]:
@@ -209,10 +190,7 @@ def _calls(where: str, raw: Any) -> list[dict[str, Any]]:
         function = function if isinstance(function, dict) else {}
         arguments = _loaded(function.get("arguments", {}) or {})
         if not isinstance(function.get("name"), str) or not isinstance(arguments, dict):
-            raise UserError(
-                f'{where} has {shown(raw)}; expected {{"function": {{"name": NAME, "arguments": '
-                "OBJECT}}, the object perhaps as JSON text."
-            )
+            raise UserError(f"{where} has {shown(raw)}; expected {_CALL}.")
         form = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
         calls.append(({"id": call["id"]} if call.get("id") else {}) | form)
     return calls
@@ -222,14 +200,13 @@ def _flags(row: Row, count: int) -> Sequence[bool | None]:
     """Return what a row's own columns say of each turn: learned, not learned, or None."""
     flags: Sequence[bool | None] = [None] * count
     for key in FLAGS:
-        if (value := _loaded(row.data.get(key))) in EMPTY:
-            continue
-        if not isinstance(value, list):
-            flags = flags if _flag(f"{row.where}: {key}", value) else [False] * count
-        elif len(value) == count:
-            flags = [_flag(f"{row.where}: {key}", flag) for flag in value]
-        else:
-            raise UserError(f"{row.where}: {key} has {len(value)} values for {count} turns.")
+        value, where = _loaded(row.data.get(key)), f"{row.where}: {key}"
+        if isinstance(value, list) and value:
+            if len(value) != count:
+                raise UserError(f"{where} has {len(value)} values for {count} turns.")
+            flags = [_flag(where, flag) for flag in value]
+        elif value not in EMPTY and not _flag(where, value):
+            flags = [False] * count
     return flags
 
 
@@ -242,18 +219,14 @@ def _flag(where: str, value: Any) -> bool:
 def _json(row: Row, key: str, kind: type) -> Any:
     """Return an object or a list of a row, perhaps as JSON text; empty if there is none."""
     value = _loaded(row.data.get(key))
-    if value in EMPTY:
-        return kind()
-    if not isinstance(value, kind):
+    if value not in EMPTY and not isinstance(value, kind):
         raise row.wrong(key, "an object" if kind is dict else "a list of objects")
-    return value
+    return value or kind()
 
 
 def _loaded(value: Any) -> Any:
     """Return the value of JSON text; anything else as it is."""
-    if not isinstance(value, str):
-        return value
     try:
-        return json.loads(value)
+        return json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return value

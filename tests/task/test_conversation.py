@@ -102,16 +102,16 @@ def turn(place, **more):
 
 
 REFUSED = [
-    ({"talk": TALK[:1]}, "ends with 'user'"),
-    ({"talk": TALK[1:]}, "ends with 'assistant'"),
-    ({"talk": [{"role": "human", "content": "a"}]}, "turn 1 of talk: role is 'human'; expected"),
-    ({"talk": [{"from": "Human", "value": "a"}]}, "from is 'Human'.*human"),
+    ({"talk": TALK[:1]}, "expected turns in which the assistant answers"),
+    ({"talk": TALK[1:]}, "expected turns in which the assistant answers"),
+    ({"talk": [{"role": "human", "content": "a"}]}, "turn 1 of talk: role 'human': unknown"),
+    ({"talk": [{"from": "Human", "value": "a"}]}, "from 'Human': unknown.*human"),
     ({"talk": [{"role": "user"}]}, "content has None; expected a text"),
     ({"talk": "hello"}, "'hello'; expected a list of"),
     ({"talk": {"role": "user", "content": "a"}}, "expected a list of"),
     ({"talk": []}, "an empty cell"),
     (turn(1, content="  "), "turn 2 of talk is empty"),
-    (turn(0, content=[{"type": "image_url"}]), "a part of type 'image_url'"),
+    (turn(0, content=[{"type": "image_url"}]), "'image_url'}.; expected a text"),
     (turn(0, name="Ann"), "turn 1 of talk has name, which"),
     (turn(1, images=["a.png"]), "turn 2 of talk has images, which"),
     (turn(0, reasoning_content="so"), "turn 1 of talk has reasoning_content, which"),
