@@ -15,29 +15,18 @@ from ptrun.task.dataset import Task
 
 
 def tokenizer_of(backbone: PretrainedBackbone, task: Task, *, words: bool = False) -> Any:
-    """Return the tokenizer, which lays out texts in the languages of the task.
-
-    Raises:
-        UserError: the tokenizer names languages and the task does not, or the other way round.
-    """
+    """Return the tokenizer, which lays out texts in the languages of the task, or refuse them."""
     languages = backbone.languages
-    typed = {"source": task.source_language, "target": task.target_language}
-    for key, language in typed.items():
-        if languages and (language is None or language.strip("_") not in languages):
-            text = language or ""
-            nearest = sorted(languages, key=lambda n: -SequenceMatcher(None, text, n).ratio())
-            raise UserError(
-                f"task.{key}_language={language or 'null'}: backbone={backbone.name} reads the "
-                "token of a language beside each text.\nType task.source_language=LANGUAGE "
-                f"task.target_language=LANGUAGE. Languages: {names(nearest)}."
-            )
-        if not languages and (language is not None or backbone.reads_languages):
-            raise UserError(
-                f"task.{key}_language={language or 'null'}: the tokenizer of backbone="
-                f"{backbone.name} names no languages. Leave the key out, or use an mBART, NLLB or "
-                "M2M100 with the tokenizer of its source."
-            )
-    source, target = (str(language).strip("_") for language in typed.values())
+    source = (task.source_language or "").strip("_")
+    target = (task.target_language or "").strip("_")
+    for key, name in (("source", source), ("target", target)):
+        if name in languages or not (languages or backbone.reads_languages or name):
+            continue
+        advice = "names no languages. Leave the key out, or use the tokenizer of its source."
+        if languages:
+            nearest = sorted(languages, key=lambda n: -SequenceMatcher(None, name, n).ratio())
+            advice = f"reads task.source_language and task.target_language. Type {names(nearest)}."
+        raise UserError(f"task.{key}_language={name or 'null'}: backbone={backbone.name} {advice}")
     return backbone.tokenizer(words=words, languages=(source, target) if languages else None)
 
 
@@ -46,8 +35,7 @@ def decoder_start(backbone: PretrainedBackbone) -> int:
     start = backbone.config.get("decoder_start_token_id")
     if start is None and backbone.architecture.has_blank:
         raise UserError(
-            f"backbone={backbone.name}: its config.json has no decoder_start_token_id; add it: the "
-            "id of <|startofpiece|>, after which it writes."
+            f"backbone={backbone.name}: config.json has no decoder_start_token_id; add it."
         )
     return int(start or 0)
 
@@ -64,7 +52,7 @@ def answer_frame(backbone: PretrainedBackbone, task: Task) -> tuple[list[int], l
     begin = [after[-1] if backbone.turns_labels else decoder_start(backbone), *before]
     if backbone.languages[task.target_language.strip("_")] not in begin:
         raise UserError(
-            f"backbone={backbone.name}: its decoder does not read the language that its tokenizer "
-            "writes last. Set legacy_behaviour to false in tokenizer_config.json."
+            f"backbone={backbone.name}: its decoder reads no language. Set legacy_behaviour to "
+            "false in tokenizer_config.json."
         )
     return begin, after[1:]

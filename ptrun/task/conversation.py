@@ -175,7 +175,7 @@ def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
 def _text(where: str, key: str, content: Any) -> str:
     """Return a text, or the text of OpenAI's parts."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
+    texts = [p.get("text", p) for p in parts if isinstance(p, dict) and p.get("type") == "text"]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where}: {key} has {shown(content)}; expected a text.")
     return "".join(texts)
