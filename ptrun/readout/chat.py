@@ -384,23 +384,19 @@ class Chat:
 
     def _otherwise(self, i: int, texts: Mapping[str, str], *, is_last: bool) -> str:
         """Return why a turn is not found, and what to type; the last one has another beginning."""
-        text, (plain, _) = texts["whole"], _around(texts["other"]) or ("", "")
         if not is_last:
             return (
                 f"turn {i + 1}: {self._named} writes it in another way than as a last turn, so its "
                 "tokens are not known. Type readout.turns=last, which learns the last turn alone."
             )
+        usual, other = "one of words alone (reasoning, or a call)", "keep"
+        head = texts["opened"]
         if self.thinking == "keep":
-            advice = "Type readout.thinking=drop." if text.startswith(plain) else "Delete the row."
-            end = shown(texts["opened"][-30:].lstrip())
-            return f"{self._named} opens a turn with {end}, which this answer lacks. {advice}"
-        advice = "Delete the row."
-        if text.startswith(texts["opened"]):
-            advice = "Type readout.thinking=keep, which learns all that follows the opened turn."
-        return (
-            f"{self._named} begins this answer in another way than one of words alone (reasoning, "
-            f"or a call). {advice}"
-        )
+            usual, other = f"the turn that it opens ({shown(head[-20:])})", "drop"
+            head, _ = _around(texts["other"]) or ("", "")
+        fits = texts["whole"].startswith(head.rstrip(" "))
+        advice = f"Type readout.thinking={other}." if fits else "Delete the row."
+        return f"{self._named} begins this answer in another way than {usual}. {advice}"
 
     # The template and its tokenizer.
 
