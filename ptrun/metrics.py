@@ -72,11 +72,7 @@ T = TypeVar("T")
 
 
 def paired(predicted: Sequence[P], targets: Sequence[T]) -> list[tuple[P, T]]:
-    """Return pairs of predictions and targets at the same position.
-
-    Raises:
-        ValueError: the lengths differ, or there is nothing to score.
-    """
+    """Return pairs of predictions and targets; a ValueError if their numbers differ, or are 0."""
     if len(predicted) != len(targets):
         raise ValueError(f"{len(predicted)} predictions for {len(targets)} targets.")
     if not targets:
@@ -101,12 +97,9 @@ def multirc_scores(
 ) -> dict[str, float]:
     """Return F1a, the binary F1 over all answers, and EM over whole questions, 0-100.
 
-    Args:
-        predicted: the predicted label of each candidate answer.
-        targets: the gold label of each candidate answer.
-        questions: the question of each answer. Include the paragraph, because question numbers are
-            not unique in some files.
-        positive: the label of a right answer.
+    There is a prediction, a target and a question for each candidate answer. Include the paragraph
+    in the question, because question numbers are not unique in some files. `positive` is the label
+    of a right answer.
     """
     all_right: dict[Hashable, bool] = {}
     for question, (guess, gold) in paired(questions, paired(predicted, targets)):
@@ -144,11 +137,7 @@ Numbers = Sequence[float]
 
 
 def pearson(predicted: Numbers, targets: Numbers) -> float:
-    """Return 100 times the linear correlation; 0 if one side is constant.
-
-    Raises:
-        ValueError: a number is not finite, or there are fewer than two pairs.
-    """
+    """Return 100 times the correlation of two or more finite pairs; 0 if one side is constant."""
     for pair in paired(predicted, targets):
         if not all(map(isfinite, pair)):
             raise ValueError(f"prediction and target {pair} must be finite.")
@@ -202,10 +191,8 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
     """Return micro F1, precision and recall over entities; 0 if a ratio is undefined.
 
     P-tuning v2 scores SRL with it too. The official scorer of SRL leaves out the predicate's own
-    span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`.
-
-    Raises:
-        ValueError: a sentence has more or fewer predicted tags than target tags.
+    span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`. A sentence
+    with more or fewer tags than targets is a ValueError.
     """
     for guess, gold in paired(predicted, targets):
         if len(guess) != len(gold):
@@ -348,11 +335,7 @@ def token_f1_or_null(prediction: str, gold: str) -> float:
 
 
 def best(match: Match, prediction: str, answers: Answers) -> float:
-    """Return the largest value over the gold answers.
-
-    Raises:
-        ValueError: there is no gold answer.
-    """
+    """Return the largest value over the gold answers, of which there is at least one."""
     if not answers:
         raise ValueError(f"prediction {prediction!r} has no gold answer to compare with.")
     return max(match(prediction, gold) for gold in answers)

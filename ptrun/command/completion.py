@@ -66,12 +66,9 @@ _PLAIN = re.compile(r"[\w./~=+-]+", re.ASCII)
 
 
 def completed(words: Sequence[str], commands: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """Return the words that the last one may become.
+    """Return the words that the last word after `ptrun` may become.
 
-    Args:
-        words: those after `ptrun`; the last one is not finished, and may be empty.
-        commands: all commands.
-        flags: the options of the command that was typed.
+    It is not finished, and may be empty. `flags` are the options of the command that was typed.
     """
     last = words[-1]
     if "=" in last:

@@ -273,10 +273,7 @@ def compose_run(
 ) -> Composed:
     """Return the configuration of one run.
 
-    Args:
-        overrides: what is typed.
-        given: groups that replace the composed ones.
-        changed: keys that are merged over everything.
+    Groups of `given` replace the composed ones; keys of `changed` are merged over everything.
     """
     tell_untrusted()
     typed = [override.lstrip("+~").partition("=")[0] for override in overrides]

@@ -13,11 +13,7 @@ _WORDS = ("true", "false", "null", "nan", "inf")  # Hydra reads them as values
 
 
 def value_text(key: str, value: Any) -> str:
-    """Return a value in the grammar of overrides; `key` is named in errors.
-
-    Raises:
-        UserError: the value has no form on a command line.
-    """
+    """Return a value in the grammar of overrides; one that has none is refused by its `key`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

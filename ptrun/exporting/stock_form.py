@@ -388,10 +388,7 @@ def rows_reason(batch: Batch, form: PeftForm) -> str | None:
 def afterwards(method: Method, rows: Sequence[Features], *, keeps_weights: bool) -> str:
     """Return one line: what a run allows when it is finished, and what to change if not.
 
-    Args:
-        method: of the run; its values do not matter.
-        rows: some of its encoded rows, or none.
-        keeps_weights: whether a tuned model is written.
+    `rows` are some of its encoded rows, or none; the values of the method do not matter.
     """
     if method.tunes_backbone and not keeps_weights:
         return "afterwards: no ptrun predict, no export: type keep=weights to keep the tuned model"

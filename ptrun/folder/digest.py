@@ -69,11 +69,7 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(content: Any) -> dict[str, Any]:
-    """Return plain data without its digest.
-
-    Raises:
-        ValueError: it is no object, or has another digest or none.
-    """
+    """Return plain data without its digest; a ValueError if it is no object, or edited."""
     if not isinstance(content, dict):
         raise ValueError("not an object")
     if content.pop(DIGEST, None) != of_plain(content):
@@ -87,11 +83,7 @@ def line(row: Mapping[str, Any]) -> str:
 
 
 def row(text: str) -> dict[str, Any]:
-    """Return the row of a line, without its digest.
-
-    Raises:
-        ValueError: the line is damaged.
-    """
+    """Return the row of a line, without its digest; a damaged line is a ValueError."""
     content = unsealed(from_json(text))
     if not is_count(content.get("step", 0)):
         raise ValueError("its step is no number")
@@ -131,11 +123,7 @@ def combined(hashes: Mapping[str, str], header: Mapping[str, str]) -> str:
 
 
 def unpacked(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the header of metadata.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return the header of metadata; a damaged one is a ValueError."""
     header = dict(from_json((metadata or {}).get(_KEY, "{}")))
     if not all(isinstance(value, str) for value in header.values()):
         raise ValueError("a value of its header is no text")

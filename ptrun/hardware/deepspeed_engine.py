@@ -78,11 +78,7 @@ class DeepSpeedEngine(TorchEngine):
         super().load(tuned=tuned)
 
     def place(self, methods: Sequence[Method]) -> None:
-        """Move backbone and methods to the device.
-
-        Raises:
-            UserError: a method changes maps of a divided model, or the loss needs all rows.
-        """
+        """Move backbone and methods to the device; refuse those that ranks cannot divide."""
         if self.world.data_parallel > 1 and any(m.reading.whole for m in methods):
             raise UserError(
                 "readout.objective=batch_margin needs all rows of a batch, which are divided over "

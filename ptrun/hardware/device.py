@@ -34,11 +34,7 @@ def has_bf16(device: str) -> bool:
 
 
 def check_bf16(precision: str, device: str) -> None:
-    """Check that a GPU which is to compute in bf16 does.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Refuse bf16 on a GPU that does not compute in it."""
     if precision == "bf16" and device == "cuda" and not has_bf16(device):
         raise UserError(
             "hardware.precision is bf16, which this GPU does not compute; type "

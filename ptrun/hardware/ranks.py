@@ -136,11 +136,7 @@ class Ranks:
         return {key: value for share in shares for key, value in share.items()}
 
     def check_same(self, digest: int, step: int) -> None:
-        """Check that the ranks which hold one model together read the same rows.
-
-        Raises:
-            RunFailed: they do not.
-        """
+        """Fail the run if ranks which hold one model together read different rows."""
         if self.model_parallel == 1:
             return
         digests = _gathered(torch.tensor([digest]), self.tensor).flatten().tolist()
@@ -170,11 +166,7 @@ ALONE = Ranks()
 
 
 def joined(model_parallel: int, device: str) -> Ranks:
-    """Join the process group, and return this process' ranks.
-
-    Raises:
-        UserError: the number of processes is no multiple of `model_parallel`.
-    """
+    """Join the process group; return its ranks, which are a multiple of `model_parallel`."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size % model_parallel:
         raise UserError(
@@ -197,10 +189,7 @@ def joined(model_parallel: int, device: str) -> Ranks:
 def connect(device: str) -> None:
     """Join the process group by RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
-    A process that no launcher started is its own group.
-
-    Raises:
-        UserError: the ranks do not find each other, or there is no GPU for this one.
+    A process that no launcher started is its own group. Ranks that do not meet are refused.
     """
     if "WORLD_SIZE" not in os.environ:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -221,10 +210,8 @@ def connect(device: str) -> None:
 def own_gpu(env: MutableMapping[str, str], visible: int) -> int:
     """Return the index of this rank's GPU, and set LOCAL_RANK, by which DeepSpeed chooses it.
 
-    `srun --gpus-per-task=1` shows each rank its own GPU alone, as index 0.
-
-    Raises:
-        UserError: this machine has more ranks than visible GPUs.
+    `srun --gpus-per-task=1` shows each rank its own GPU alone, as index 0. More ranks than GPUs are
+    refused.
     """
     local = int(env["LOCAL_RANK"])
     if visible == 1 and env.get("SLURM_LOCALID") == env["LOCAL_RANK"]:
@@ -280,11 +267,7 @@ def _meet(backend: str) -> None:
 
 
 def imported(device: str) -> Any:
-    """Import DeepSpeed for a device, without its log messages.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Import DeepSpeed for a device, without its log messages; tell how to install it."""
     os.environ["DS_ACCELERATOR"] = device
     try:
         with redirect_stdout(StringIO()):  # it prints which of its own kernels cannot be compiled

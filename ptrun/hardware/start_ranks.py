@@ -92,8 +92,7 @@ def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception |
 def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
     """Return the number of ranks to start on this machine, given the number of visible GPUs.
 
-    Raises:
-        UserError: the ranks do not make whole copies of the model, or there are too few GPUs.
+    Ranks without a GPU are refused, and ranks that do not make whole copies of the model.
     """
     width = hardware.model_parallel or 1
     cuda = hardware.device == "cuda" or (hardware.device == "auto" and gpus > 0)
@@ -113,11 +112,7 @@ def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
 
 
 def check_world(hardware: HardwareConfig, world: int) -> None:
-    """Check the number of processes that a launcher started.
-
-    Raises:
-        UserError: they would all do the same run, or do not make whole copies of the model.
-    """
+    """Refuse processes of a launcher that all do one run, or do not make whole models."""
     if not hardware.divides:
         if world > 1:
             raise UserError(

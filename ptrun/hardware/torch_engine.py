@@ -113,11 +113,7 @@ class TorchEngine(Loop):
         return self.world
 
     def load(self, *, tuned: bool) -> None:
-        """Load the backbone's weights in the precision of `weight_type`.
-
-        Raises:
-            UserError: they cannot be loaded, or are to be quantized and tuned.
-        """
+        """Load the backbone in the precision of `weight_type`; refuse to quantize a tuned one."""
         if tuned and self.quantization != "none":
             raise UserError(
                 f"hardware.quantization={self.quantization}: this run tunes the backbone, which "
@@ -146,9 +142,7 @@ class TorchEngine(Loop):
     def place(self, methods: Sequence[Method]) -> None:
         """Move the backbone, in its precision, and the methods to the device.
 
-        Raises:
-            UserError: several members tune or change one backbone, or one adds to maps that would
-                be scaled.
+        Several members that tune or change one backbone are refused, and additions to scaled maps.
         """
         alone = [method for method in methods if method.alone]
         if alone and len(methods) > 1:

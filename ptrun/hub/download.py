@@ -34,12 +34,8 @@ def fetch(
 ) -> Path:
     """Download a hub model, unless it is cached, and return its folder of safetensors.
 
-    Pickled weights are converted once. Without the hub the cached copy is used.
-
-    Args:
-        repository: the model.
-        convert: reads a folder with pickled weights and writes one of safetensors.
-        check: refuses a folder with configuration and tokenizer, before weights are downloaded.
+    Pickled weights are converted once, by `convert`. Without the hub the cached copy is used.
+    `check` refuses a folder with configuration and tokenizer, before weights are downloaded.
     """
     repository.ask()
     if converted := find(repository, repository.wanted_commit):

@@ -54,10 +54,8 @@ _ALLOWED: list[Any] = [
 def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name") -> Any:
     """Return the content of a file; its tensors may lie in the mapped file, not to be written.
 
-    Args:
-        file: the file.
-        keys: the keys in use, the tensors' key last; empty if the tensors are at the top level.
-        what: the expected kind of file, for messages.
+    `keys` are those in use, the tensors' key last; empty if the tensors are at the top level.
+    `what` is the expected kind of file, for messages.
     """
     with opened(file, links=True) as source:
         if source.read(len(_POINTER)) == _POINTER:

@@ -53,9 +53,7 @@ class Data(_Kind):
     """A kind of data: `function(source, ...)` returns its files.
 
     If the task may be new, it returns a pair: the files, and the text of the options by their file.
-
-    Args:
-        accepts: what the source is: "file", "folder" or "file or folder".
+    The source is what it `accepts`: "file", "folder" or "file or folder".
     """
 
     def __init__(self, *texts: Any, accepts: str = "folder", **options: Any):

@@ -262,10 +262,8 @@ def import_spans(
 ) -> tuple[list[MadeFile], dict[Path, str]]:
     """Return the files of a task of marked spans, and its options if it is new.
 
-    Args beyond `task`, `train`, `dev` and `test` of `tagging_files`:
-        source: a file or folder.
-        text: the field of the text.
-        mark: yields the marked texts of a file.
+    `text` is the field of the text, and `mark` yields the marked texts of a file; the other
+    arguments are those of `tagging_files`.
     """
 
     def tagged_rows(file: Path, fields: TaggingFields) -> Iterator[Record]:

@@ -64,13 +64,7 @@ def charts(table: Shown) -> dict[str, "Figure"]:
 def panels(
     title: str, heights: Mapping[str, float], width: float = _WIDTH
 ) -> tuple["Figure", list["Axes"]]:
-    """Return a drawing of panels below each other.
-
-    Args:
-        title: the title of the drawing.
-        heights: the inches of each panel, by its title.
-        width: the inches of the drawing.
-    """
+    """Return a drawing of panels below each other; `heights` in inches are by their titles."""
     from matplotlib.figure import Figure
 
     inches = list(heights.values())

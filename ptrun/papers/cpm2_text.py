@@ -36,12 +36,7 @@ def is_cpm2(folder: Path) -> bool:
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Return ids by token; the id is the line number, from 0.
-
-    Raises:
-        UserError: the file is missing, is not text, repeats an entry, lacks a special token, or is
-            the Chinese-English one.
-    """
+    """Return ids by token, the line numbers from 0; refuse what is not CPM-2's Chinese file."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; expected CPM-2's vocab.txt, one token per line.")
     try:

@@ -213,11 +213,7 @@ class Experiment:
         return cell.std * math.sqrt(count / (count - 1))
 
     def at(self, scale: str | None) -> "Experiment":
-        """Return the table at a scale: with its seeds and one configuration a cell.
-
-        Raises:
-            UserError: the scale is unknown.
-        """
+        """Return the table at a known scale: with its seeds and one configuration a cell."""
         if scale is None:
             return self
         if scale != POCKET:
@@ -261,11 +257,7 @@ def names() -> list[str]:
 
 @cache
 def load(name: str) -> Experiment:
-    """Return an experiment by name.
-
-    Raises:
-        UserError: the name is unknown.
-    """
+    """Return an experiment by name; refuse an unknown one."""
     if name not in names():
         raise UserError(unknown(f"experiment={name}", name, names()))
     return read(conf_dir() / "experiment" / f"{name}.yaml")
@@ -340,11 +332,7 @@ class TableJob:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Return the options of a command line.
-
-    Raises:
-        UserError: a value is invalid, or an argument does not suit an experiment.
-    """
+    """Return the options of a command line; refuse what does not suit an experiment."""
     if words := [a for a in arguments if "=" not in a and not a.startswith("~")]:
         raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(words)}.")
     values = {k.lstrip("+"): v for k, _, v in (a.partition("=") for a in arguments)}
@@ -369,10 +357,7 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
     """Return the runs, cell by cell, without the cells that another table runs.
 
     Many cells become equal at a scale; the first of them is run. A key on the command line is not
-    searched, and `seed=1,2` replaces the seeds.
-
-    Raises:
-        UserError: no cell matches, or the experiment has fewer seeds.
+    searched, and `seed=1,2` replaces the seeds. No cell, or fewer seeds than asked, is refused.
     """
     if (options.seeds or 0) > len(experiment.seeds):
         raise UserError(

@@ -44,11 +44,7 @@ class Labeller(Finished):
         outputs: Path = Path("outputs"),
         name: str = "runs",
     ) -> "Labeller":
-        """Return the run `run:RUN` with its task and backbone, on the `hardware`.
-
-        Raises:
-            UserError: there is no such run, or its task does not label one text.
-        """
+        """Return the finished run `run:RUN` of a task that labels one text, on the `hardware`."""
         kind, _, run = typed.partition(":")
         if kind != "run":
             raise UserError(f"{_KEY}={typed}: expected a finished run. Type {_KEY}=run:RUN_ID.")
@@ -73,11 +69,7 @@ class Labeller(Finished):
         return f"{digest} {self.done.group} {self.backbone.weights} {computed}"
 
     def words(self) -> dict[str, list[str]]:
-        """Return the words of each label: PPT's, or those of the first pattern that has any.
-
-        Raises:
-            UserError: no pattern has words.
-        """
+        """Return the words of each label: PPT's, or the first pattern's; refuse a task without."""
         pvps = self.task.pvps
         ordered = [pvps[name] for name in sorted(pvps, key=lambda name: name != "ppt_pt")]
         words = next((pvp["words"] for pvp in ordered if "words" in pvp), None)

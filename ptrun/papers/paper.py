@@ -23,11 +23,7 @@ from ptrun.reporting import formats
 def report(
     paper: str, table: str | None, outputs: Path, to: Path | None, scale: str | None = None
 ) -> RenderableType:
-    """Return what to print: the tables of a paper, or with `to` the names of the files written.
-
-    Raises:
-        UserError: a paper, table, scale or folder is unknown.
-    """
+    """Return what to print: tables of a paper, or with `to` the files that were written."""
     outputs = outputs.expanduser()
     if outputs != Path("outputs") and not outputs.is_dir():
         raise UserError(f"report --outputs {outputs}: no such folder.")

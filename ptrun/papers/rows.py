@@ -124,11 +124,7 @@ def differences(
 ) -> list[str]:
     """Return `key=value` for each setting in which a run differs from a request; empty if none.
 
-    Args:
-        requested: what the cell requests.
-        run: the run.
-        folder: its folder.
-        grid: the searched values by key; each of them is requested.
+    Each of the searched values in `grid` is requested.
     """
     settings = flat(run.config)
     keys = [

@@ -21,11 +21,7 @@ _composed_once = cache(compose_run)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Check or run all runs of a command line.
-
-    Raises:
-        UserError: an option is unknown, or some runs are refused or failed.
-    """
+    """Check or run all runs of a command line; refused and failed ones are an error at the end."""
     options = parse(arguments)
     experiment = load(options.experiment)
     _check_backbone(experiment, options)

@@ -42,12 +42,7 @@ _MOST = 4  # decimals; more are written as 5e-05
 
 @dataclass(frozen=True)
 class Shown:
-    """A table of the ledger as text.
-
-    Args:
-        experiment: the experiment.
-        rows: one for each printed number.
-    """
+    """A table of the ledger as text: an experiment, and a row for each printed number."""
 
     experiment: Experiment
     rows: Sequence[LedgerRow]

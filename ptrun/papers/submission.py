@@ -40,15 +40,9 @@ OFFICIAL: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
 
 
 class Submission(JsonLines):
-    """The file of one task.
+    """The file of one task, by its name and labels; a task without a leaderboard is refused.
 
-    Args:
-        task: the name of the run's task.
-        labels: the labels of the task, if it has any.
-        file: the rows; MNLI's mismatched test is known by its name.
-
-    Raises:
-        UserError: the task has no such file.
+    MNLI's mismatched test is known by the name of the `file` of rows.
     """
 
     def __init__(self, task: str, labels: Sequence[str], file: Path):

@@ -44,11 +44,7 @@ ROLES: dict[str, Any] = {
 
 
 def add_special(tokenizer: "Tokenizer") -> None:
-    """Add GLM's special tokens and frame to a byte-level tokenizer.
-
-    Raises:
-        UserError: it has no <|endoftext|>.
-    """
+    """Add GLM's special tokens and frame to a byte-level tokenizer that has <|endoftext|>."""
     from tokenizers import AddedToken
     from tokenizers.processors import TemplateProcessing
 

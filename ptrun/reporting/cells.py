@@ -54,12 +54,7 @@ class SeedGroup:
 
 
 def cells(results: Sequence[RunResult], over: str | None = None) -> list[SeedGroup]:
-    """Group results by everything except their seed, and one key of the configuration.
-
-    Args:
-        results: the results.
-        over: the key's path, such as `readout.pattern`.
-    """
+    """Group results by all except their seed, and the key `over`, such as `readout.pattern`."""
     results = sorted(results, key=lambda run: run.seed)
     if over is None:
         groups = list(grouped(results, lambda run: run.group).values())

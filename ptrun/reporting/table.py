@@ -371,9 +371,7 @@ _NUMBERS = "pearson_spearman"
 def voted(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
     """Return the vote's test score of finished runs, in the metric that selected them.
 
-    Args:
-        runs: the seeds of one cell, in any order; the lowest seed breaks a tie.
-        folders: run folders by run id.
+    The lowest seed of a cell breaks a tie; `folders` are by run id.
     """
     done = {run.run_id: run for run in runs if run.status == "finished"}
     seeds = sorted(done.values(), key=lambda run: run.seed)

@@ -36,14 +36,7 @@ LOGS = ".logs"
 
 
 class Scheduler:
-    """Does runs.
-
-    Args:
-        jobs: the runs.
-        options: `sweep.*`.
-        view: shows how far they are.
-        command: starts a worker.
-    """
+    """Does runs: `view` shows how far they are, and `command` starts a worker."""
 
     def __init__(
         self,
@@ -309,9 +302,7 @@ _DEVICES = Path("/dev")
 def slots(requested: Any, device: str) -> list[str | None]:
     """Return what each group of runs sees at a time: a GPU's id, or None for a share of the cores.
 
-    Args:
-        requested: `sweep.devices`.
-        device: `cpu` or `cuda`.
+    `requested` is `sweep.devices`; the device is `cpu` or `cuda`.
     """
     if requested != "auto" and not (type(requested) is int and requested > 0):
         raise UserError(f"sweep.devices={requested}: use auto, or a number of groups at a time.")

@@ -117,10 +117,7 @@ _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
 class Study:
     """Proposes trials and remembers their results; a PRUNED trial was abandoned.
 
-    Args:
-        space: what is searched.
-        sampler: tpe, random or grid.
-        seed: of the proposals.
+    The sampler is tpe, random or grid; the seed is that of the proposals.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int):
@@ -205,12 +202,7 @@ def search(
 ) -> dict[str, Any]:
     """Do a search, or what is left of it, and return its report.
 
-    Args:
-        typed: the overrides of all trials.
-        trials: how many in all.
-        together: how many in a round.
-        seeds: of the winner, on which test is scored.
-        sampler: tpe, random or grid.
+    `together` of all trials are in a round. The winner is scored on test, on `seeds` new seeds.
     """
     searched = space(typed)
     base = compose_run(searched.fixed)

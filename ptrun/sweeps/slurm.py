@@ -43,11 +43,7 @@ from ptrun.training.stopping import Stopped
 class SlurmTask:
     """The runs of one job; submitit calls it in each process of the job.
 
-    Args:
-        titles: the title of each run.
-        configurations: each run's configuration as text, as it was when the command was typed.
-        folders: the folder of each run.
-        options: `sweep.*`.
+    Configurations are text, as they were when the command was typed.
     """
 
     titles: Sequence[str]
@@ -120,12 +116,7 @@ Group = Sequence[Job]
 
 
 class Slurm:
-    """Submits runs, and waits for them if asked.
-
-    Args:
-        jobs: the runs.
-        options: `sweep.*`.
-    """
+    """Submits runs, and waits for them if asked."""
 
     def __init__(self, jobs: Sequence[Job], options: SweepConfig):
         self.jobs, self.options = jobs, options

@@ -34,10 +34,7 @@ def _tell(text: str) -> None:
 class View:
     """Prints results on standard output, and progress and errors on standard error.
 
-    Args:
-        total: the number of runs.
-        quiet: print nothing.
-        brief: a result is one line.
+    A `quiet` one prints nothing; a `brief` result is one line.
     """
 
     def __init__(self, total: int, *, quiet: bool = False, brief: bool = False):

@@ -27,13 +27,9 @@ Answers = SimpleQueue[tuple[int, list[dict[str, Any]] | None]]
 
 
 class Worker:
-    """A process that answers one request at a time.
+    """A process, on the device of a slot, that answers one request at a time.
 
-    Args:
-        slot: the device it has, counted from 0.
-        environment: its variables.
-        answers: gets its answers.
-        errors: file of what it prints before its first run.
+    `errors` is the file of what it prints before its first run.
     """
 
     def __init__(
@@ -90,11 +86,8 @@ class Worker:
 class Workers:
     """The workers of a sweep.
 
-    `devices` is what each slot sees: the id of a GPU, or None for a share of the cores.
-
-    Args:
-        folder: where their first messages go.
-        command: starts a worker.
+    `devices` is what each slot sees: the id of a GPU, or None for a share of the cores. The first
+    messages of workers go to `folder`.
     """
 
     def __init__(self, folder: Path, command: Sequence[str] = COMMAND):

@@ -81,10 +81,7 @@ def leave(code: int) -> None:
 class TrackerGuard:
     """Passes rows to a tracker in order. After an error or a call of 10 seconds it warns and stops.
 
-    Args:
-        name: of the tracker, for the warning.
-        package: imported first, which may take longer.
-        tracker: the tracker, not yet open.
+    It imports `package` first, which may take longer, and opens the tracker.
     """
 
     def __init__(self, name: str, package: str, tracker: Tracker):
@@ -146,12 +143,7 @@ class TrackerGuard:
 class Trackers:
     """Sends the rows of a run to any number of trackers; none of them can fail or delay the run.
 
-    Args:
-        folder: the run folder.
-        run_id: the id of the run.
-        config: the configuration that can change a number.
-        wandb, tensorboard, mlflow, trackio: the options of each tracker; None leaves it out.
-        own: trackers of your own by name, each a `Tracker`.
+    Trackers without options (None) are left out; `own` are your own by name, each a `Tracker`.
     """
 
     def __init__(

@@ -76,10 +76,7 @@ def unread_mean(method: Method) -> str | None:
 def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | None:
     """Return a warning if a rate is 100 times above or below the backbone's usual rates.
 
-    Args:
-        rate: `train.lr`.
-        usual: rates of the backbone's file, for `prompt`, `encoder` and `full`.
-        tunes: whether the backbone is tuned.
+    `usual` are those of the backbone's file, for `prompt`, `encoder` and `full`.
     """
     rates = [value for key, value in usual.items() if (key == "full") is tunes]
     if not rates or min(rates) / _FAR < rate < max(rates) * _FAR:
