@@ -61,7 +61,6 @@ def main(arguments: Sequence[str]) -> None:
 # The possible ends of a command line, for `ptrun completion`.
 
 _OF_RUNS = ("predict", "rerun", "diff", "export")  # commands that take runs
-_FLAGS = ("true", "false")
 _PLAIN = re.compile(r"[\w./~=+-]+", re.ASCII)
 
 
@@ -105,5 +104,5 @@ def _values(word: str) -> list[str]:
     elif isinstance(types.get(key), type) and issubclass(types[key], StrEnum):
         allowed = [str(value) for value in types[key]]
     else:
-        allowed = list(_FLAGS) if types.get(key) is bool else []
+        allowed = ["true", "false"] if types.get(key) is bool else []
     return [f"{key}={before}{comma}{value}" for value in allowed if value.startswith(last)]

@@ -91,13 +91,13 @@ def cannot(reason: str) -> UserError:
 
 def reader_of(method: Method) -> Reader:
     """Return the stock model that reads a method's answers."""
-    readout, words = method.readout, method.backbone.architecture.stock.words
+    readout, stock = method.readout, method.backbone.architecture.stock
     if readout.settles:
         raise cannot("it answers with several labels, by thresholds that no stock class applies.")
-    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
-        return Reader(*words)
+    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and stock.words:
+        return Reader(*stock.words)
     if type(readout) is TokenHead:
-        if (name := method.backbone.architecture.stock.tags) is None:
+        if (name := stock.tags) is None:
             kind = method.backbone.config["model_type"]
             raise cannot(f"transformers has no class that tags words of {kind} by one linear map.")
         labels, linear = tuple(map(str, method.task.labels)), _named(name, readout.linear)
@@ -274,9 +274,8 @@ def _lora(method: LoRA, reader: Reader) -> PeftForm:
         start = f"base_model.model.{_stock_name(names[0], reader)}"
         tensors[f"{start}.lora_A.weight"] = low_rank.down.weight.detach()
         tensors[f"{start}.lora_B.weight"] = low_rank.up.weight.detach()
-        rank = low_rank.down.out_features
     options = {
-        "r": rank,
+        "r": low_rank.down.out_features,
         "lora_alpha": method.alpha,
         "lora_dropout": method.dropout,
         "target_modules": sorted(_stock_name(names[0], reader) for names in method.shared),
@@ -347,8 +346,7 @@ def write_whole(folder: Path, form: PeftForm, method: Method, _base: str) -> Non
 
 def load_whole(folder: Path, form: PeftForm, _method: Method, device: str) -> Any:
     """Return the stock model of a folder, in fp32."""
-    has_own = bool(form.reader.head)
-    model: Any = loading.load(folder)[0] if has_own else plain_model(form.reader, folder)
+    model: Any = loading.load(folder)[0] if form.reader.head else plain_model(form.reader, folder)
     return model.to(device).eval()
 
 

@@ -42,12 +42,6 @@ def check_bf16(precision: str, device: str) -> None:
         )
 
 
-def no_tf32(precision: str) -> None:
-    """Let cuDNN multiply in fp32 if that is the precision; by default it takes TF32."""
-    if precision == "fp32":
-        torch.backends.cudnn.allow_tf32 = False
-
-
 def faster(precision: str, device: str, dtype: str) -> str | None:
     """Return the precision in which this processor computes a backbone faster, or None."""
     return "bf16" if (precision, dtype) == ("fp32", "bf16") and has_bf16(device) else None

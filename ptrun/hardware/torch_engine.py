@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ptrun.config.schema import Quantization
 from ptrun.errors import MemoryRanOut, UserError
-from ptrun.hardware.device import check_bf16, forget, free, no_tf32, resolved, together, why_no_gpu
+from ptrun.hardware.device import check_bf16, forget, free, resolved, together, why_no_gpu
 from ptrun.hardware.environment import imported
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
@@ -64,7 +64,8 @@ class TorchEngine(Loop):
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         self._check_fp16()
         check_bf16(self.precision, self.device)
-        no_tf32(self.precision)
+        if self.precision == "fp32":  # by default cuDNN multiplies in TF32
+            torch.backends.cudnn.allow_tf32 = False
         if self.quantization != "none":
             self._check_quantization()
             self.backbone.quantize(self.quantization)

@@ -196,7 +196,12 @@ def _stack(stack: str, layers: int, s: CPM2Sizes) -> Iterator[Target]:
         yield from _attention(source, f"{name}.0", "self_attn", s, has_bias=i == 0)
         if stack == "decoder":
             yield from _attention(source, f"{name}.1", "cross_attn", s)
-        yield from _feed_forward(f"{source}.ff", f"{name}.{2 if stack == 'decoder' else 1}", s)
+        inner, outer = f"{source}.ff", f"{name}.{2 if stack == 'decoder' else 1}"
+        theirs, ours = f"{inner}.dense_relu_dense", f"{outer}.DenseReluDense"
+        for part in ("wi_0", "wi_1"):
+            yield Target(f"{ours}.{part}.weight", f"{theirs}.{part}.weight", (s.d_ff, s.d_model), 0)
+        yield Target(f"{ours}.wo.weight", f"{theirs}.wo.weight", (s.d_model, s.d_ff), 1)
+        yield _norm(f"{inner}.layer_norm", f"{outer}.layer_norm", s)
     yield _norm(f"{stack}.final_layernorm", f"{stack}.final_layer_norm", s)
 
 
@@ -214,14 +219,6 @@ def _attention(
         bias = "relative_attention_bias.weight"
         yield Target(f"{outer}.{bias}", f"{inner}.{bias}", (s.buckets, s.heads), 1)
     yield _norm(f"{source}.{kind}.layer_norm", f"{name}.layer_norm", s)
-
-
-def _feed_forward(source: str, name: str, s: CPM2Sizes) -> Iterator[Target]:
-    inner, outer = f"{source}.dense_relu_dense", f"{name}.DenseReluDense"
-    for part in ("wi_0", "wi_1"):
-        yield Target(f"{outer}.{part}.weight", f"{inner}.{part}.weight", (s.d_ff, s.d_model), 0)
-    yield Target(f"{outer}.wo.weight", f"{inner}.wo.weight", (s.d_model, s.d_ff), 1)
-    yield _norm(f"{source}.layer_norm", f"{name}.layer_norm", s)
 
 
 def _norm(source: str, name: str, s: CPM2Sizes) -> Target:

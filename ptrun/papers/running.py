@@ -1,8 +1,6 @@
-"""`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
+"""All runs of a table (`ptrun.papers.command`), done as a sweep (`ptrun.sweeps`).
 
-This command does all runs of a table (`ptrun.sweeps`). It skips finished runs, resumes interrupted
-ones, and continues after a failure. It leaves out cells whose backbone or data are on
-no hub and were not imported.
+Cells whose backbone or data are on no hub and were not imported are left out.
 """
 
 import sys

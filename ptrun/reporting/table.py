@@ -1,11 +1,4 @@
-"""A table of results: mean, standard deviation and number of seeds for each cell.
-
-ptrun report outputs
-ptrun report outputs --over readout.pattern    # mean and std over patterns, and the best on dev
-ptrun report outputs --best 3                 # DPT's rule: the mean of the best 3 of 10 seeds
-ptrun report outputs --vote                   # and the score of the seeds' majority
-ptrun report outputs --labels                 # precision, recall and F1 of each label
-"""
+"""A table of results: mean, standard deviation and number of seeds for each cell."""
 
 import io
 import logging

@@ -78,11 +78,8 @@ class Batches:
 class Asked:
     """What an evaluation asks of each method, and the answers so far.
 
-    Args:
-        methods: the methods.
-        losses: whether their losses are summed.
-        texts: which methods write, if their answer is a text.
-        all_labels: whose predictions keep the probabilities of all labels.
+    `losses` says whether they are summed, and `texts` which methods write, if their answer is a
+    text. `all_labels` says whose predictions keep the probabilities of all labels.
     """
 
     methods: Sequence[Method]

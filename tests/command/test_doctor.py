@@ -26,7 +26,8 @@ def test_every_check_has_a_line_and_a_note_has_a_remedy(capsys):
 
 
 def test_missing_packages_are_named_with_the_line_that_installs_them(monkeypatch):
-    monkeypatch.setattr(planning, "_is_there", lambda package: package not in ("peft", "optuna"))
+    absent = ("peft", "optuna")
+    monkeypatch.setattr(planning, "find_spec", lambda name: None if name in absent else name)
     extras = check("extras")
     assert extras.state == "note" and "ptrun search" in extras.says
     assert extras.remedy == "pip install 'ptrun[peft,search]'"
