@@ -199,7 +199,10 @@ def _calls(where: str, raw: Any) -> list[dict[str, Any]]:
 def _flags(row: Row, count: int) -> Sequence[bool | None]:
     """Return what a row's own columns say of each turn: learned, not learned, or None."""
     flags: Sequence[bool | None] = [None] * count
-    for key in FLAGS:
+    keys = [key for key in FLAGS if row.data.get(key) not in EMPTY]
+    if len(keys) > 1:
+        raise UserError(f"{row.where}: {names(keys)} say the same thing. Leave one of them.")
+    for key in keys:
         value, where = _loaded(row.data.get(key)), f"{row.where}: {key}"
         if isinstance(value, list) and value:
             if len(value) != count:

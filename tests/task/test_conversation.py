@@ -125,6 +125,7 @@ REFUSED = [
     (turn(0, train=True), "turn 1 of talk is to be learned, and its role is user"),
     (wrong(weight=2), "weight is 2; expected"),
     (wrong(loss_mask=[1]), "loss_mask has 1 values for 2 turns"),
+    (wrong(weight=1, loss_mask=[0, 1]), "weight, loss_mask say the same thing"),
     (wrong(tools="add"), "tools.* is 'add'; expected a list"),
     (wrong(tools=[TOOL], functions=[TOOL]), "has tools and functions"),
     (wrong(chat_template_kwargs=[1]), "chat_template_kwargs.*expected an object"),
