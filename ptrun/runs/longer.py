@@ -19,23 +19,21 @@ from ptrun.files import from_json
 from ptrun.folder import result
 from ptrun.folder import tensors as files
 from ptrun.folder.digest import AGAIN, PROMPT, of_plain
-from ptrun.folder.find import find
+from ptrun.folder.find import RunFolder, find
 from ptrun.folder.store import read_tensors
 from ptrun.method.base import Method
 from ptrun.start.saved_prompt import follow, prompt_of
 from ptrun.start.spec import CONTINUE, Start
 from ptrun.training.optim import learning_rate
-from ptrun.types import RunResult
 
 _MOST, _EPOCHS = "train.max_steps", "train.epochs"
 _FREE = (_MOST, _EPOCHS, "train.lr", "train.eval_every", "train.patience")
 _ROWS = ("data", "setting", "protocol")
-_FEW = 2  # keys that are named one by one
 _STATES = "*state.safetensors"  # of the parts, without the pieces of ranks
 
 
-def origin(typed: Composed) -> tuple[Start, RunResult]:
-    """Return the start of a run that goes on with another, and the result of that one.
+def origin(typed: Composed) -> tuple[Start, RunFolder]:
+    """Return the start of a run that goes on with another, and that one.
 
     The digest is over its id and the tensors of all that may be taken over.
     """
@@ -53,12 +51,12 @@ def origin(typed: Composed) -> tuple[Start, RunResult]:
             "backbone that no other run tuned. Type its command with keep=state, or more steps."
         )
     digest = of_plain([run.result.run_id, kept])[:16]
-    return Start(CONTINUE, run.result.run_id, folder=run.folder, digest=digest), run.result
+    return Start(CONTINUE, run.result.run_id, folder=run.folder, digest=digest), run
 
 
 def compared(
     start: Start,
-    done: RunResult,
+    other_run: RunFolder,
     keys: Iterable[str],
     content: Mapping[str, Any],
     names: Mapping[str, str],
@@ -71,20 +69,20 @@ def compared(
     Raises:
         UserError: they differ in what must be equal, or no step is left to do.
     """
-    assert start.folder is not None
-    both = differing(content, done.config)
-    groups = [key.partition(".")[0] for key in keys if key not in _FREE]
+    done, states = other_run.result, [*other_run.folder.glob(_STATES)]
+    both, told, run = (
+        differing(content, done.config),
+        dict[str, str](),
+        f"{CONTINUE}=run:{start.value}",
+    )
+    groups = {key.partition(".")[0] for key in keys if key not in _FREE}
     rows = [group for group in _ROWS if group in groups]
-    exact = not rows and any(start.folder.glob(_STATES))
-    free = ("start", "trial", *rows, *([] if exact else ["train"]))
-    told, run = dict[str, str](), f"{CONTINUE}=run:{start.value}"
-    for key in keys:
+    free = ("start", "trial", *rows, *([] if states and not rows else ["train"]))
+    for key in (key for key in keys if key not in _FREE):
         group = key.partition(".")[0]
         options = names.get(group), done.names.get(group)
-        unlike = groups.count(group) > _FEW or key.endswith("._target_")
-        other = unlike and options[0] != options[1]
-        named, pair = (group, options) if other else (key, both[key])
-        if key not in _FREE and group not in free:
+        named, pair = (key, both[key]) if options[0] == options[1] else (group, options)
+        if group not in free:
             ours, theirs = ("the default" if value is None else value for value in pair)
             told[named] = f"{named} is {ours} here and {theirs} there"
     if told:
@@ -93,8 +91,8 @@ def compared(
             f"{run}: {'; '.join(told.values())}.\nType the options of that run with more steps"
             f"{alone if done.manifest.get('prompt') else ''}."
         )
-    if exact:
-        return _with_state(start, run, train, done.config["train"])
+    if states and not rows:
+        return _with_state(start, states, run, train, done.config["train"])
     why = f"it had other rows ({', '.join(rows)})" if rows else "it kept no state (keep=state)"
     seen = "; rows that it was trained on may be dev or test here" if rows else ""
     text = f"{run}: {why}, so prompt and read-out go on from its selected step"
@@ -108,10 +106,14 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, t
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _with_state(start: Start, run: str, train: TrainConfig, before: Mapping[str, Any]) -> Start:
+def _with_state(
+    start: Start, states: Iterable[Path], run: str, train: TrainConfig, before: Mapping[str, Any]
+) -> Start:
     """Return the start with the steps that are done; refuse a run that is not longer."""
-    assert start.folder is not None
-    parts = [_saved(file) for file in start.folder.glob(_STATES)]
+    parts = list[dict[str, Any]]()
+    for file in states:
+        with files.checked(file, AGAIN) as (_, header):
+            parts.append(from_json(header["state"]))
     step, of = (max(part[key] for part in parts) for key in ("step", "of"))
     counts = train.max_steps or before["max_steps"]  # else epochs
     total = train.max_steps or (0 if counts else of * train.epochs // before["epochs"])
@@ -120,24 +122,18 @@ def _with_state(start: Start, run: str, train: TrainConfig, before: Mapping[str,
         key = "max_steps" if counts else "epochs"
         if total > step:
             key = f"patience (evaluations without progress at its end: {stale})"
-        raise UserError(
-            f"{run}: it has done {step} steps, and none is left to do. Type a larger train.{key}."
-        )
+        raise UserError(f"{run}: {step} steps are done, none is left. Type a larger train.{key}.")
     told, rate = list[str](), before["lr"]
     if train.lr != rate:
         told.append(f"continue: train.lr is {train.lr:g} from step {step + 1} on, and was {rate:g}")
-    if learning_rate(train, step, total, 1) != learning_rate(train, step, of, 1):
+    following = learning_rate(train, step, total, 1)
+    if following != learning_rate(train, step, of, 1):
         last = learning_rate(replace(train, lr=rate), step - 1, of, 1)
         told.append(
             f"continue: train.schedule={train.schedule} now reaches to step {total}: the rate of "
-            f"step {step} was {last:.3g}, the next is {learning_rate(train, step, total, 1):.3g}"
+            f"step {step} was {last:.3g}, the next is {following:.3g}"
         )
     return replace(start, steps=step, told=tuple(told))
-
-
-def _saved(file: Path) -> dict[str, Any]:
-    with files.checked(file, AGAIN) as (_, header):
-        return dict(from_json(header["state"]))
 
 
 def take_over(start: Start, methods: Mapping[str, Method], bound: Mapping[str, str]) -> None:

@@ -179,7 +179,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     content = identity.affecting({**config, **variables}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
     if other_run:
-        before = _essence(other_run[1].config, components, method, train)
+        before = _essence(other_run[1].result.config, components, method, train)
         start = compared(*other_run, differing(essence, before), content, names, train)
     run_id = identity.run_id(names, essence)
     folder = below(composed.outputs, composed.name, run_id)

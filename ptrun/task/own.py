@@ -133,38 +133,23 @@ class Own(Task):
         labels: list[str] | None = None,
     ):
         # 1) keys that are missing, or exclude each other
-        refusals = (
-            (
-                hub == "",
-                "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN.",
+        beside = any(key is not None for key in (label, text, answer, pattern))
+        refusals = {
+            "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN.": (
+                hub == ""
             ),
-            (
-                train is None and labels is None,
-                "task=csv: no training file. Type task.train=FILE task.text=COLUMN "
-                "task.label=COLUMN; FILE is CSV, TSV, JSON, parquet, Arrow or Excel. A data set of "
-                "the hub is task=hub task.hub=ORG/NAME.",
-            ),
-            (
-                variant is not None,
-                f"setting={variant} has its own files, none for task=csv; use setting=full.",
-            ),
-            (
-                isinstance(label, list) and kind != "multilabel",
-                f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
-                "label, type task.kind=multilabel.",
-            ),
-            (
-                answer is not None and label is not None,
-                f"task.label={label} task.answer={answer}: a row has a label or a text to write; "
-                "leave one of them out.",
-            ),
-            (
-                messages is not None and any(k is not None for k in (label, text, answer, pattern)),
-                f"task.messages={messages} is a whole conversation; leave task.text, task.label, "
-                "task.answer and task.pattern out.",
-            ),
-        )
-        for is_wrong, refusal in refusals:
+            "task=csv: no training file. Type task.train=FILE task.text=COLUMN task.label=COLUMN; "
+            "FILE is CSV, TSV, JSON, parquet, Arrow or Excel. A data set of the hub is task=hub "
+            "task.hub=ORG/NAME.": train is None and labels is None,
+            f"setting={variant} has its own files, none for task=csv; use setting=full.": variant,
+            f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
+            "label, type task.kind=multilabel.": isinstance(label, list) and kind != "multilabel",
+            f"task.label={label} task.answer={answer}: a row has a label or a text to write; leave "
+            "one of them out.": None not in (answer, label),
+            f"task.messages={messages} is a whole conversation; leave task.text, task.label, "
+            "task.answer and task.pattern out.": messages is not None and beside,
+        }
+        for refusal, is_wrong in refusals.items():
             if is_wrong:
                 raise UserError(refusal)
         # 2) the files, and how they are read

@@ -110,7 +110,7 @@ def test_what_must_be_equal_is_refused_by_name(typed):
     first = launch(typed("method.length=3"))
     run = [f"continue=run:{first.run_id}", "method.length=3"]
     for override, message in (
-        ("train.max_steps=6", "6 steps, and none is left to do. Type a larger train.max_steps"),
+        ("train.max_steps=6", "6 steps are done, none is left. Type a larger train.max_steps"),
         ("train.max_steps=null", "Type a larger train.max_steps"),
         ("method.length=4", "method.length is 4 here and 3 there"),
         ("method=prompt_tuning", "method is prompt_tuning here and ptuning_v2 there"),
