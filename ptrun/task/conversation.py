@@ -36,7 +36,9 @@ _KEYS: Mapping[str, Sequence[str]] = {
     ASSISTANT: (*_CALLS, *REASONING),
     "tool": ("tool_call_id", "name"),
 }
-_TURNS = 'a list of {"role": ROLE, "content": TEXT}, or of {"from": ROLE, "value": TEXT}'
+TURNS = (
+    'a list of {"role": ROLE, "content": TEXT}, or of {"from": ROLE, "value": TEXT}, or its JSON'
+)
 _CALL = '{"function": {"name": NAME, "arguments": OBJECT}}'
 
 
@@ -122,7 +124,7 @@ def _read(row: Row, column: str) -> tuple[list[Turn], dict[str, Any]]:
     """Return the turns of a row and what the template reads beside them, checked."""
     cell = turns_of(row.value(column))
     if cell is None:
-        raise row.wrong(column, _TURNS)
+        raise row.wrong(column, TURNS)
     places = (f"{row.where}: turn {number} of {column}" for number in range(1, len(cell) + 1))
     turns = [*map(_turn, places, cell, _flags(row, len(cell)))]
     if (system := row.data.get("system")) not in EMPTY:

@@ -35,22 +35,15 @@ def entry(option: str) -> dict[Any, Any]:
     try:
         content = plain_yaml.load_plain(text)
     except (YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:120]
-        where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{file}: not YAML ({problem}{where}); {_EXPECTED}") from error
+        problem = " ".join(str(error).split())[:240]
+        raise UserError(f"{file}: not YAML ({problem}); {_EXPECTED}") from error
     if not isinstance(content, dict):
         raise UserError(f"{file}: found {shown(text)}; {_EXPECTED}")
     return content
 
 
 def text_of(file: Path, most_bytes: int, expected: str) -> str:
-    """Return a file's text without leading and trailing white space.
-
-    Raises:
-        UserError: there is no such file, it is not UTF-8, or it is too large; `expected` ends
-            the last message.
-    """
+    """Return a file's text without white space around it; `expected` ends the refusal by size."""
     check_file(file)
     if file.stat().st_size > most_bytes:
         raise UserError(f"{file}: more than {most_bytes:,} bytes, {expected}")

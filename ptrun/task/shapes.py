@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptrun.errors import UserError, names, near, shown
-from ptrun.task.conversation import EMPTY, turns_of
+from ptrun.errors import UserError, names, near
+from ptrun.task.conversation import EMPTY, TURNS, turns_of
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Table
 
@@ -69,28 +69,20 @@ def _nearest(columns: Mapping[str, str]) -> str:
 def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
     """Return whether columns hold turns, as the first row says in which they are filled.
 
-    Raises:
-        UserError: a single column, a conversation, holds something else.
+    A single column is a conversation; anything else in it is refused.
     """
-    rows, cells = table.rows(columns), list[Any]()
-    while row := next(rows, None):
+    for row in table.rows(columns):
         cells = [row.data.get(name) for name in columns]
-        if all(cell not in EMPTY for cell in cells):
-            break
-    turns = [turns_of(cell) for cell in cells]
-    if row is None or len(columns) > 1 or turns[0]:
-        return all(turns)
-    cell, advice = cells[0], 'write a list of {"role": ROLE, "content": TEXT}.'
-    parts = cell if isinstance(cell, list) else [cell]
-    if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
-        advice = "pairs of preferences are not learned."
-    elif isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
-        advice = "it is no JSON of turns, as json.dumps writes them."
-    elif isinstance(cell, str):
-        advice = "texts are task.text=COLUMN and task.answer=COLUMN."
-    elif all(isinstance(part, str) for part in parts):
-        advice = f"they do not say who speaks: {advice}"
-    raise UserError(f"{row.where}: task.messages={columns[0]} holds {shown(cell)}; {advice}")
+        if any(cell in EMPTY for cell in cells):
+            continue
+        is_turns = all(map(turns_of, cells))
+        if is_turns or len(columns) > 1:
+            return is_turns
+        parts = cells[0] if isinstance(cells[0], list) else cells
+        if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
+            raise row.wrong(columns[0], "turns; pairs of preferences are not learned")
+        raise row.wrong(columns[0], f"{TURNS} (texts are task.text=COLUMN task.answer=COLUMN)")
+    return False
 
 
 def joined(row: Row, asked: str, answer: str) -> tuple[Row, str]:
@@ -102,10 +94,6 @@ def joined(row: Row, asked: str, answer: str) -> tuple[Row, str]:
         return row, answer
     before, after = (turns_of(row.data.get(name)) for name in (asked, answer))
     if before is None or after is None:
-        text = asked if before is None else answer
-        raise UserError(
-            f"{row.where}: {text} is {shown(row.data.get(text))}; {asked} and {answer} of the "
-            "first row hold turns, so those of each row have to."
-        )
+        raise row.wrong(asked if before is None else answer, "turns, as in the first row")
     turns = [*({**turn, "train": False} for turn in before), *after]
     return row.with_fields({f"{asked} and {answer}": turns}), f"{asked} and {answer}"

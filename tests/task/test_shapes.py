@@ -126,10 +126,10 @@ def test_what_is_not_recognised_is_told_with_the_nearest_shape(name):
 
 
 OTHER = {
-    "a text": ("Add.", "holds 'Add.'; texts are task.text=COLUMN and task.answer=COLUMN"),
-    "Python's own form": (str(TALKS), "it is no JSON of turns, as json.dumps writes them"),
-    "a turn": (TALKS[0], "write a list of"),
-    "texts": (["Add.", "3"], "they do not say who speaks: write a list of"),
+    "a text": ("Add.", "is 'Add.'; expected a list of .* .texts are task.text=COLUMN task.answer"),
+    "Python's own form": (str(TALKS), "or its JSON"),
+    "a turn": (TALKS[0], "expected a list of"),
+    "texts": (["Add.", "3"], "expected a list of"),
     "preferences": ([{"chosen": "a", "rejected": "b"}], "pairs of preferences are not learned"),
     "a pair": ({"chosen": TALKS, "rejected": TALKS}, "pairs of preferences are not learned"),
 }
@@ -139,7 +139,7 @@ OTHER = {
 def test_a_column_that_holds_no_conversation_says_what_to_type(name):
     cell, told = OTHER[name]
     rows = [{"talk": None}, {"talk": cell}]
-    with pytest.raises(UserError, match=rf"a.jsonl:2: task.messages=talk .*{told}"):
+    with pytest.raises(UserError, match=rf"a.jsonl:2: field 'talk' .*{told}"):
         Own(None, train=write(rows), messages="talk")
     assert Own(None, train=write([{"talk": TALKS}, *rows]), messages="talk")
     with pytest.raises(UserError, match=r"leave task.text, task.label, task.answer and task.patt"):
@@ -172,7 +172,7 @@ def test_turns_of_a_completion_alone_are_learned():
 MIXED = {
     "a text after turns": (
         [PAIR, {"prompt": "a", "completion": "b"}],
-        "2: prompt is 'a'; prompt and",
+        "2: field 'prompt' is 'a'; expected turns, as in",
     ),
     "turns after a text": (
         [{"prompt": "a", "completion": "b"}, PAIR],
