@@ -22,11 +22,9 @@ def import_hf(
     dtype: Dtype | None = None,
     revision: str = "main",
 ) -> Imported:
-    """Write the folder of a model and return a summary of it.
+    """Write the folder of a model, as `convert_folder` does, and return a summary of it.
 
-    Args beyond those of `ptrun.hub.convert.convert_folder`:
-        source: a folder, or the id of a model of the hub; a folder of this name wins.
-        revision: of a hub model.
+    The source is a folder, or the id of a model of the hub; a folder of this name wins.
     """
     check_new(out)
     folder = Path(source)

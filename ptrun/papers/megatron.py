@@ -43,9 +43,7 @@ def import_megatron(
 ) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
-    Args beyond those of `ptrun.papers.parts.convert`:
-        source: folder with model-model_part-*.pt and dict.txt.
-        tokenizer: folder with GPT-2's tokenizer.
+    The source has model-model_part-*.pt and dict.txt; `tokenizer` is a folder with GPT-2's.
     """
     check_new(out)
     parts, args = read_parts(source)

@@ -151,9 +151,7 @@ MAKERS: Mapping[str, tuple[Need, Maker]] = {
 class Construction(MadeExamples):
     """Pairs or questions made of lines; the splits share no document.
 
-    Args beyond those of `MadeExamples`:
-        make: `nsp`, `nss` or `unified`.
-        seed: determines every draw; PPT's is 233.
+    `make` is `nsp`, `nss` or `unified`; the seed determines every draw, and PPT's is 233.
     """
 
     make: Literal["nsp", "nss", "unified"]

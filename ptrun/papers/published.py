@@ -317,7 +317,10 @@ def lama(source: Path) -> list[MadeFile]:
     A fact is in the common vocabulary if `29k-vocab.json` lists its object for any model.
     """
     templates = _templates(source / "relations.jsonl")
-    relations = _relations(source)
+    folders = [f for f in (source / _FACTS).glob("P*") if re.fullmatch(r"P\d+", f.name)]
+    if not folders:
+        raise UserError(f"{source}: no folders P17, P19, ... in {_FACTS}.")
+    relations = sorted(folders, key=lambda folder: int(folder.name[1:]))
     lists = [source / name for name in WORDS if (source / name).is_file()]
     common = None
     if (file := source / WORDS[0]) in lists:
@@ -330,14 +333,6 @@ def lama(source: Path) -> list[MadeFile]:
         outputs.append(MadeFile(FOLDER, f"{ours}.jsonl", files, _facts(files, templates, common)))
     outputs += [MadeFile(FOLDER, file.name, [file], [json_file(file)]) for file in lists]
     return [*outputs, *_searched(source)]
-
-
-def _relations(source: Path) -> list[Path]:
-    """Return the folders of the relations, by number."""
-    folders = [f for f in (source / _FACTS).glob("P*") if re.fullmatch(r"P\d+", f.name)]
-    if not folders:
-        raise UserError(f"{source}: no folders P17, P19, ... in {_FACTS}.")
-    return sorted(folders, key=lambda folder: int(folder.name[1:]))
 
 
 def _templates(file: Path) -> dict[str, str]:

@@ -82,12 +82,8 @@ class Graphs:
     ) -> Sequence[BackboneOutput]:
         """Return the outputs of a pass, replayed if it is captured or can be.
 
-        Args:
-            methods: those of all members in training, or in an evaluation.
-            size: which of them have batches, and their sizes; passes of one size differ in
-                `content` alone.
-            content: the bytes of the batches.
-            forward: the pass.
+        `methods` are those of all members in training, or in an evaluation. `size` says which have
+        batches, and their sizes; passes of one size differ in `content`, their bytes, alone.
         """
         trains = torch.is_grad_enabled()
         if trains and any(key[0] and key[1] != tuple(methods) for key in self._seen):
