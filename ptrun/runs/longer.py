@@ -64,10 +64,8 @@ def compared(
 ) -> Start:
     """Return the start with its steps, if the state is taken over, and with what is told.
 
-    `keys` are those in which the runs differ, without defaults; `content` is that of this run.
-
-    Raises:
-        UserError: they differ in what must be equal, or no step is left to do.
+    `keys` are those in which the runs differ, without defaults; `content` is that of this run. Runs
+    that differ in what must be equal are refused.
     """
     done, states = other_run.result, [*other_run.folder.glob(_STATES)]
     both, told, run = (

@@ -32,10 +32,7 @@ _ROLES |= {"tool": "tool", "function": "tool"}
 _SHAREGPT = _ROLES | {"human": "user", "observation": "tool", "function_call": ASSISTANT}
 _SHAREGPT |= dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "model", "bot"), ASSISTANT)
 _CALLS = ("tool_calls", "function_call")
-_KEYS: Mapping[str, Sequence[str]] = {
-    ASSISTANT: (*_CALLS, *REASONING),
-    "tool": ("tool_call_id", "name"),
-}
+_KEYS = {ASSISTANT: (*_CALLS, *REASONING), "tool": ("tool_call_id", "name")}
 TURNS = (
     'a list of {"role": ROLE, "content": TEXT}, or of {"from": ROLE, "value": TEXT}, or its JSON'
 )
@@ -84,11 +81,7 @@ class Conversation:
 
 
 def asked(row: Row, column: str) -> Conversation:
-    """Return the conversation of a row before its answer: a last turn of the assistant is dropped.
-
-    Raises:
-        UserError: it is no conversation, or has what cannot be obeyed, which is named.
-    """
+    """Return the conversation of a row without a last turn of the assistant."""
     turns, variables = _read(row, column)
     return Conversation(turns[:-1] if turns[-1]["role"] == ASSISTANT else turns, None, variables)
 
@@ -97,9 +90,6 @@ def answered(row: Row, column: str) -> tuple[Conversation | None, int]:
     """Return a conversation up to the last turn that is learned, and how many turns follow it.
 
     None means that no turn is learned, as the row says.
-
-    Raises:
-        UserError: as `asked`, or no turn of the assistant answers another one.
     """
     turns, variables = _read(row, column)
     answers = [place for place, turn in enumerate(turns) if place and turn["role"] == ASSISTANT]
@@ -141,9 +131,9 @@ def _read(row: Row, column: str) -> tuple[list[Turn], dict[str, Any]]:
 
 def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
     """Return a turn as OpenAI writes it."""
-    is_openai = "role" in raw
-    roles, name = (_ROLES, "role") if is_openai else (_SHAREGPT, "from")
-    text = "content" if is_openai else "value"
+    roles, name, text = _ROLES, "role", "content"
+    if "role" not in raw:
+        roles, name, text = _SHAREGPT, "from", "value"
     said = {k: v for k, v in raw.items() if k == text or v not in EMPTY}
     kind, content = str(said.pop(name, None)), said.pop(text, None)
     if kind not in roles:

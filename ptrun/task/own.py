@@ -135,17 +135,14 @@ class Own(Task):
         # 1) keys that are missing, or exclude each other
         beside = any(key is not None for key in (label, text, answer, pattern))
         refusals = {
-            "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN.": (
-                hub == ""
-            ),
+            "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN.": hub == "",
             "task=csv: no training file. Type task.train=FILE task.text=COLUMN task.label=COLUMN; "
             "FILE is CSV, TSV, JSON, parquet, Arrow or Excel. A data set of the hub is task=hub "
             "task.hub=ORG/NAME.": train is None and labels is None,
             f"setting={variant} has its own files, none for task=csv; use setting=full.": variant,
             f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
             "label, type task.kind=multilabel.": isinstance(label, list) and kind != "multilabel",
-            f"task.label={label} task.answer={answer}: a row has a label or a text to write; leave "
-            "one of them out.": None not in (answer, label),
+            f"task.label={label} task.answer={answer}: leave one out.": None not in (answer, label),
             f"task.messages={messages} is a whole conversation; leave task.text, task.label, "
             "task.answer and task.pattern out.": messages is not None and beside,
         }
@@ -170,9 +167,7 @@ class Own(Task):
         self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
         allowed = _METRICS[self.kind]
         if metric is not None and metric not in allowed:
-            raise UserError(
-                f"task.metric={metric}: task.kind={self.kind} has {', '.join(allowed)}."
-            )
+            raise UserError(f"task.metric={metric}: task.kind={self.kind} has {names(allowed)}.")
         if answers_by != "auto" and self.kind != "generation":
             raise UserError(f"task.answers_by={answers_by} is of texts to write; leave it out.")
         self.metric: Metric = metric or allowed[0]
@@ -191,15 +186,13 @@ class Own(Task):
         )
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         if self.kind == "generation" and not self.pvps:
-            turns = train is not None and are_turns(
-                self._table("train"), [*dict.fromkeys([*self.reads, self._label])]
-            )
+            cells = [*dict.fromkeys([*self.reads, self._label])]
+            turns = train is not None and are_turns(self._table("train"), cells)
             self.pvps = {} if turns or messages is not None else written_pvps(self.reads)
         if self._hub is not None:  # a run may keep an earlier commit, and is told it later
             self._tables.clear()
         # for errors: the file, or the option
-        is_file = pattern is not None and pattern.startswith("@")
-        self.pvps_from = pattern and (pattern[1:] if is_file else "task.pattern")
+        self.pvps_from = pattern and (pattern[1:] if pattern[0] == "@" else "task.pattern")
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, Sequence[Example]] = {}
 
@@ -312,8 +305,7 @@ class Own(Task):
         self, text: Column | list[Column] | None, label: Column | None
     ) -> tuple[list[str], str]:
         """Return the columns of text and of the label, all of them present and distinct."""
-        columns = text if isinstance(text, list) else [] if text is None else [text]
-        texts = [str(column) for column in columns]
+        texts = [str(c) for c in (text if isinstance(text, list) else [text]) if c is not None]
         if "train" not in self._places:  # checked when the run was trained
             return texts, "" if label is None else str(label)
         train = self._table("train").file
@@ -324,10 +316,8 @@ class Own(Task):
                 "Type task.text=COLUMN, or task.text=[COLUMN,COLUMN] for a pair of texts."
             )
         if label is None:
-            raise UserError(
-                f"task.label: expected a column of {train}; {listed}\nType task.label=COLUMN, or "
-                "task.answer=COLUMN if it holds texts to write."
-            )
+            advice = "Type task.label=COLUMN, or task.answer=COLUMN if it holds texts to write."
+            raise UserError(f"task.label: expected a column of {train}; {listed}\n{advice}")
         if len({*texts, str(label)}) <= len(texts) and not self._chats:
             twice = f"task.text={names(texts)} and task.label={label} name the same column twice"
             raise UserError(f"{twice}; {listed}")
@@ -338,11 +328,9 @@ class Own(Task):
     def _table(self, part: Part) -> Table | HubTable:
         """Return the table of a part; how it is read is found once."""
         if part not in self._tables:
-            self._tables[part] = (
-                table(Path(self._places[part]), self.form)
-                if self._hub is None
-                else HubTable(self._hub, self._subset, self._places[part])
-            )
+            hub, place = self._hub, self._places[part]
+            rows = HubTable(hub, self._subset, place) if hub else table(Path(place), self.form)
+            self._tables[part] = rows
         return self._tables[part]
 
     def _read(self, part: Part) -> Iterator[Example]:
@@ -447,15 +435,14 @@ class Own(Task):
 
     def _empties(self, places: Sequence[tuple[str, str]]) -> UserError:
         """Return the error about empty cells: the place and the column of each."""
-        lines = ", ".join(place.rpartition("/")[2] for place, _ in places[:_SHOWN])
-        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        lines = names(place.rpartition("/")[2] for place, _ in places)
         columns = sorted({column for _, column in places})
         group = ""
         if self.pvps_from and len(self.fields) > 1 and columns[0] in self.fields:
             group = f", put the field into a group of the pattern, [[ {{{columns[0]}}}]]"
         return UserError(
             f"{places[0][0]}: an empty cell ({names(columns)}), in {len(places)} rows: "
-            f"{lines}{more}.\nFill them in{group}, or type task.empty=skip to leave these rows out."
+            f"{lines}.\nFill them in{group}, or type task.empty=skip to leave these rows out."
         )
 
 

@@ -22,11 +22,7 @@ _PREFERENCES = ("chosen", "rejected")
 
 
 def columns_of(table: Table | HubTable) -> dict[str, Any]:
-    """Return the columns of a table as keys of `task`.
-
-    Raises:
-        UserError: none of the shapes fits, or several do; it says which is the nearest.
-    """
+    """Return the columns of a table as keys of `task`; refuse those of no shape, or of several."""
     columns = {name.strip().lower(): name for name in table.columns}
     talks = [columns[name] for name in _TALKS if name in columns]
     shapes: dict[str, dict[str, Any]] = {f"task.messages={t}": {"messages": t} for t in talks}
