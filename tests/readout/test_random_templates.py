@@ -100,6 +100,8 @@ class Template:
                 context, words = context + block + before, words.removeprefix(before)
             else:
                 words = block + words
+            spaces = len(context) - len(context.rstrip(" "))  # of the next word's token
+            context, words = context[: len(context) - spaces], " " * spaces + words
             lead = self.user[0] if place == 0 else ""
             pieces[-1] += lead + texts[place] + context
             pieces += [words, following]

@@ -17,9 +17,10 @@ from ptrun.task.extraction import Answer, Extraction
 from ptrun.task.own import Own
 from ptrun.task.text_metrics import check_references, signatures, text_scores, tokens_of
 from ptrun.types import Example, Prediction
+from tests.tiers import package
 
-pytest.importorskip("rouge_score")
-pytest.importorskip("sacrebleu")
+package("rouge_score")
+package("sacrebleu")
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.metrics import BLEU, CHRF
 

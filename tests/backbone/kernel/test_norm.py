@@ -71,7 +71,8 @@ def test_the_probe_tells_a_wrong_program(monkeypatch, wrong):
             name, n, given | wrong, *rest, **more
         )
     )  # fmt: skip
-    assert (norm.error(torch.device(DEVICE), torch.float32) > 1) == bool(wrong)
+    right = norm.error(torch.device(DEVICE), torch.float32) <= 1  # nan is wrong
+    assert right != bool(wrong)
 
 
 @pytest.mark.parametrize("kind", ["bert", "deberta-v2"])
