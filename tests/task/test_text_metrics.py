@@ -21,8 +21,8 @@ from tests.tiers import package
 
 package("rouge_score")
 package("sacrebleu")
-from rouge_score.rouge_scorer import RougeScorer
-from sacrebleu.metrics import BLEU, CHRF
+from rouge_score.rouge_scorer import RougeScorer  # noqa: E402
+from sacrebleu.metrics import BLEU, CHRF  # noqa: E402
 
 ROUGE = ["rouge1", "rouge2", "rougeL"]
 TEXTS = {
