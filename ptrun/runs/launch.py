@@ -13,7 +13,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, result
 from ptrun.hardware.environment import environment, imported
-from ptrun.runs.longer import shorter
+from ptrun.runs.longer import log_shorter
 from ptrun.runs.plan import Plan, ordered, plan
 from ptrun.runs.recipe import checked, found, raised, together
 from ptrun.runs.record import Ended
@@ -40,10 +40,8 @@ def launch(composed: Composed) -> RunResult:
         os.environ.update(launched)
     planned = plan(composed)
     launch_needed(planned)
-    if not (_rank() or planned.folder.exists()) and (
-        told := shorter(planned.folder, planned.content)
-    ):
-        _LOG.info("%s", told)
+    if not (_rank() or planned.folder.exists()):
+        log_shorter(planned.folder, planned.content)
     (ended,) = launch_together([planned])
     return raised(ended)
 

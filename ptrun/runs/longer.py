@@ -5,6 +5,7 @@ it, or on other rows, prompt and read-out of the selected step go on, and the re
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from glob import escape
@@ -68,16 +69,12 @@ def compared(
     that differ in what must be equal are refused.
     """
     done, states = other_run.result, [*other_run.folder.glob(_STATES)]
-    both, told, run = (
-        differing(content, done.config),
-        dict[str, str](),
-        f"{CONTINUE}=run:{start.value}",
-    )
-    groups = {key.partition(".")[0] for key in keys if key not in _FREE}
-    rows = [group for group in _ROWS if group in groups]
+    both, told = differing(content, done.config), dict[str, str]()
+    groups = {key: key.partition(".")[0] for key in keys if key not in _FREE}
+    rows = [group for group in _ROWS if group in groups.values()]
     free = ("start", "trial", *rows, *([] if states and not rows else ["train"]))
-    for key in (key for key in keys if key not in _FREE):
-        group = key.partition(".")[0]
+    run = f"{CONTINUE}=run:{start.value}"
+    for key, group in groups.items():
         options = names.get(group), done.names.get(group)
         named, pair = (key, both[key]) if options[0] == options[1] else (group, options)
         if group not in free:
@@ -156,8 +153,8 @@ def take_over(start: Start, methods: Mapping[str, Method], bound: Mapping[str, s
         Method.load_exported(method, learned)  # that of a class makes an encoder's prompt final
 
 
-def shorter(folder: Path, content: Mapping[str, Any]) -> str | None:
-    """Return which finished run beside a new one has its options and fewer steps."""
+def log_shorter(folder: Path, content: Mapping[str, Any]) -> None:
+    """Name the finished run beside a new one that has its options and the most steps of fewer."""
     train, steps = content["train"], dict[str, int]()
     for file in folder.parent.glob(f"{escape(folder.name[:-9])}-????????/{result.FINISHED}"):
         done = result.read(file.parent)
@@ -166,9 +163,8 @@ def shorter(folder: Path, content: Mapping[str, Any]) -> str | None:
             epochs = train["epochs"] if before["max_steps"] else before["epochs"]
             if reached < train["max_steps"] if train["max_steps"] else epochs < train["epochs"]:
                 steps[done.run_id] = reached
-    name = max(steps, key=steps.__getitem__, default=None)
-    state = name and any((folder.parent / name).glob(_STATES))
-    return name and (
-        f"{name} is finished at {steps[name]} steps with the same options; {CONTINUE}=run:{name} "
-        f"goes on from there{'' if state else ' with a new optimizer'} (this run begins anew)"
-    )
+    if steps:
+        name = max(steps, key=steps.__getitem__)
+        new = "" if any((folder.parent / name).glob(_STATES)) else " with a new optimizer"
+        told = f"{name} is finished at {steps[name]} steps with the same options; {CONTINUE}=run:"
+        logging.getLogger(__name__).info("%s%s goes on from there%s", told, name, new)

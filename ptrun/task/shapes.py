@@ -1,7 +1,7 @@
 """Recognises instructions and conversations by the names of their columns, where none is typed."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ptrun.errors import UserError, names, near
@@ -44,22 +44,16 @@ def columns_of(table: Table | HubTable) -> dict[str, Any]:
         _LOG.info("%s: recognised %s", table.file, typed)
         return shapes[typed]
     else:
-        wrong = _nearest(columns)
+        wrong = "Type task.text=COLUMN task.label=COLUMN, or task.answer=COLUMN for texts to write."
+        close = [pair for pair in _PAIRS if {*pair} & columns.keys()]
+        if shape := next(iter(close), _TALKS[:1] if near(_TALKS[0], columns) else None):
+            lacking = next(name for name in shape if name not in columns)
+            wrong += f" The nearest shape, {' and '.join(shape)}, lacks {lacking}"
+            wrong += near(lacking, columns) or "."
+        elif "text" in columns and not {"label", "labels"} & columns.keys():
+            wrong += " A text alone asks nothing, so nothing is learned."
     listed = f"task.text and task.label are missing; columns: {names(table.columns)}"
     raise UserError(f"{table.file}: {listed}\n{wrong}")
-
-
-def _nearest(columns: Mapping[str, str]) -> str:
-    """Return what to type, and what the columns lack of the shape that they resemble most."""
-    typed = "Type task.text=COLUMN task.label=COLUMN, or task.answer=COLUMN for texts to write."
-    close = [pair for pair in _PAIRS if {*pair} & columns.keys()]
-    if shape := next(iter(close), _TALKS[:1] if near(_TALKS[0], columns) else None):
-        lacking = next(name for name in shape if name not in columns)
-        typed += f" The nearest shape, {' and '.join(shape)}, lacks {lacking}"
-        typed += near(lacking, columns) or "."
-    elif "text" in columns and not {"label", "labels"} & columns.keys():
-        typed += " A text alone asks nothing, so nothing is learned."
-    return typed
 
 
 def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
