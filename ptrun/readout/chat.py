@@ -331,7 +331,8 @@ class Chat:
             start, end = (self._call if "tool_calls" in turn else self._content)(i, texts)
             if is_last:
                 head, cut = self._prompt(texts)
-                start = cut if text.startswith(head[:cut]) else -1
+                thinks = self.thinking == "drop" and _WORD in texts.get(f"reasoning {i}", "")
+                start = cut if text.startswith(head[:cut]) and not thinks else -1
             elif self.thinking == "keep" and opened and text.startswith(opened):
                 start = len(opened.rstrip(" "))
             if i in marked:
