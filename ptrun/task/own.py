@@ -405,7 +405,8 @@ class Own(Task):
     def _target(self, row: Row) -> str | None:
         """Return the label of a row as text; None if the cell is empty."""
         if self.kind == "generation":
-            return str(row.value(self._label) or "") or None
+            value = row.value(self._label)
+            return None if value in EMPTY else str(value)
         if self.kind == "multilabel":  # none is an answer
             return ";".join(labels_of(row, self._each or self._label))
         label = label_text(row, self._label)

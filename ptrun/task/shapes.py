@@ -65,9 +65,13 @@ def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
         cells = [row.data.get(name) for name in columns]
         if any(cell in EMPTY for cell in cells):
             continue
-        is_turns = all(map(turns_of, cells))
-        if is_turns or len(columns) > 1:
-            return is_turns
+        is_turns = [*map(bool, map(turns_of, cells))]
+        if any(is_turns) and not all(is_turns):
+            name, other = columns[is_turns.index(True)], columns[is_turns.index(False)]
+            advice = "Write turns in both, or type a task.pattern, which reads texts."
+            raise UserError(f"{row.where}: {name} holds turns, {other} does not. {advice}")
+        if all(is_turns) or len(columns) > 1:
+            return all(is_turns)
         parts = cells[0] if isinstance(cells[0], list) else cells
         if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
             raise row.wrong(columns[0], "turns; pairs of preferences are not learned")

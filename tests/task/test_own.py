@@ -208,6 +208,12 @@ def test_a_second_text_before_an_answer_may_be_empty(caplog):
         own("a.csv", **ALPACA).load("train")
 
 
+def test_the_number_zero_is_an_answer():
+    Path("a.jsonl").write_text('{"sum": "3 - 3", "is": 0}\n{"sum": "3 - 2", "is": 1}\n')
+    task = own("a.jsonl", text="sum", label=None, answer="is")
+    assert [e.target for e in task.load("train")] == [["0"], ["1"]]
+
+
 PAIR = {"text": ["text", "more"], "label": "label"}
 
 

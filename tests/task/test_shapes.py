@@ -178,8 +178,15 @@ MIXED = {
         [{"prompt": "a", "completion": "b"}, PAIR],
         "2: 'prompt' is a list.*Turns",
     ),
-    "turns before a text": ([PAIR | {"completion": "b"}], "1: 'prompt' is a list.*where all rows"),
-    "a text before turns": ([PAIR | {"prompt": "a"}], "1: field 'completion' is .*expected a text"),
+    "turns before a text": (
+        [PAIR | {"completion": "b"}],
+        "1: prompt holds turns, completion does not. Write turns in both, or type a task.pattern",
+    ),
+    "a text before turns": ([PAIR | {"prompt": "a"}], "1: completion holds turns, prompt does not"),
+    "JSON of turns before a text": (
+        [{"prompt": json.dumps(PAIR["prompt"]), "completion": "b"}],
+        "1: prompt holds turns, completion does not",
+    ),
 }
 
 
