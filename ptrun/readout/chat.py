@@ -5,6 +5,7 @@ words in its place change the text, and ends with the special token behind it. W
 writes by itself between the opened turn and an answer, such as an empty think block, is context.
 """
 
+import datetime
 import hashlib
 import json
 import re
@@ -152,6 +153,13 @@ class Chat:
     thinking: Literal["drop", "keep"] = "drop"
     system: Literal["turn", "first_user"] = "turn"
     date: str = DATE
+
+    def __post_init__(self) -> None:
+        try:
+            datetime.date.fromisoformat(self.date)
+        except ValueError:
+            wrong = f"readout.date={self.date}: no day; expected one as {DATE}."
+            raise UserError(wrong) from None
 
     def check(self) -> None:
         """Tell of a date, and of an answer without an end; refuse a date that is not read."""
@@ -497,8 +505,9 @@ class Chat:
             turns, _ = next(iter(asked[error.place][1].values()), ([], False))
             roles = [turn["role"] for turn in turns]
             advice = f" {_FIRST_USER}" if "system" in roles else ""
-            refused = f"{where[error.place]}{self._named} refuses a conversation of "
-            raise UserError(f"{refused}{', '.join(roles)}: {error}.{advice}") from error
+            refused = f"refuses a conversation of {', '.join(roles)}" if roles else "cannot be read"
+            told = f"{where[error.place]}{self._named} {refused}: {str(error).rstrip('.')}."
+            raise UserError(f"{told}{advice}") from error
 
 
 def _turn(content: str) -> Turn:

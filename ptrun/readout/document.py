@@ -30,7 +30,7 @@ def read_document(value: str, where: str) -> str:
     text = value.strip()
     if text.startswith("@"):
         file = Path(text.removeprefix("@")).expanduser()
-        text = text_of(file, _MOST_BYTES, "too large for a document")
+        text = text_of(file, _MOST_BYTES, "too large for a document").strip()
     if not text:
         raise UserError(f"{where}: no text. Give a text, or @FILE of one that has some.")
     return text

@@ -29,7 +29,7 @@ def entry(option: str) -> dict[Any, Any]:
     if not option.startswith("@"):
         return {"pattern": option}
     file = Path(os.path.expanduser(option[1:]))
-    text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
+    text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}").strip()
     if "\n" not in text and not near(text.partition(":")[0], _KEYS):
         return {"pattern": text}
     try:
@@ -43,8 +43,8 @@ def entry(option: str) -> dict[Any, Any]:
 
 
 def text_of(file: Path, most_bytes: int, expected: str) -> str:
-    """Return a file's text without white space around it; `expected` ends the refusal by size."""
+    """Return a file's text; `expected` ends the refusal by size."""
     check_file(file)
     if file.stat().st_size > most_bytes:
         raise UserError(f"{file}: more than {most_bytes:,} bytes, {expected}")
-    return "".join(line for _, line in text_lines(file)).strip()
+    return "".join(line for _, line in text_lines(file))

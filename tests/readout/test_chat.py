@@ -123,6 +123,10 @@ def test_a_template_that_asks_for_the_date_gets_a_fixed_one(chat_of, caplog):
     assert "asks for today's date: it gets 2030-05-09 (readout.date)" in caplog.text
     with pytest.raises(UserError, match=r"readout\.date=2030-05-09 changes nothing"):
         chat_of(PLAIN, date="2030-05-09")
+    with pytest.raises(
+        UserError, match=r"readout\.date=tomorrow: no day; expected one as 2026-01-01"
+    ):
+        chat_of(DATED, date="tomorrow")
 
 
 @pytest.mark.parametrize("stored", ["config", "jinja", "named"])
@@ -146,6 +150,7 @@ def test_the_digest_is_that_of_the_text_however_it_is_stored(tiny_folder, tmp_pa
         (FORGETS, r"turn 2: .* in another way than as a last turn.*readout.turns=last"),
         (SILENT, "does not write the words of the assistant"),
         (RAISES, "refuses a conversation of user, assistant.*roles must alternate"),
+        ("{% for message in messages", "chat template of .* cannot be read: unexpected end of"),
     ],
 )
 def test_a_template_that_does_not_say_is_refused(chat_of, template, told):
@@ -281,8 +286,9 @@ def test_a_variable_of_the_row_changes_the_text(chat_of):
 def test_a_template_of_ones_own_is_stored_as_its_text(tiny_folder, tmp_path):
     backbone = PretrainedBackbone(name="a", path=str(tiny_folder("llama")))
     file = tmp_path / "own.jinja"
-    file.write_text(MARKED)
-    assert stored_template(backbone, f"@{file}") == MARKED
+    for text in (MARKED, f" {MARKED}Answer: "):  # white space around a template is written, too
+        file.write_text(text)
+        assert stored_template(backbone, f"@{file}") == text
     chatml = stored_template(backbone, "chatml")
     chat = Chat(backbone=backbone, template=chatml)
     assert learned(chat, TALK) == ["was good", "was bad"]
