@@ -125,6 +125,9 @@ def _read(row: Row, column: str) -> tuple[list[Turn], dict[str, Any]]:
     tools, functions = _json(row, TOOLS, list), _json(row, "functions", list)
     if tools and functions:
         raise UserError(f"{row.where}: has tools and functions. Leave one of them out.")
+    taken = {MESSAGES, "add_generation_prompt", *([TOOLS] if tools or functions else ())}
+    for name in sorted(taken & variables.keys()):
+        raise UserError(f"{row.where}: {VARIABLES}.{name}: ptrun sets it. Delete it.")
     tools = tools or [{"type": "function", "function": function} for function in functions]
     return turns, {**variables, **({TOOLS: tools} if tools else {})}
 

@@ -128,6 +128,8 @@ REFUSED = [
     (wrong(weight=1, loss_mask=[0, 1]), "weight, loss_mask say the same thing"),
     (wrong(tools="add"), "tools.* is 'add'; expected a list"),
     (wrong(tools=[TOOL], functions=[TOOL]), "has tools and functions"),
+    (wrong(chat_template_kwargs={"messages": []}), "chat_template_kwargs.messages: ptrun sets it"),
+    (wrong(chat_template_kwargs={"tools": [TOOL]}, tools=[TOOL]), "kwargs.tools: ptrun sets it"),
     (wrong(chat_template_kwargs=[1]), "chat_template_kwargs.*expected an object"),
     (turn(0, role="system") | {"system": "a"}, "system.*expected a text, where no turn"),
 ]
