@@ -163,7 +163,7 @@ def _tokens(method: Method) -> str:
     """Return the expression of the client that gives the tokens of a row."""
     if MESSAGES in method.task.fields:
         readout: Any = method.readout
-        more = "tools=row.get('tools'), **row.get('chat_template_kwargs', {})"
+        more = "**{'tools': row.get('tools'), **row.get('chat_template_kwargs', {})}"
         asked = f"row[{MESSAGES!r}], add_generation_prompt=True, tokenize=False, {more}"
         text = f"(TOKENIZER.apply_chat_template({asked}) + {readout.chat.added!r}).rstrip(' ')"
         return f"TOKENIZER({text}, add_special_tokens=False)['input_ids']"

@@ -118,7 +118,8 @@ def test_a_template_of_ones_own_is_a_part_of_the_run(world, tmp_path):
     client = runpy.run_path(str(tmp_path / "out" / "client.py"))
     (method,) = ready_run.load().values()
     (row,) = method.readout.chat.rows([Conversation([ASKED])])
-    assert client["tokens"]({"messages": [ASKED]}) == row.prompt
+    for more in ({}, {"tools": None}, {"chat_template_kwargs": {"tools": [], "formal": 1}}):
+        assert client["tokens"]({"messages": [ASKED], **more}) == row.prompt
 
 
 def test_a_date_is_a_part_of_a_run_whose_template_asks_for_it(world):
