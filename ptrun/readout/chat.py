@@ -233,6 +233,10 @@ class Chat:
             key = name if name == TOOLS else f"chat_template_kwargs.{name}"
             raise UserError(f"{where}{key}: {self._named} {_NOT_WRITTEN}")
         turns = [*talk.turns, *([talk.answer] if talk.answer else [])]
+        later = next((i for i, turn in enumerate(turns) if i and turn["role"] == "system"), 0)
+        if self.system == "first_user" and later:
+            told = "the system's, and readout.system=first_user moves the first alone. Delete it."
+            raise UserError(f"{where}turn {later + 1} is {told}")
         if self.system == "first_user" and turns[0]["role"] == "system":
             user = next((i for i, turn in enumerate(turns) if turn["role"] == "user"), None)
             if user is None:

@@ -272,6 +272,10 @@ def test_the_systems_text_comes_before_the_first_turn_of_the_user(chat_of, templ
     prompt, _ = row(chat, [SYSTEM, *TALK])
     assert prompt[:5] == ["[CLS]", "the", "plot", "the", "film"]
     assert learned(chat, [SYSTEM, *TALK]) == ["was good", "was bad"]
+    with pytest.raises(
+        UserError, match=r"turn 4 is the system's, and readout\.system=first_user moves"
+    ):
+        row(chat, [*TALK[:3], SYSTEM, *TALK[2:]])
 
 
 def test_a_variable_of_the_row_changes_the_text(chat_of):
