@@ -246,6 +246,11 @@ class Chat:
         obeyed = []
         for turn in turns:
             turn = dict(turn)
+            if word := self._special.search(turn["content"]):
+                warn_once(
+                    f"{where}a turn holds {shown(word[0].strip())}, which is read as the special "
+                    "token: it ends a turn there. Write it in another way if it is text"
+                )
             if thought := turn.pop(REASONING[0], None):
                 if not self._reads_reasoning:
                     raise UserError(f"{where}{REASONING[0]}: {self._named} {_NOT_WRITTEN}")

@@ -35,7 +35,7 @@ def columns_of(table: Table | HubTable) -> dict[str, Any]:
     typed = ", or ".join(shapes)
     more = [] if talks else [columns[name] for name in _MORE if name in columns]
     if columns.keys() >= {*_PREFERENCES}:
-        wrong = "Pairs of preferences are not learned; task.answer=chosen names one of them."
+        wrong = "Pairs of preferences are not learned; name one text, as task.messages=chosen."
     elif len(shapes) > 1:
         wrong = f"They have {len(shapes)} shapes; type one: {typed}."
     elif shapes and more:

@@ -108,6 +108,11 @@ def test_an_answer_without_an_end_is_noticed(chat_of, caplog):
     assert "writes no special token after an answer: none is learned" in caplog.text
 
 
+def test_a_special_token_in_a_turn_is_noticed(chat_of, caplog):
+    row(chat_of(PLAIN), [{**TALK[0], "content": "the [SEP] film"}, TALK[1]])
+    assert "a turn holds '[SEP]', which is read as the special token" in caplog.text
+
+
 def test_of_several_templates_the_default_is_used(chat_of):
     named = [{"name": "tool_use", "template": SILENT}, {"name": "default", "template": PLAIN}]
     assert row(chat_of(named), TALK) == row(chat_of(PLAIN), TALK)
