@@ -154,7 +154,8 @@ def _turn(where: str, raw: Mapping[str, Any], learned: bool | None) -> Turn:
     if learned and role != ASSISTANT:
         raise UserError(f"{where} is to be learned, and its role is {kind}. Delete the key.")
     if more := [key for key in said if key not in _KEYS.get(role, ())]:
-        raise UserError(f"{where} has {names(more)}, which ptrun does not read. Delete it.")
+        read = ", ".join((name, text, *FLAGS, *_KEYS.get(role, ())))
+        raise UserError(f"{where} has {names(more)}, which ptrun does not read. It reads {read}.")
     calls = [said.pop(key) for key in _CALLS if key in said]
     content = "" if calls and content is None else content
     turn: Turn = {"role": role, "content": _text(where, text, content)}
