@@ -321,7 +321,7 @@ class Chat:
 
         So is a space at its end, which is a part of the next word's token.
         """
-        gap = before[len(opened) :] if before.startswith(opened) else self._gap
+        gap = before[len(opened) :] if before.startswith(opened) else self._plain[0]
         end = len(before) - len(gap if not gap.strip() and before.endswith(gap) else "")
         return len(before[:end].rstrip(" "))
 
@@ -366,8 +366,8 @@ class Chat:
                 )
             ended = self._special.match(text, end)
             last = ended.end() if ended else end
-            if not ended and text.startswith(self._rest.rstrip(), end):  # an end of letters
-                last = end + len(self._rest.rstrip())
+            if not ended and text.startswith(self._plain[1], end):  # an end of letters
+                last = end + len(self._plain[1])
             spans.append(_Span(start, end, last))
         return spans
 
@@ -396,7 +396,7 @@ class Chat:
 
     def _body(self, text: str) -> str:
         """Return what an assistant writes without the end of its turn and what follows it."""
-        rest, text = self._rest.rstrip(), text.rstrip()
+        rest, text = self._plain[1], text.rstrip()
         ends = [rest[match.start() :] for match in self._special.finditer(rest)]
         return text.removesuffix(next(filter(text.endswith, [*ends, *self._special_words]), ""))
 
@@ -464,19 +464,14 @@ class Chat:
     @property
     def added(self) -> str:
         """What the prompt of an answer has behind the turn that the template opens."""
-        return self._gap if self._gap.strip() and self.thinking == "drop" else ""
+        return self._plain[0] if self._plain[0].strip() and self.thinking == "drop" else ""
 
     @cached_property
-    def _gap(self) -> str:
-        """What the template writes between the opened turn and an answer."""
-        before, opened = self._probe(*_ASK, _turn(_WORD)), self._probe(*_ASK, opened=True)
-        before = before.partition(_WORD)[0]
-        return before[len(opened) :] if before.startswith(opened) else ""
-
-    @cached_property
-    def _rest(self) -> str:
-        """What the template writes behind a last answer of words alone."""
-        return self._probe(*_ASK, _turn(_WORD)).partition(_WORD)[2]
+    def _plain(self) -> tuple[str, str]:
+        """What stands between the opened turn and a last answer of words alone, and behind it."""
+        before, _, behind = self._probe(*_ASK, _turn(_WORD)).partition(_WORD)
+        opened = self._probe(*_ASK, opened=True)
+        return before[len(opened) :] if before.startswith(opened) else "", behind.rstrip()
 
     @cached_property
     def _reads_reasoning(self) -> bool:
