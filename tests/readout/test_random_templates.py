@@ -176,14 +176,14 @@ def judged(backbone, template, texts, thinking):
     templates.assert_learned(chat, row, pieces)
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(cases())
 def test_random_templates_teach_what_they_write(backbone, case):
     judged(backbone, *case)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, database=None)
+@settings(max_examples=1000, deadline=None, database=None, derandomize=True)
 @given(cases())
 def test_many_random_templates_teach_what_they_write(backbone, case):
     judged(backbone, *case)

@@ -361,27 +361,27 @@ def judged(chat_of, name, turns, place, word):
     assert len({tuple(row.ids[i] for i in row.learned) for row in rows}) == 1
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(conversations())
 def test_random_conversations_teach_the_answers_and_their_ends(chat_of, case):
     judged(chat_of, *case)
 
 
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=50, deadline=None, database=None, derandomize=True)
 @given(conversations_with_calls())
 def test_random_calls_are_learned(chat_of, case):
     judged_calls(chat_of, *case)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, database=None)
+@settings(max_examples=1500, deadline=None, database=None, derandomize=True)
 @given(conversations())
 def test_many_random_conversations_teach_the_answers_and_their_ends(chat_of, case):
     judged(chat_of, *case)
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None, database=None)
+@settings(max_examples=500, deadline=None, database=None, derandomize=True)
 @given(conversations_with_calls())
 def test_many_random_calls_are_learned(chat_of, case):
     judged_calls(chat_of, *case)

@@ -134,7 +134,7 @@ def test_english_is_as_the_packages_have_it():
     assert scored(["rouge1"], "👍", "👍") == {"rouge1": 100} != scored(["rouge1"], "👎", "👍")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text(st.characters(categories=("L", "M", "N", "Zs", "P")), min_size=1, max_size=30))
 def test_a_text_equals_itself_and_no_letter_is_dropped(text):
     bare = any(char.isalpha() for char in text)
