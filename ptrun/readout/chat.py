@@ -70,6 +70,8 @@ def stored_template(backbone: PretrainedBackbone, option: str) -> str:
 
     `@FILE` and `chatml` become their text.
     """
+    if "{{" in option or "{%" in option:
+        return option
     if option.startswith("@"):
         file = Path(option[1:]).expanduser()
         option = text_of(file, _MOST_BYTES, "too large for a chat template")
@@ -248,7 +250,7 @@ class Chat:
             turn = dict(turn)
             if word := self._special.search(turn["content"]):
                 warn_once(
-                    f"{where}a turn holds {shown(word[0].strip())}, which is read as the special "
+                    f"a turn holds {shown(word[0].strip())}, which is read as the special "
                     "token: it ends a turn there. Write it in another way if it is text"
                 )
             if thought := turn.pop(REASONING[0], None):

@@ -109,8 +109,10 @@ def test_an_answer_without_an_end_is_noticed(chat_of, caplog):
 
 
 def test_a_special_token_in_a_turn_is_noticed(chat_of, caplog):
-    row(chat_of(PLAIN), [{**TALK[0], "content": "the [SEP] film"}, TALK[1]])
-    assert "a turn holds '[SEP]', which is read as the special token" in caplog.text
+    held = [{**TALK[0], "content": "the [SEP] film"}, TALK[1]]
+    chat = chat_of(PLAIN)
+    chat.rows([Conversation(held[:1], held[1])] * 2, ["first", "second"])
+    assert caplog.text.count("a turn holds '[SEP]', which is read as the special token") == 1
 
 
 def test_of_several_templates_the_default_is_used(chat_of):
