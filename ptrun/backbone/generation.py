@@ -8,7 +8,7 @@ has no cache: each step reads the whole rows.
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -16,40 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, moved, on_device
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, on_device
+from ptrun.backbone.choosing import Decoding, Dice, processors
 from ptrun.errors import UserError
 
-_NOISE = 2**62
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How tokens are chosen.
-
-    Args:
-        max_new_tokens: the most tokens of a text.
-        beams: width of beam search; 1 is greedy.
-        temperature: of sampling; 0 takes the likeliest token.
-        top_k, top_p: what sampling draws from; null is all tokens.
-        repetition_penalty: above 1 lowers tokens that were written before, not those of the prompt.
-        length_penalty: of beam search; above 0 favours long texts.
-        ends: tokens that end a text.
-        stop: texts that end a text.
-    """
-
-    max_new_tokens: int = 64
-    beams: int = 1
-    temperature: float = 0.0
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition_penalty: float = 1.0
-    length_penalty: float = 1.0
-    ends: tuple[int, ...] = ()
-    stop: tuple[str, ...] = ()
-
-
-Dice = torch.Generator
-"""Draws the noise of a row's samples, step by step."""
 Watch = Callable[[Sequence[int]], Sequence[bool]]
 """Receives the token of each row at each step; returns which rows to write no further."""
 
@@ -99,7 +69,7 @@ def generate(
 
     more = {
         "generation_config": config,
-        "logits_processor": _draws(decoding, seeds),
+        "logits_processor": processors(decoding, seeds),
         "tokenizer": backbone.tokenizer() if decoding.stop else None,
         "stopping_criteria": [watched] if watch else None,
     }
@@ -242,43 +212,3 @@ def _place(
     if backbone.architecture.takes_positions:
         options["position_ids"] = backbone.injection.places
     return arguments, options
-
-
-def _draws(decoding: Decoding, seeds: Sequence[int | Dice] | None) -> Any:
-    """Return what turns greedy choices into draws: noise on the scores, of each row's own seed.
-
-    The token with the largest sum of log-probability and Gumbel noise is a draw from the
-    distribution.
-    """
-    from transformers import (
-        LogitsProcessorList,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
-
-    if not decoding.temperature or seeds is None:
-        return None
-    chain: list[Any] = [TemperatureLogitsWarper(float(decoding.temperature))]
-    chain += [TopKLogitsWarper(decoding.top_k)] if decoding.top_k else []
-    chain += [TopPLogitsWarper(float(decoding.top_p))] if decoding.top_p else []
-    return LogitsProcessorList([*chain, _Gumbel(seeds)])
-
-
-def dice_of(seed: int) -> Dice:
-    """Return the generator of a row's seed."""
-    return torch.Generator().manual_seed(seed % _NOISE)
-
-
-class _Gumbel:
-    """Adds noise that a row's seed and the step decide."""
-
-    def __init__(self, seeds: Sequence[int | Dice]):
-        self.dice = [seed if isinstance(seed, Dice) else dice_of(seed) for seed in seeds]
-
-    def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
-        """Return scores `[B, V]` with noise, which their device makes of uniform numbers."""
-        width = scores.shape[1]
-        drawn = torch.stack([torch.rand(width, generator=dice) for dice in self.dice])
-        drawn = moved(drawn, scores.device).clamp(min=1e-20)
-        return scores.log_softmax(dim=-1) - (-drawn.log()).clamp(min=1e-20).log()

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, moved
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.files import from_json, read_text, write_text

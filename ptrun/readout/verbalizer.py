@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput, on_device
-from ptrun.backbone.generation import Decoding
+from ptrun.backbone.choosing import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.backbone.generation import Decoding, writes
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import writes
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
@@ -49,7 +50,7 @@ class WritingReading(Reading):
         write_every: evaluations on dev from one at which texts are written to the next. Null is 1
             with `train.select=metric`, which needs them, else none before the last.
         beams, temperature, top_k, top_p, repetition_penalty, length_penalty, stop: see
-            `ptrun.backbone.generation.Decoding`.
+            `ptrun.backbone.choosing.Decoding`.
         draw: the seed of sampling.
         chat_template, turns, thinking, system, date: of conversations; see
             `ptrun.readout.chat.Chat`. `@FILE` and `chatml` are stored as the template's text.

@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ptrun.backbone.generation import Decoding, Dice, dice_of, generate
+from ptrun.backbone.choosing import Decoding, Dice, TokenScore, dice_of
+from ptrun.backbone.generation import generate
 from ptrun.backbone.joining import join
 from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
@@ -41,7 +42,11 @@ class TooLong(UserError):
 
 @dataclass(frozen=True)
 class Wish:
-    """How a text is to be written; None leaves the run's own."""
+    """How a text is to be written; None leaves the run's own.
+
+    `logprobs` asks for the log-probability of each token, with those of so many likeliest ones.
+    `grammar` is one of llguidance, which the text has to follow.
+    """
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -49,6 +54,13 @@ class Wish:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     repetition_penalty: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] | None = None
+    logprobs: int | None = None
+    grammar: str | None = None
 
 
 @dataclass(eq=False)
@@ -95,7 +107,8 @@ class WaitingRow:
 class RowAnswer:
     """An answer: its run, row and prediction; of a text its tokens, and whether it has its end.
 
-    `shortened` says that the row was too long and was cut, as in training.
+    `shortened` says that the row was too long and was cut, as in training. `scores` are those of
+    the written tokens, and `prompt_scores` those of the prompt's, where they were asked for.
     """
 
     loaded: Loaded
@@ -105,6 +118,8 @@ class RowAnswer:
     tokens: int = 0
     ended: bool = True
     shortened: bool = False
+    scores: tuple[TokenScore, ...] | None = None
+    prompt_scores: tuple[TokenScore | None, ...] | None = None
 
 
 class Batches:

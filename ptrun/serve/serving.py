@@ -9,7 +9,6 @@ import base64
 import hmac
 import json
 import time
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,18 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ptrun import __version__
-from ptrun.errors import UserError, visible
+from ptrun.errors import visible
 from ptrun.files import from_json
-from ptrun.predicting.answering import Detail, answer_of
-from ptrun.serve.batches import Batches, QueueFull, RowAnswer, TooLong, WaitingRow
+from ptrun.serve.answers import (
+    Form,
+    Refused,
+    check_text,
+    error_response,
+    line_of,
+    refusal,
+    usage_of,
+)
+from ptrun.serve.batches import Batches, QueueFull, RowAnswer, WaitingRow
 from ptrun.serve.prompts import Prompts, UnknownRun
 from ptrun.serve.requests import (
     ChatRequest,
@@ -62,14 +69,6 @@ class Limits:
     seconds: float = 120.0
 
 
-class Refused(Exception):
-    """A request that is refused, with its HTTP status, and the code or key that clients look at."""
-
-    def __init__(self, status: int, message: str, *, code: Any = None, key: Any = None):
-        super().__init__(message)
-        self.status, self.message, self.code, self.key = status, message, code, key
-
-
 def made(
     prompts: Prompts,
     batches: Batches,
@@ -97,16 +96,18 @@ def made(
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
-        return _error(error)
+        return error_response(error)
 
     @app.exception_handler(QueueFull)
     async def full(_: Request, error: QueueFull) -> Response:
-        return _error(Refused(429, str(error)))
+        return error_response(Refused(429, str(error)))
 
     @app.exception_handler(HTTPException)  # no such address, or method
     async def unknown(request: Request, error: HTTPException) -> Response:
         path = visible(request.url.path)
-        return _error(Refused(error.status_code, f"{request.method} {path}: {error.detail}"))
+        return error_response(
+            Refused(error.status_code, f"{request.method} {path}: {error.detail}")
+        )
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -169,7 +170,7 @@ class _Checked:
             if path != "/health":
                 _check_key(request, self.keys)
         except Refused as error:
-            await _error(error)(scope, receive, sent)
+            await error_response(error)(scope, receive, sent)
             return
         await self.app(scope, receive, sent)
 
@@ -210,7 +211,7 @@ class _Asking:
         answers = await self._of_rows(request)
         if any(a.prediction.probabilities is None for a in answers):
             raise Refused(400, f"{answers[0].loaded.id} has no probabilities; use /v1/predict.")
-        lines = [_line(answer, probabilities=True) for answer in answers]
+        lines = [line_of(answer, probabilities=True) for answer in answers]
         keys = ("probabilities", "shortened")
         data = [
             {"index": index, "label": line["prediction"], **{k: line[k] for k in keys if k in line}}
@@ -224,7 +225,7 @@ class _Asking:
         return {
             "object": "list",
             "model": answers[0].loaded.id,
-            "data": [_line(answer) for answer in answers],
+            "data": [line_of(answer) for answer in answers],
         }
 
     async def complete(self, request: Request) -> Response:
@@ -242,7 +243,7 @@ class _Asking:
         rows, usage = asked.rows, asked.stream_options.include_usage
         if len(rows) > self.limits.rows:
             raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.", key="prompt")
-        form = _Form(chat=kind is ChatRequest, model=asked.model, usage=usage)
+        form = Form(chat=kind is ChatRequest, model=asked.model, usage=usage)
         waiting = [WaitingRow(asked.model, row, asked.wish, uncut=True) for row in rows]
         if asked.stream:
             if len(rows) > 1:
@@ -250,7 +251,7 @@ class _Asking:
             return await self._streamed(request, waiting[0], form)
         answers = await self._answers(request, waiting)
         for answer in answers:
-            _check_text(answer)
+            check_text(answer)
         return JSONResponse(form.whole(answers))
 
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
@@ -296,7 +297,7 @@ class _Asking:
                 if time.monotonic() > until:
                     raise Refused(504, f"no answer within {self.limits.seconds:g} s.")
         except Exception as error:
-            raise _refusal(error) from error
+            raise refusal(error) from error
         finally:
             for job in jobs:
                 job.done.cancel()
@@ -304,7 +305,7 @@ class _Asking:
                 if wait.done() and not wait.cancelled():
                     wait.exception()  # asyncio logs what nobody looks at
 
-    async def _streamed(self, request: Request, job: WaitingRow, form: "_Form") -> Response:
+    async def _streamed(self, request: Request, job: WaitingRow, form: "Form") -> Response:
         """Return a stream of the text; its first event says whether the job was accepted."""
         loop, texts = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -318,15 +319,15 @@ class _Asking:
         form.model = job.loaded.id if job.ready else form.model
         if begun is None:  # it has failed, or is a label
             try:
-                _check_text(job.done.result(timeout=0))
+                check_text(job.done.result(timeout=0))
             except Exception as error:
-                raise _refusal(error) from error
+                raise refusal(error) from error
         return StreamingResponse(
             self._events(job, form, texts, begun), media_type="text/event-stream"
         )
 
     async def _events(
-        self, job: WaitingRow, form: "_Form", texts: "asyncio.Queue[str | None]", text: str | None
+        self, job: WaitingRow, form: "Form", texts: "asyncio.Queue[str | None]", text: str | None
     ) -> AsyncIterator[str]:
         """Yield the pieces of a text; a client that leaves cancels the job."""
         sent = ""
@@ -345,93 +346,12 @@ class _Asking:
                 yield form.event(rest[len(sent) :], None)
             yield form.event("", "stop" if answer.ended else "length")
             if form.usage:
-                yield form.piece([], usage=_usage([answer]))
+                yield form.piece([], usage=usage_of([answer]))
             yield "data: [DONE]\n\n"
         except Exception as error:  # the status is sent: the stream says what is wrong
-            yield f"data: {json.dumps({'error': {'message': _refusal(error).message}})}\n\n"
+            yield f"data: {json.dumps({'error': {'message': refusal(error).message}})}\n\n"
         finally:
             job.done.cancel()
-
-
-class _Form:
-    """The responses of one request in OpenAI's form."""
-
-    def __init__(self, *, chat: bool, model: str, usage: bool = False):
-        self.chat, self.model, self.usage, self.made = chat, model, usage, int(time.time())
-        self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
-
-    def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
-        """Return the answer to a request that does not stream."""
-        choices = []
-        for index, a in enumerate(answers):
-            text = str(a.prediction.value)
-            turn = {"role": "assistant", "content": text, "refusal": None}
-            content = {"message": turn} if self.chat else {"text": text}
-            ended = "stop" if a.ended else "length"
-            choices.append({"index": index, **content, "finish_reason": ended, "logprobs": None})
-        kind = "chat.completion" if self.chat else "text_completion"
-        return {
-            **self._head(kind, answers[0].loaded.id),
-            "choices": choices,
-            "usage": _usage(answers),
-        }
-
-    def event(self, text: str, ended: str | None, *, begins: bool = False) -> str:
-        """Return a piece of a stream."""
-        piece: dict[str, Any] = {"text": text}
-        if self.chat:
-            delta = {"role": "assistant", "content": ""} if begins else {}
-            piece = {"delta": {**delta, **({"content": text} if text else {})}}
-        return self.piece([{"index": 0, **piece, "finish_reason": ended, "logprobs": None}])
-
-    def piece(self, choices: Sequence[Any], **usage: Any) -> str:
-        """Return a piece of a stream with choices, or with the counts of tokens."""
-        kind = "chat.completion.chunk" if self.chat else "text_completion"
-        content = {**self._head(kind, self.model), "choices": choices, **usage}
-        return f"data: {json.dumps(content)}\n\n"
-
-    def _head(self, kind: str, model: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.made, "model": model}
-
-
-def _line(answer: RowAnswer, *, probabilities: bool = False) -> dict[str, Any]:
-    """Return a line of `ptrun predict`, and whether the row was cut."""
-    run, detail = answer.loaded.run, Detail(probabilities=probabilities)
-    line = answer_of(run, answer.question, answer.prediction, detail)
-    return {**line, "shortened": True} if answer.shortened else line
-
-
-def _check_text(answer: RowAnswer) -> None:
-    if answer.loaded.run.task.answer != "text":
-        raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
-
-
-def _usage(answers: Sequence[RowAnswer]) -> dict[str, int]:
-    prompt, text = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
-    return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
-
-
-def _refusal(error: Exception) -> Refused:
-    """Return what a client is told of an error; only a run's or a row's own fault is in words."""
-    if isinstance(error, Refused):
-        return error
-    if isinstance(error, UnknownRun):
-        return Refused(404, str(error), code="model_not_found", key="model")
-    if isinstance(error, TooLong):
-        return Refused(400, str(error), code="context_length_exceeded")
-    if isinstance(error, UserError):
-        return Refused(400, str(error))
-    return Refused(500, f"the row failed ({type(error).__name__}).")
-
-
-def _error(error: Refused) -> JSONResponse:
-    kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(
-        error.status, "invalid_request_error" if error.status < 500 else "server_error"
-    )
-    headers = {"WWW-Authenticate": 'Basic realm="ptrun"'} if error.status == 401 else None
-    facts = {"message": error.message, "type": kind, "param": error.key, "code": error.code}
-    return JSONResponse({"error": facts}, error.status, headers)
 
 
 class _Counted:

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, tensors_of
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.backbone.joining import join, split
 from ptrun.backbone.packing import Room, cut, fill, overhead, rooms
 from ptrun.backbone.pretrained import PretrainedBackbone

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
@@ -196,7 +197,7 @@ def test_draws_depend_on_the_row_alone():
 
 
 def test_draws_follow_the_probabilities():
-    from ptrun.backbone.generation import _Gumbel
+    from ptrun.backbone.choosing import _Gumbel
 
     shares = torch.tensor([0.5, 0.3, 0.2])
     scores = shares.log().expand(3000, -1)

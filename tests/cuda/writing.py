@@ -15,7 +15,8 @@ import torch
 import transformers
 
 from ptrun.backbone.base import Update, Updates
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.backbone.pretrained import sizes
 from ptrun.method.lora import updated
 from tests.backbone.test_generation import asked

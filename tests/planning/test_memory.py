@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from ptrun.backbone.base import BackboneInput, DecoderInput
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError

@@ -6,7 +6,8 @@ import pytest
 import torch
 import transformers
 
-from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.choosing import Decoding
+from ptrun.backbone.generation import generate
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning

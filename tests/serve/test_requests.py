@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from ptrun.backbone.generation import Decoding
+from ptrun.backbone.choosing import Decoding
 from ptrun.errors import UserError
 from ptrun.serve import batches as serving_batches
 from ptrun.serve.batches import Batches, WaitingRow, Wish
