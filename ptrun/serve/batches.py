@@ -16,8 +16,9 @@ from typing import Any
 from ptrun.backbone.choosing import Decoding, Dice, TokenScore, dice_of
 from ptrun.backbone.generation import generate
 from ptrun.backbone.joining import join
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, shown, visible
 from ptrun.method.base import Method
+from ptrun.pattern.spelling import frame
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
 from ptrun.readout.base import Features, collate, unlimited
@@ -348,7 +349,9 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{loaded.id} reads the fields {', '.join(fields)}, so a prompt is not enough. Use "
             "/v1/predict with these fields."
         )
-    turns = row.get("messages", [{"role": "user", "content": row.get("prompt")}])
+    prompt = row.get("prompt")
+    prompt = _text_of(loaded, prompt) if isinstance(prompt, list) else prompt
+    turns = row.get("messages", [{"role": "user", "content": prompt}])
     beside = {key: value for key, value in row.items() if key in BESIDE}
     if talks:
         return {**beside, fields[0]: turns}
@@ -359,6 +362,22 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     content = turns[-1]["content"]
     is_parts = isinstance(content, list)
     return {fields[0]: "".join(part["text"] for part in content) if is_parts else content}
+
+
+def _text_of(loaded: Loaded, ids: Sequence[Any]) -> str:
+    """Return the text of token ids, without the special tokens that begin every row."""
+    backbone = loaded.run.backbone
+    tokenizer = backbone.tokenizer()
+    most = min(len(tokenizer), backbone.embedding_rows)
+    for token in ids:
+        if type(token) is not int or not 0 <= token < most:
+            raise UserError(
+                f"prompt has the token id {shown(token)}; {loaded.id} has those from 0 to "
+                f"{most - 1}."
+            )
+    begin = frame(tokenizer, 1).ids[0]
+    text = ids[len(begin) :] if ids[: len(begin)] == begin else ids
+    return str(tokenizer.decode(text, clean_up_tokenization_spaces=False))
 
 
 def _inputs(jobs: Sequence[WaitingRow]) -> Any:

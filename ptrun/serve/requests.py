@@ -60,6 +60,10 @@ Whole = Annotated[
 ]
 Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
+Prompt = (
+    Annotated[str, Field(min_length=1)]
+    | Annotated[list[Whole], Field(min_length=1, fail_fast=True)]
+)
 
 
 class _Typed(BaseModel):
@@ -146,18 +150,15 @@ class TextRequest(_Typed):
 
 
 class CompletionRequest(TextRequest):
-    """`POST /v1/completions`."""
+    """`POST /v1/completions`; a prompt is a text or its token ids."""
 
-    prompt: (
-        Annotated[str, Field(min_length=1)]
-        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
-    )
+    prompt: Prompt | Annotated[list[Prompt], Field(min_length=1, fail_fast=True)]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each prompt."""
-        every = [self.prompt] if isinstance(self.prompt, str) else self.prompt
-        return [{"prompt": text} for text in every]
+        several = isinstance(self.prompt, list) and not isinstance(self.prompt[0], int)
+        return [{"prompt": prompt} for prompt in (self.prompt if several else [self.prompt])]
 
 
 class ChatRequest(TextRequest):
