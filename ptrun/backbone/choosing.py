@@ -1,6 +1,6 @@
 """How the tokens of a text are chosen: processors of scores, most of them of transformers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,31 +58,82 @@ class TokenScore:
 Dice = torch.Generator
 """Draws the noise of a row's samples, step by step."""
 
+Grammar = Callable[[Sequence[int], Tensor], Tensor]
+"""Returns scores `[V]`, lowest where a token may not follow those that are written."""
 
-def processors(decoding: Decoding, seeds: Sequence[int | Dice] | None) -> Any:
-    """Return what turns greedy choices into draws: noise on the scores, of each row's own seed.
 
-    The token with the largest sum of log-probability and Gumbel noise is a draw from the
-    distribution.
+def processors(
+    decoding: Decoding,
+    seeds: Sequence[int | Dice] | None,
+    grammars: Sequence[Grammar | None] = (),
+    before: int = 0,
+) -> Any:
+    """Return what changes the scores of next tokens, `([B, S], [B, V]) -> [B, V]`; None: nothing.
+
+    `before` of the S tokens are those of the prompt, which no penalty sees. A grammar comes first,
+    so that all others choose from the tokens that it allows. Samples are greedy choices with noise
+    of each row's own seed: the token with the largest sum of log-probability and Gumbel noise is a
+    draw from the distribution.
     """
     from transformers import (
         LogitsProcessorList,
+        MinPLogitsWarper,
+        RepetitionPenaltyLogitsProcessor,
+        SequenceBiasLogitsProcessor,
         TemperatureLogitsWarper,
         TopKLogitsWarper,
         TopPLogitsWarper,
     )
 
-    if not decoding.temperature or seeds is None:
-        return None
-    chain: list[Any] = [TemperatureLogitsWarper(float(decoding.temperature))]
-    chain += [TopKLogitsWarper(decoding.top_k)] if decoding.top_k else []
-    chain += [TopPLogitsWarper(float(decoding.top_p))] if decoding.top_p else []
-    return LogitsProcessorList([*chain, _Gumbel(seeds)])
+    chain: list[Any] = [_Grammars(grammars, before)] if any(grammars) else []
+    if decoding.logit_bias:
+        bias = [[[token], float(value)] for token, value in decoding.logit_bias]
+        chain.append(SequenceBiasLogitsProcessor(bias))
+    if decoding.repetition_penalty != 1.0:
+        penalty = float(decoding.repetition_penalty)
+        chain.append(RepetitionPenaltyLogitsProcessor(penalty, prompt_ignore_length=before))
+    if decoding.presence_penalty or decoding.frequency_penalty:
+        chain.append(_Penalties(decoding.presence_penalty, decoding.frequency_penalty, before))
+    if decoding.temperature and seeds is not None:
+        chain.append(TemperatureLogitsWarper(float(decoding.temperature)))
+        chain += [TopKLogitsWarper(decoding.top_k)] if decoding.top_k else []
+        chain += [TopPLogitsWarper(float(decoding.top_p))] if decoding.top_p else []
+        chain += [MinPLogitsWarper(float(decoding.min_p))] if decoding.min_p else []
+        chain.append(_Gumbel(seeds))
+    return LogitsProcessorList(chain) if chain else None
 
 
 def dice_of(seed: int) -> Dice:
     """Return the generator of a row's seed."""
     return torch.Generator().manual_seed(seed % _NOISE)
+
+
+@dataclass(frozen=True)
+class _Grammars:
+    """Leaves each row the tokens that its grammar allows."""
+
+    grammars: Sequence[Grammar | None]
+    before: int
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Return scores `[B, V]`."""
+        rows = zip(self.grammars, ids[:, self.before :].tolist(), scores, strict=True)
+        return torch.stack([grammar(ids, row) if grammar else row for grammar, ids, row in rows])
+
+
+@dataclass(frozen=True)
+class _Penalties:
+    """OpenAI's penalties: for being there, and for each time."""
+
+    presence: float
+    frequency: float
+    before: int
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Return scores `[B, V]`."""
+        written = ids[:, self.before :]
+        counts = torch.zeros_like(scores).scatter_add(1, written, scores.new_ones(written.shape))
+        return scores - self.presence * (counts > 0) - self.frequency * counts
 
 
 class _Gumbel:

@@ -5,7 +5,6 @@ adds the prefixes of a pass at each step. So no cache shifts, cuts or biases the
 has no cache: each step reads the whole rows.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -48,11 +47,11 @@ def generate(
     pad = model.config.get_text_config().pad_token_id
     ends = list(decoding.ends)
     before = None if inputs.decoder is None else inputs.decoder.ids
+    prompt = 0 if before is None else before.shape[1]
     config = GenerationConfig(
         max_new_tokens=decoding.max_new_tokens,
         num_beams=decoding.beams,
         length_penalty=float(decoding.length_penalty),  # transformers refuses whole numbers
-        repetition_penalty=float(decoding.repetition_penalty),
         stop_strings=list(decoding.stop) or None,
         eos_token_id=ends or None,
         pad_token_id=(ends or [0])[0] if pad is None or pad < 0 else pad,
@@ -69,7 +68,7 @@ def generate(
 
     more = {
         "generation_config": config,
-        "logits_processor": processors(decoding, seeds),
+        "logits_processor": processors(decoding, seeds, before=prompt),
         "tokenizer": backbone.tokenizer() if decoding.stop else None,
         "stopping_criteria": [watched] if watch else None,
     }
@@ -93,7 +92,6 @@ def generate(
         start["decoder_input_ids"] = inputs.decoder.ids[:: decoding.beams]
     with _decoding(backbone, inputs, decoding.max_new_tokens):
         written = model.generate(**start, **more, past_key_values=cache)
-    prompt = 0 if inputs.decoder is None else inputs.decoder.mask.shape[1]
     return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]
 
 
@@ -190,8 +188,7 @@ def _decoding(backbone: Any, inputs: BackboneInput, most: int) -> Iterator[None]
         hooks.append(root.register_forward_pre_hook(place, with_kwargs=True))
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
-        with torch.no_grad(), injection.of(inputs), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Passing `repetition_penalty`")  # as documented
+        with torch.no_grad(), injection.of(inputs):
             yield
     finally:
         injection.places, model.generation_config = None, usual

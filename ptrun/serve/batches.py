@@ -31,6 +31,10 @@ SLICE = 64
 """Tokens of a text before batches are formed again."""
 _LATER = "too many rows wait; try again later."
 _FAR = 10**6  # tokens: no limit on a row
+_OF_TOKENS = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
+    "frequency_penalty", "logit_bias",
+)  # fmt: skip
 
 
 class QueueFull(Exception):
@@ -240,7 +244,7 @@ class Batches:
         }
         if wish.temperature is not None:
             changes["beams"] = 1
-        for key in ("temperature", "top_p", "repetition_penalty"):
+        for key in _OF_TOKENS:
             if (value := getattr(wish, key)) is not None:
                 changes[key] = value
         return replace(usual, **changes)
@@ -284,7 +288,9 @@ class Batches:
             for job, answer in zip(jobs, answers, strict=True):
                 _give(job, answer)
             return
-        at_once = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
+        penalties = decoding.presence_penalty or decoding.frequency_penalty
+        penalties = penalties or decoding.repetition_penalty != 1.0
+        at_once = decoding.beams > 1 or penalties  # they need all tokens
         count = max(job.left for job in jobs)
         groups: dict[int, list[WaitingRow]] = {}
         for job in jobs:

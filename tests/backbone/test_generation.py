@@ -196,16 +196,6 @@ def test_draws_depend_on_the_row_alone():
     assert generate(backbone, given, decoding, seeds=[8, 9, 10]) != together
 
 
-def test_draws_follow_the_probabilities():
-    from ptrun.backbone.choosing import _Gumbel
-
-    shares = torch.tensor([0.5, 0.3, 0.2])
-    scores = shares.log().expand(3000, -1)
-    drawn = _Gumbel(range(3000))(None, scores).argmax(dim=1)
-    found = drawn.bincount(minlength=3) / 3000
-    torch.testing.assert_close(found, shares, atol=0.03, rtol=0)  # three standard deviations
-
-
 def in_blanks(given, backbone):
     """Return rows with a blank at their third token, in which a GLM writes."""
     start = torch.full((len(given.mask), 1), backbone.config["decoder_start_token_id"])
