@@ -3,15 +3,21 @@
 Rows of all runs share passes. Serves this machine alone unless --host says otherwise.
 """
 
+import argparse
+import errno
 import logging
+import re
+import shlex
 import signal
 import socket
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 from ptrun.files import read_text
+from ptrun.serve.hosts import LOOPBACK, Hosts, is_address, named
 
 EXAMPLES = """\
   ptrun serve outputs/runs/RUN outputs/runs/RUN
@@ -26,7 +32,14 @@ POST /v1/classify                {"model": RUN, "input": [TEXT or {FIELD: TEXT}]
 POST /v1/predict                 the same input: the lines of ptrun predict
 GET  /health, /metrics, /        is it alive, figures for Prometheus, a page to try a run
 """
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def _name(typed: str) -> str:
+    """Return what clients send for a name that was typed."""
+    if not re.fullmatch(r"[\w.:-]+", named(typed)):
+        raise argparse.ArgumentTypeError(f"{typed!r}: expected a name or an address")
+    return named(typed)
+
 
 PARSER = Parser("serve", __doc__, EXAMPLES)
 PARSER.epilog = f"{_MORE}\n{PARSER.epilog}"
@@ -38,8 +51,9 @@ PARSER.add_argument("--watch", action="store_true", help="offer new runs, and dr
 PARSER.add_argument("--host", default="127.0.0.1", help="address; default: this machine")
 PARSER.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
 PARSER.add_argument(
-    "--name", action="append", default=[], metavar="HOST", help="another name of the server"
-)
+    "--name", action="append", default=[], metavar="HOST", type=_name,
+    help="another name of the server; with --host 0.0.0.0 or :: addresses need none",
+)  # fmt: skip
 PARSER.add_argument("--key-file", type=Path, metavar="FILE", help="bearer keys, one a line")
 for option, default, unit, text in (
     ("memory", 1000, "MB", "of loaded prompts; default 1000"),
@@ -56,10 +70,6 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until a signal; requests that were accepted are answered first."""
     args = PARSER.parse(arguments)
     keys = _keys(args.key_file)
-    if args.host not in _LOOPBACK and not keys:
-        logging.getLogger(__name__).warning(
-            "serve: --host %s without --key-file: everyone who reaches it may ask.", args.host
-        )
     try:
         import uvicorn
 
@@ -77,18 +87,25 @@ def main(arguments: Sequence[str]) -> None:
     prompts = Prompts(places, typed, most_bytes=args.memory * 10**6, watch=args.watch)
     options = {"budget": args.batch_tokens, "wait": args.wait / 1000}
     batches = Batches(prompts, **options, most=args.queue, longest=args.max_tokens)
-    hosts = [name.lower() for name in (*_LOOPBACK, args.host, *args.name)]
+    listening = _listening(args.host, args.port)
+    address = ip_address(listening.getsockname()[0])
+    names = (named(args.host) or str(address), str(address), *args.name, *LOOPBACK)
+    if not (keys or address.is_loopback):
+        logging.getLogger(__name__).warning(
+            "serve: --host %s without keys: everyone who reaches it may ask. Type --key-file FILE, "
+            "or leave --host out.", args.host
+        )  # fmt: skip
     limits = serving.Limits(seconds=args.timeout)
+    hosts = Hosts(names, addresses=address.is_unspecified)
     app = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
     config = uvicorn.Config(
         app, http=TimedProtocol, ws="none", host=args.host, port=args.port,
         log_level="warning", access_log=False,
         timeout_graceful_shutdown=round(args.timeout), server_header=False,
     )  # fmt: skip
-    listening = _listening(args.host, args.port)
     port, name = listening.getsockname()[1], prompts.shared.backbone.name
-    count = len(prompts.folders)
-    print(f"{count} run{'s' * (count != 1)} on {name}: http://{args.host}:{port}", flush=True)
+    count, host = len(prompts.folders), f"[{names[0]}]" if ":" in names[0] else names[0]
+    print(f"{count} run{'s' * (count != 1)} on {name}: http://{host}:{port}", flush=True)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a terminal that was closed
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
@@ -98,14 +115,19 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens."""
+    """Return a socket that listens; `::` takes connections of both versions of IP."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    place = (host.strip("[]"), port)
     try:
-        listening = socket.create_server((host.strip("[]"), port), family=family)
+        listening = socket.create_server(place, family=family, dualstack_ipv6=both)
     except (OSError, OverflowError) as error:
-        raise UserError(
-            f"serve: cannot listen at {host}:{port} ({error}). Type another --port, or --port 0."
-        ) from error
+        advice = "Type another --port, or --port 0."
+        if isinstance(error, OSError) and error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            advice = "Type --host with an address of this machine, or 0.0.0.0 for all of them."
+            if not is_address(named(host)):
+                advice += f" A name that clients use is --name {shlex.quote(host)}."
+        raise UserError(f"serve: cannot listen at {host}:{port} ({error}). {advice}") from error
     # connections inherit it; without it, the body of each answer waits 40 ms for the header's ACK
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -1,7 +1,7 @@
 """The routes of `ptrun serve`: OpenAI's, labels, rows, health and metrics.
 
-Every request but `/health` passes three checks: its Host is one of the server's names, its body is
-small enough, and, with `--key-file`, it has one of the keys.
+Every request passes three checks: its Host is one of the server's names, its body is small enough,
+and, with `--key-file`, it has one of the keys, which `/health` does not need.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from ptrun.serve.answers import (
     usage_of,
 )
 from ptrun.serve.batches import Batches, QueueFull, RowAnswer, WaitingRow
+from ptrun.serve.hosts import Hosts
 from ptrun.serve.prompts import Prompts, UnknownRun
 from ptrun.serve.requests import (
     ChatRequest,
@@ -73,7 +74,7 @@ def made(
     prompts: Prompts,
     batches: Batches,
     *,
-    hosts: Sequence[str],
+    hosts: Hosts,
     keys: Sequence[str] = (),
     limits: Limits = Limits(),
 ) -> FastAPI:
@@ -82,7 +83,7 @@ def made(
     Args:
         prompts: the runs.
         batches: computes the answers.
-        hosts: the names by which the server may be called, without port.
+        hosts: the names by which the server may be called.
         keys: bearer keys; without one, no key is asked for.
         limits: of a request.
     """
@@ -146,7 +147,7 @@ _PATHS |= {"/v1/completions", "/v1/chat/completions"}
 class _Checked:
     """Checks each request before its route, adds headers to the answer, and counts it."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], keys: Sequence[str], count: Counter):
+    def __init__(self, app: ASGIApp, hosts: Hosts, keys: Sequence[str], count: Counter):
         self.app, self.hosts, self.keys, self.count = app, hosts, keys, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,24 +165,14 @@ class _Checked:
 
         request = Request(scope)
         try:
-            _check_host(request.headers.get("host", ""), self.hosts)
-            if origin := request.headers.get("origin"):  # a page, which may be somebody else's
-                _check_host(origin.partition("://")[2], self.hosts)
+            if said := self.hosts.refusal(path, request.headers):
+                raise Refused(421, said)
             if path != "/health":
                 _check_key(request, self.keys)
         except Refused as error:
             await error_response(error)(scope, receive, sent)
             return
         await self.app(scope, receive, sent)
-
-
-def _check_host(host: str, hosts: Sequence[str]) -> None:
-    """Refuse another Host: a page of somebody else may have renamed itself to this machine."""
-    name = host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-    if name.lower() not in hosts:
-        raise Refused(
-            421, f"Host {host[:80]!r} is not this server's; start it with --name {name[:80]!r}."
-        )
 
 
 def _check_key(request: Request, keys: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import ptrun
 from ptrun.folder import result
 from ptrun.serve.batches import Batches
 from ptrun.serve.connections import TimedProtocol
+from ptrun.serve.hosts import Hosts
 from ptrun.serve.prompts import Prompts
 from ptrun.serve.serving import Limits, made
 from tests.predicting.conftest import ROWS, two
@@ -27,7 +28,6 @@ LINES = {
     "cartridge": ["method=cartridge", "method.length=9", FACT, "task=pocket_writing"],
     "topics": ["method=ptuning_v2", "method.length=4", "task=pocket_two_topics"],
 }
-LOOPBACK = ("127.0.0.1", "localhost")
 
 
 @pytest.fixture(scope="session")
@@ -42,12 +42,12 @@ def runs(tmp_path_factory):
 
 
 @contextmanager
-def serving(folder, *, keys=(), limits=None, most_bytes=10**9, most=1000, **options):
+def serving(folder, *, keys=(), hosts=None, limits=None, most_bytes=10**9, most=1000, **options):
     """Yield the address of a server in a thread, with its prompts and batches."""
     prompts = Prompts([folder], [], most_bytes=most_bytes, watch=True)
     given = {"budget": 4096, "wait": 0.005, "longest": 200, **options}
     batches = Batches(prompts, most=most, **given)
-    app = made(prompts, batches, hosts=LOOPBACK, keys=keys, limits=limits or Limits())
+    app = made(prompts, batches, hosts=hosts or Hosts(), keys=keys, limits=limits or Limits())
     quiet = {"log_level": "warning", "access_log": False, "timeout_graceful_shutdown": 20}
     config = uvicorn.Config(app, port=0, http=TimedProtocol, ws="none", **quiet)
     server = uvicorn.Server(config)
