@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import moved
+from ptrun.backbone.base import moved, on_device
 
 _NOISE = 2**62
+_NEVER = -9999.0  # the log-probability of what is impossible: JSON has no infinity
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,21 @@ class TokenScore:
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+
+
+def token_scores(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenScore]:
+    """Return the score of a token for each row of logits `[K, V]`, with those of the `top` ones.
+
+    >>> import torch
+    >>> from ptrun.backbone.choosing import token_scores
+    >>> token_scores(torch.tensor([[0.0, 0.0]]), [1], top=0)
+    [TokenScore(token=1, logprob=-0.6931471824645996, top=())]
+    """
+    shares = logits.float().log_softmax(dim=-1).clamp(min=_NEVER)
+    own = shares.gather(1, on_device(list(tokens), shares.device)[:, None])[:, 0].tolist()
+    best = shares.topk(min(top, shares.shape[1]), dim=-1)
+    rows = zip(tokens, own, best.indices.tolist(), best.values.tolist(), strict=True)
+    return [TokenScore(t, p, tuple(zip(*likeliest, strict=True))) for t, p, *likeliest in rows]
 
 
 Dice = torch.Generator

@@ -5,7 +5,9 @@ ptrun predict RUN RUN --input rows.jsonl        the field `run` of a row names i
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
 from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
 from ptrun.predicting.rows import Question, form_of, given, lines_to, question, readable
-from ptrun.readout.base import Features
+from ptrun.readout.base import Features, WordReader
+from ptrun.readout.scores import Scores
 from ptrun.runs.finished import Finished
 from ptrun.task.own import Own
 from ptrun.task.source import Row
@@ -55,6 +58,24 @@ class Loaded:
     def method(self, example: Example) -> Method:
         """Return the method of the part of an example."""
         return self.methods["" if "" in self.methods else str(example.group)]
+
+    @cached_property
+    def scored(self) -> Method:
+        """Its method, read for the log-probability of each token of a prompt as it stands."""
+        backbone = self.run.backbone
+        if "" not in self.methods:
+            why = "has a prompt for each relation"
+        elif not (backbone.architecture.left_to_right and backbone.has_head):
+            why = f"reads {backbone.family}, which predicts no token from those before it"
+        elif self.methods[""].soft:
+            why = "has its learned vectors inside a pattern, not before it"
+        elif not isinstance(self.methods[""].readout, WordReader):
+            why = "learned a head, and reads no words"
+        else:
+            method = copy(self.methods[""])
+            method.readout = Scores(backbone)
+            return method
+        raise UserError(f"echo: {self.id} {why}, so that it scores no prompt. Leave echo out.")
 
 
 class Together:

@@ -24,7 +24,7 @@ from ptrun.predicting.together import Loaded
 from ptrun.readout.base import Features, collate, unlimited
 from ptrun.serve.prompts import Prompts
 from ptrun.task.conversation import BESIDE
-from ptrun.types import Prediction
+from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
 SLICE = 64
@@ -50,7 +50,8 @@ class Wish:
     """How a text is to be written; None leaves the run's own.
 
     `logprobs` asks for the log-probability of each token, with those of so many likeliest ones.
-    `grammar` is one of llguidance, which the text has to follow.
+    `grammar` is one of llguidance, which the text has to follow. With `echo` the prompt stands as
+    it was sent, without the run's pattern, and the answer begins with it.
     """
 
     max_tokens: int | None = None
@@ -66,6 +67,7 @@ class Wish:
     logit_bias: tuple[tuple[int, float], ...] | None = None
     logprobs: int | None = None
     grammar: str | None = None
+    echo: bool = False
 
 
 @dataclass(eq=False)
@@ -93,6 +95,7 @@ class WaitingRow:
     decoding: Decoding | None = None
     dice: Dice | None = None
     tokens: list[int] = field(default_factory=list)
+    prompt_scores: tuple[TokenScore | None, ...] | None = None
     ready: bool = False
     since: float = field(default_factory=time.monotonic)
     shortened: bool = False
@@ -101,6 +104,12 @@ class WaitingRow:
     def left(self) -> int:
         """The tokens that may still be written."""
         return 0 if self.decoding is None else self.decoding.max_new_tokens - len(self.tokens)
+
+    @property
+    def unscored(self) -> bool:
+        """Whether the tokens of the prompt have to be scored before anything is written."""
+        asked = self.wish.logprobs is not None or not self.left
+        return self.wish.echo and self.prompt_scores is None and asked
 
     @property
     def size(self) -> int:
@@ -212,34 +221,44 @@ class Batches:
                 _fail(job, error)
 
     def _read(self, job: WaitingRow) -> None:
-        """Load the run of a row, and read the row as its task does."""
+        """Load the run of a row, and read the row as its task does, or as it stands with `echo`."""
         job.loaded = self.prompts.get(job.name)
-        shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
-        row = _fields(job.loaded, job.row) if shorthand else job.row
-        (job.question,) = job.loaded.asked([row])
-        job.method = job.loaded.method(job.question.example)
-        (job.features,) = job.method.encode([job.question.example])
-        readout: Any = job.method.readout
-        (unlimited_features,) = unlimited(readout).encode([job.question.example], _FAR)
-        job.shortened = job.features.tokens < unlimited_features.tokens
-        if readout.writes:
+        if job.wish.echo:
+            job.method = job.loaded.scored
+            fields = {"ids": _ids(job.loaded, job.row["prompt"]), "top": job.wish.logprobs or 0}
+            job.question = Question(1, Example("1", fields, None), 1, job.row)
+            readout: Any = job.loaded.methods[""].readout
+            (prompt,) = job.method.encode([job.question.example])
+        else:
+            shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
+            row = _fields(job.loaded, job.row) if shorthand else job.row
+            (job.question,) = job.loaded.asked([row])
+            job.method = job.loaded.method(job.question.example)
+            (job.features,) = job.method.encode([job.question.example])
+            readout = job.method.readout
+            (unlimited_features,) = unlimited(readout).encode([job.question.example], _FAR)
+            job.shortened = job.features.tokens < unlimited_features.tokens
+            if not readout.writes:
+                job.ready = True
+                return
             prompt = readout.prompt(unlimited_features if job.uncut else job.features)
-            left = _left(job.method, prompt)
-            if left < 1:
-                room = f"{job.method.room():,} tokens, with one for the answer"
-                raise TooLong(
-                    f"the prompt has {prompt.tokens:,} tokens; {job.loaded.id} reads {room}."
-                )
-            seed = job.wish.seed
-            job.dice = dice_of(readout.seed(job.features.id) if seed is None else seed)
-            job.decoding = self._decoding(readout.decoding, job.wish, left)
-            job.features = prompt
+        left = _left(job.method, prompt)
+        if left < (0 if job.wish.max_tokens == 0 else 1):
+            room = f"{job.method.room():,} tokens, with one for the answer"
+            raise TooLong(f"the prompt has {prompt.tokens:,} tokens; {job.loaded.id} reads {room}.")
+        end = job.method.backbone.tokenizer().eos_token_id
+        usual = readout.decoding if readout.writes else Decoding(ends=() if end is None else (end,))
+        drawn = readout.seed(prompt.id) if readout.writes else 0
+        job.dice = dice_of(drawn if job.wish.seed is None else job.wish.seed)
+        job.decoding = self._decoding(usual, job.wish, left)
+        job.features = prompt
         job.ready = True
 
     def _decoding(self, usual: Decoding, wish: Wish, left: int) -> Decoding:
         """Return how a text is written: the run's own way, but for what is wished."""
+        most = usual.max_new_tokens if wish.max_tokens is None else wish.max_tokens
         changes: dict[str, Any] = {
-            "max_new_tokens": min(wish.max_tokens or usual.max_new_tokens, self.longest, left),
+            "max_new_tokens": min(most, self.longest, left),
             "stop": (*usual.stop, *wish.stop),
         }
         if wish.temperature is not None:
@@ -258,7 +277,7 @@ class Batches:
         for job in jobs:
             # each row looks for its own stop texts
             key = job.decoding and replace(job.decoding, max_new_tokens=0, stop=())
-            groups.setdefault(key, []).append(job)
+            groups.setdefault(None if job.unscored else key, []).append(job)
         for decoding, alike in groups.items():
             states = [(len(j.tokens), j.dice.get_state() if j.dice else None) for j in alike]
             try:
@@ -281,12 +300,19 @@ class Batches:
                     _fail(job, error)
 
     def _step(self, decoding: Decoding | None, jobs: Sequence[WaitingRow]) -> None:
-        """Answer rows without texts, or write a slice of each text; unfinished ones wait again."""
+        """Answer or score rows, or write a slice of each text; unfinished ones wait again."""
         shared = self.prompts.shared
         if decoding is None:
             answers = shared.answers([(job.method, job.features) for job in jobs])
             for job, answer in zip(jobs, answers, strict=True):
-                _give(job, answer)
+                if job.unscored:
+                    job.prompt_scores = (None, *answer.value)
+                    answer = Prediction(answer.id, "", figures={"unfinished": 1.0})
+                if job.left <= 0:
+                    _give(job, answer)
+                    continue
+                with self._changed:
+                    self.waiting.append(job)
             return
         penalties = decoding.presence_penalty or decoding.frequency_penalty
         penalties = penalties or decoding.repetition_penalty != 1.0
@@ -356,7 +382,9 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
             "/v1/predict with these fields."
         )
     prompt = row.get("prompt")
-    prompt = _text_of(loaded, prompt) if isinstance(prompt, list) else prompt
+    if isinstance(prompt, list):
+        ids, begin = _ids(loaded, prompt), frame(loaded.run.backbone.tokenizer(), 1).ids[0]
+        prompt = _text_of(loaded, ids[len(begin) :] if ids[: len(begin)] == begin else ids)
     turns = row.get("messages", [{"role": "user", "content": prompt}])
     beside = {key: value for key, value in row.items() if key in BESIDE}
     if talks:
@@ -370,20 +398,25 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {fields[0]: "".join(part["text"] for part in content) if is_parts else content}
 
 
-def _text_of(loaded: Loaded, ids: Sequence[Any]) -> str:
-    """Return the text of token ids, without the special tokens that begin every row."""
+def _ids(loaded: Loaded, prompt: str | Sequence[Any]) -> list[int]:
+    """Return the token ids of a prompt as it stands: its own, or those of its text."""
     backbone = loaded.run.backbone
     tokenizer = backbone.tokenizer()
     most = min(len(tokenizer), backbone.embedding_rows)
+    ids = tokenizer(prompt, verbose=False)["input_ids"] if isinstance(prompt, str) else prompt
     for token in ids:
         if type(token) is not int or not 0 <= token < most:
             raise UserError(
                 f"prompt has the token id {shown(token)}; {loaded.id} has those from 0 to "
                 f"{most - 1}."
             )
-    begin = frame(tokenizer, 1).ids[0]
-    text = ids[len(begin) :] if ids[: len(begin)] == begin else ids
-    return str(tokenizer.decode(text, clean_up_tokenization_spaces=False))
+    return list(ids)
+
+
+def _text_of(loaded: Loaded, ids: Sequence[int]) -> str:
+    """Return the text of token ids."""
+    tokenizer = loaded.run.backbone.tokenizer()
+    return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
 
 def _inputs(jobs: Sequence[WaitingRow]) -> Any:
@@ -414,7 +447,7 @@ def _text(job: WaitingRow) -> tuple[str, bool]:
     for stop in job.decoding.stop:
         text, mark, _ = text.partition(stop)
         ended = ended or bool(mark)
-    return text.strip(), ended
+    return text if job.wish.echo else text.strip(), ended
 
 
 def _sure(text: str, decoding: Decoding | None) -> str:
@@ -433,11 +466,16 @@ def _left(method: Method, prompt: Features) -> int:
 
 
 def _give(job: WaitingRow, prediction: Prediction) -> None:
+    if job.wish.echo:
+        prompt = job.row["prompt"]
+        prompt = prompt if isinstance(prompt, str) else _text_of(job.loaded, prompt)
+        prediction = replace(prediction, value=prompt + prediction.value)
     if job.done.set_running_or_notify_cancel():
         ended = not prediction.figures.get("unfinished", 0.0)
         counts = (job.features.tokens, len(job.tokens))
         answer = RowAnswer(job.loaded, job.question, prediction, *counts, ended, job.shortened)
-        job.done.set_result(answer)
+        scores = None if job.wish.logprobs is None else job.prompt_scores
+        job.done.set_result(replace(answer, prompt_scores=scores))
 
 
 def _fail(job: WaitingRow, error: Exception) -> None:
