@@ -4,6 +4,8 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 from fastapi.responses import JSONResponse
@@ -37,7 +39,8 @@ class Form:
             turn = {"role": "assistant", "content": text, "refusal": None}
             content = {"message": turn} if self.chat else {"text": text}
             ended = "stop" if a.ended else "length"
-            choices.append({"index": index, **content, "finish_reason": ended, "logprobs": None})
+            scores = None if self.chat else text_scores(a)
+            choices.append({"index": index, **content, "finish_reason": ended, "logprobs": scores})
         kind = "chat.completion" if self.chat else "text_completion"
         return {
             **self._head(kind, answers[0].loaded.id),
@@ -61,6 +64,42 @@ class Form:
 
     def _head(self, kind: str, model: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.made, "model": model}
+
+
+def text_scores(answer: RowAnswer) -> dict[str, Any] | None:
+    """Return the scores of a completion's tokens, after those of an echoed prompt.
+
+    Of tokens with one text, `top_logprobs` has the likeliest.
+    """
+    if answer.scores is None and answer.prompt_scores is None:
+        return None
+    text_of = partial(token_text, answer.loaded.run.backbone.tokenizer())
+    scores = [*(answer.prompt_scores or ()), *(answer.scores or ())]
+    tokens = [
+        score.token if score else answer.question.example.fields["ids"][0] for score in scores
+    ]
+    texts = [text_of(token) for token in tokens]
+    tops: list[dict[str, float] | None] = []
+    for score in scores:
+        likeliest = (*score.top, (score.token, score.logprob)) if score else ()
+        tops.append({text_of(t): p for t, p in reversed(likeliest)} if score else None)
+    return {
+        "tokens": texts,
+        "token_logprobs": [score and score.logprob for score in scores],
+        "top_logprobs": tops,
+        "text_offset": [0, *accumulate(map(len, texts))][:-1],
+    }
+
+
+@lru_cache(maxsize=2**17)
+def token_text(tokenizer: Any, token: int) -> str:
+    """Return the text of a token that follows another one.
+
+    It leaves alone what the tokenizer changes when it encodes in another thread.
+    """
+    names = tokenizer.convert_ids_to_tokens([token]) * 2
+    alone, twice = (tokenizer.convert_tokens_to_string(names[:count]) for count in (1, 2))
+    return str(twice[len(alone) :])
 
 
 def line_of(answer: RowAnswer, *, probabilities: bool = False) -> dict[str, Any]:

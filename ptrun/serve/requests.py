@@ -6,6 +6,7 @@ values ask for what every answer is. A null is an absent key, and 2.0 is 2.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -153,6 +154,24 @@ class CompletionRequest(TextRequest):
     """`POST /v1/completions`; a prompt is a text or its token ids."""
 
     prompt: Prompt | Annotated[list[Prompt], Field(min_length=1, fail_fast=True)]
+    max_tokens: Annotated[Whole, Field(ge=0, le=1_000_000)] | None = None
+    echo: bool = False
+    logprobs: Annotated[Whole, Field(ge=0, le=5)] | None = None
+
+    @model_validator(mode="after")
+    def _echoes(self) -> "CompletionRequest":
+        if self.echo and self.stream:
+            raise ValueError("echo: a stream has no echo. Leave one of them out.")
+        if self.max_tokens == 0 and not self.echo:
+            raise ValueError("max_tokens: 0 writes nothing, which needs echo. Use 1 or more.")
+        if self.logprobs is not None and self.max_tokens != 0:
+            raise ValueError("logprobs: of a prompt alone, with echo and max_tokens 0.")
+        return self
+
+    @property
+    def wish(self) -> Wish:
+        """How the text is written, and what is said of the prompt."""
+        return replace(super().wish, echo=self.echo, logprobs=self.logprobs)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -241,7 +241,7 @@ class _Asking:
                 raise Refused(400, "stream takes one prompt.", key="stream")
             return await self._streamed(request, waiting[0], form)
         answers = await self._answers(request, waiting)
-        for answer in answers:
+        for answer in answers if not asked.wish.echo else ():
             check_text(answer)
         return JSONResponse(form.whole(answers))
 

@@ -1,16 +1,56 @@
 """Prompts as token ids, and the log-probabilities of a prompt's tokens."""
 
 import pytest
+import torch
+from transformers import GPT2LMHeadModel
 
+import ptrun
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.predicting.answering import ready
+from ptrun.serve.answers import token_text
+from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
+from tests.serve.conftest import serving
 from tests.serve.test_serving import asked
+
+SCORED = {
+    "words": ["method=prompt_tuning", "method.length=3", "readout=verbalizer"],
+    "slots": ["method=ptuning", "readout=verbalizer"],
+    "texts": ["method=prompt_tuning", "method.length=3", "task=pocket_writing"],
+}
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """Yield the address of a server, and runs that read words."""
+    out, made = tmp_path_factory.mktemp("scored"), {}
+    common = ["backbone=pocket_gpt2", ROWS, "train.max_steps=3", "train.lr=0.05", f"outputs={out}"]
+    for name, line in SCORED.items():
+        task = [] if name == "texts" else ["task=pocket_sentiment"]
+        made[name] = ptrun.run(*line, *task, *common)
+    with serving(out) as (address, *_):
+        yield address, made
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return PretrainedBackbone(name="pocket_gpt2", shipped="pocket_gpt2").tokenizer()
+
+
+def stock_scores(run, ids):
+    """Return the log-probabilities of a stock model with the run's vectors in front, `[T, V]`."""
+    finished = ready(str(run.folder), [])
+    stock = GPT2LMHeadModel.from_pretrained(finished.backbone.folder, dtype=torch.float32)
+    vectors = finished.tensors["prompt.table"]
+    words = stock.get_input_embeddings()(torch.tensor(ids))
+    with torch.no_grad():
+        logits = stock(inputs_embeds=torch.cat([vectors, words])[None]).logits[0]
+    return logits[len(vectors) - 1 :].log_softmax(-1)
 
 
 @pytest.mark.parametrize("name", ["lora", "cartridge"])
-def test_token_ids_are_read_as_their_text(server, runs, name):
+def test_token_ids_are_read_as_their_text(server, runs, tokenizer, name):
     texts = [row["facts"] for row in rows_of(runs[name])[:3]]
-    tokenizer = PretrainedBackbone(name="pocket_gpt2", shipped="pocket_gpt2").tokenizer()
     ids = [tokenizer(text)["input_ids"] for text in texts]
     body = {"model": runs[name].id, "max_tokens": 12}
     wanted = asked(server, "completions", **body, prompt=texts).json()
@@ -35,3 +75,61 @@ def test_token_ids_that_no_token_has_are_refused(server, runs, prompt, said):
     found = asked(server, "completions", model=runs["lora"].id, prompt=prompt)
     assert found.status_code == 400
     assert said.format(id=runs["lora"].id) in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["words", "texts"])
+@pytest.mark.parametrize("most", [0])
+def test_a_prompt_is_scored_as_a_stock_model_with_the_vectors_in_front_does(
+    scored, tokenizer, name, most
+):
+    address, runs = scored
+    prompts = ["The film is great", " A dull one, 😀.", "x"]
+    ids = [tokenizer(text)["input_ids"] for text in prompts]
+    body = {"model": runs[name].id, "max_tokens": most, "echo": True, "logprobs": 2}
+    found = asked(address, "completions", **body, prompt=prompts, temperature=0).json()
+    again = asked(address, "completions", **body, prompt=ids, temperature=0).json()
+    scores = [[one["logprobs"] for one in answer["choices"]] for answer in (found, again)]
+    assert scores[0] == scores[1]
+    assert found["usage"]["prompt_tokens"] == sum(map(len, ids))
+    for choice, prompt, tokens in zip(found["choices"], prompts, ids, strict=True):
+        assert choice["text"].startswith(prompt)
+        own = choice["logprobs"]
+        every = [token_text(tokenizer, token) for token in tokens]
+        assert own["tokens"][: len(tokens)] == every and own["text_offset"][0] == 0
+        assert own["token_logprobs"][0] is None and own["top_logprobs"][0] is None
+        shares = stock_scores(runs[name], tokens)
+        for place in range(1, len(tokens)):
+            share = shares[place]
+            logprob, top = own["token_logprobs"][place], own["top_logprobs"][place]
+            assert logprob == pytest.approx(float(share[tokens[place]]), abs=1e-4)
+            assert max(top.values()) == pytest.approx(float(share.max()), abs=1e-4)
+            assert (logprob == max(top.values())) == (int(share.argmax()) == tokens[place])
+        if not most:
+            assert choice["text"] == prompt and choice["finish_reason"] == "length"
+
+
+def test_what_has_no_scores_is_refused(scored, server, runs):
+    address, made = scored
+    body = {"prompt": "The film", "echo": True, "max_tokens": 1}
+    for place, run, said in (
+        (address, made["slots"], "vectors inside a pattern"),
+        (server, runs["labels"], "learned a head"),
+    ):
+        found = asked(place, "completions", model=run.id, **body)
+        assert found.status_code == 400 and said in found.json()["error"]["message"]
+    for more, key in (({"stream": True}, "echo"), ({"echo": False, "max_tokens": 0}, "max_tokens")):
+        found = asked(address, "completions", model=made["texts"].id, **(body | more))
+        assert found.status_code == 400 and found.json()["error"]["param"] == key
+    long = {**body, "prompt": [5] * 254, "model": made["texts"].id}
+    found = asked(address, "completions", **long)
+    assert found.json()["error"]["code"] == "context_length_exceeded"
+    whole = asked(address, "completions", **long | {"prompt": [5] * 253, "max_tokens": 0})
+    assert whole.status_code == 200 and whole.json()["usage"]["completion_tokens"] == 0
+
+
+def test_echo_without_scores_begins_with_the_prompt(scored):
+    address, runs = scored
+    body = {"model": runs["texts"].id, "prompt": "The old boat", "max_tokens": 4}
+    found = asked(address, "completions", **body, echo=True).json()["choices"][0]
+    assert found["text"].startswith("The old boat") and found["logprobs"] is None
+    assert len(found["text"]) > len("The old boat")
