@@ -199,19 +199,7 @@ class Chat:
 
     def rows(self, talks: Sequence[Conversation], ids: Sequence[str] = ()) -> list[ChatRow]:
         """Return the tokens of conversations; `ids` are those of the examples, for errors."""
-        where = [f"{name}: " for name in ids] or [""] * len(talks)
-        talks = [self._obeyed(*pair) for pair in zip(talks, where, strict=True)]
-        every, _ = self._render([self._asked(talk) for talk in talks], where)
-        prompts, rendered = [], []
-        for talk, parts, place in zip(talks, every, where, strict=True):
-            texts = {name: text for name, (text, _) in parts.items()}
-            try:
-                prompts.append(self._prompt(texts))
-                self._check_context(talk, texts["context"])
-                spans = self._spans(talk, texts, parts["whole"][1]) if talk.answer else []
-            except UserError as error:
-                raise UserError(f"{place}{error}") from error
-            rendered.append((texts["whole"] if talk.answer else "", spans))
+        prompts, rendered = self._rendered(talks, ids)
         rows = []
         pairs = zip(self._encoded(prompts), prompts, self._encoded(rendered), rendered, strict=True)
         for (opening, offsets), (_, cut), (tokens, places), (_, spans) in pairs:
@@ -226,6 +214,30 @@ class Chat:
             answer = next((i for i, span in learned if span is spans[-1]), 0)
             rows.append(ChatRow(before, tokens, [i for i, _ in learned], ends, answer))
         return rows
+
+    def answers(self, talks: Sequence[Conversation]) -> list[str]:
+        """Return what the assistant writes as the last turn, without the token that ends it."""
+        _, rendered = self._rendered(talks, ())
+        return [text[spans[-1].start : spans[-1].end] for text, spans in rendered]
+
+    def _rendered(
+        self, talks: Sequence[Conversation], ids: Sequence[str]
+    ) -> tuple[list[tuple[str, int]], list[tuple[str, list[_Span]]]]:
+        """Return the prompt of each conversation, and its text with the learned turns."""
+        where = [f"{name}: " for name in ids] or [""] * len(talks)
+        talks = [self._obeyed(*pair) for pair in zip(talks, where, strict=True)]
+        every, _ = self._render([self._asked(talk) for talk in talks], where)
+        prompts, rendered = [], []
+        for talk, parts, place in zip(talks, every, where, strict=True):
+            texts = {name: text for name, (text, _) in parts.items()}
+            try:
+                prompts.append(self._prompt(texts))
+                self._check_context(talk, texts["context"])
+                spans = self._spans(talk, texts, parts["whole"][1]) if talk.answer else []
+            except UserError as error:
+                raise UserError(f"{place}{error}") from error
+            rendered.append((texts["whole"] if talk.answer else "", spans))
+        return prompts, rendered
 
     # What a conversation asks of the template.
 
