@@ -37,11 +37,11 @@ class Question:
 
 
 def given(
-    data: Iterable[Mapping[str, Any]], task: Task, parts: Collection[str]
+    data: Iterable[Mapping[str, Any]], task: Task, parts: Collection[str], start: int = 1
 ) -> Iterator[Question]:
-    """Yield each row of Python data in order, as `question`."""
+    """Yield each row of Python data in order, as `question`; `start` is the number of the first."""
     form = "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
-    for number, fields in enumerate(data, start=1):
+    for number, fields in enumerate(data, start):
         if not isinstance(fields, Mapping):
             raise UserError(f"row {number}: {shown(fields)}; expected a dict such as {form}.")
         yield question(Row(f"row {number}", fields), number, task, parts)

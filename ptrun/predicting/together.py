@@ -51,9 +51,9 @@ class Loaded:
         tensors = (t for m in self.methods.values() for t in (*m.parameters(), *m.buffers()))
         return sum(t.nbytes for t in tensors)
 
-    def asked(self, rows: Iterable[Mapping[str, Any]]) -> list[Question]:
-        """Return rows as checked examples."""
-        return list(given(rows, self.run.task, frozenset(self.methods)))
+    def asked(self, rows: Iterable[Mapping[str, Any]], start: int = 1) -> list[Question]:
+        """Return rows as checked examples; `start` is the number of the first."""
+        return list(given(rows, self.run.task, frozenset(self.methods), start))
 
     def method(self, example: Example) -> Method:
         """Return the method of the part of an example."""

@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
@@ -12,8 +12,9 @@ from fastapi.responses import JSONResponse
 
 from ptrun.errors import UserError
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.serve.batches import RowAnswer, TooLong
+from ptrun.serve.batches import QueueFull, RowAnswer, TooLong
 from ptrun.serve.prompts import UnknownRun
+from ptrun.serve.requests import ChatRequest, CompletionRequest
 
 
 class Refused(Exception):
@@ -27,9 +28,10 @@ class Refused(Exception):
 class Form:
     """The responses of one request in OpenAI's form."""
 
-    def __init__(self, *, chat: bool, model: str, usage: bool = False):
-        self.chat, self.model, self.usage, self.made = chat, model, usage, int(time.time())
-        self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
+    def __init__(self, asked: ChatRequest | CompletionRequest):
+        self.chat, self.model, self.n = isinstance(asked, ChatRequest), asked.model, asked.n
+        self.counts, self.created = asked.stream_options.include_usage, int(time.time())
+        self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
@@ -38,32 +40,44 @@ class Form:
             text = str(a.prediction.value)
             turn = {"role": "assistant", "content": text, "refusal": None}
             content = {"message": turn} if self.chat else {"text": text}
-            ended = "stop" if a.ended else "length"
             scores = None if self.chat else text_scores(a)
-            choices.append({"index": index, **content, "finish_reason": ended, "logprobs": scores})
+            choices.append({"index": index, **content, **_end(a), "logprobs": scores})
         kind = "chat.completion" if self.chat else "text_completion"
         return {
             **self._head(kind, answers[0].loaded.id),
             "choices": choices,
-            "usage": usage_of(answers),
+            "usage": self.usage(answers),
         }
 
-    def event(self, text: str, ended: str | None, *, begins: bool = False) -> str:
-        """Return a piece of a stream."""
+    def event(
+        self, index: int, text: str, *, begins: bool = False, answer: RowAnswer | None = None
+    ) -> str:
+        """Return a piece of a choice in a stream; the last one has the answer."""
         piece: dict[str, Any] = {"text": text}
         if self.chat:
             delta = {"role": "assistant", "content": ""} if begins else {}
             piece = {"delta": {**delta, **({"content": text} if text else {})}}
-        return self.piece([{"index": 0, **piece, "finish_reason": ended, "logprobs": None}])
+        return self.piece([{"index": index, **piece, **_end(answer)}])
 
-    def piece(self, choices: Sequence[Any], **usage: Any) -> str:
+    def piece(self, choices: Sequence[Any], answers: Sequence[RowAnswer] = ()) -> str:
         """Return a piece of a stream with choices, or with the counts of tokens."""
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        content = {**self._head(kind, self.model), "choices": choices, **usage}
-        return f"data: {json.dumps(content)}\n\n"
+        usage = {"usage": self.usage(answers) if answers else None} if self.counts else {}
+        return event_of({**self._head(kind, self.model), "choices": choices, **usage})
+
+    def usage(self, answers: Sequence[RowAnswer]) -> dict[str, int]:
+        """Return the counts of tokens; a prompt with several choices is counted once."""
+        prompt = sum(answer.prompt_tokens for answer in answers[:: self.n])
+        text = sum(answer.tokens for answer in answers)
+        return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
 
     def _head(self, kind: str, model: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.made, "model": model}
+        return {"id": self.id, "object": kind, "created": self.created, "model": model}
+
+
+def event_of(content: Mapping[str, Any]) -> str:
+    """Return an event of a stream."""
+    return f"data: {json.dumps(content)}\n\n"
 
 
 def text_scores(answer: RowAnswer) -> dict[str, Any] | None:
@@ -115,10 +129,10 @@ def check_text(answer: RowAnswer) -> None:
         raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
 
 
-def usage_of(answers: Sequence[RowAnswer]) -> dict[str, int]:
-    """Return the counts of tokens."""
-    prompt, text = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
-    return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
+def _end(answer: RowAnswer | None) -> dict[str, Any]:
+    """Return why a text ends, if it has, and its log-probabilities."""
+    ended = answer and ("stop" if answer.ended else "length")
+    return {"finish_reason": ended, "logprobs": None}
 
 
 def refusal(error: Exception) -> Refused:
@@ -127,6 +141,10 @@ def refusal(error: Exception) -> Refused:
         return error
     if isinstance(error, UnknownRun):
         return Refused(404, str(error), code="model_not_found", key="model")
+    if isinstance(error, QueueFull):
+        return Refused(429, str(error))
+    if isinstance(error, TimeoutError):
+        return Refused(504, "no answer in time.")
     if isinstance(error, TooLong):
         return Refused(400, str(error), code="context_length_exceeded")
     if isinstance(error, UserError):
@@ -134,12 +152,16 @@ def refusal(error: Exception) -> Refused:
     return Refused(500, f"the row failed ({type(error).__name__}).")
 
 
-def error_response(error: Refused) -> JSONResponse:
+def error_of(error: Refused) -> dict[str, Any]:
     """Return an error in OpenAI's form."""
-    kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(
-        error.status, "invalid_request_error" if error.status < 500 else "server_error"
-    )
-    headers = {"WWW-Authenticate": 'Basic realm="ptrun"'} if error.status == 401 else None
+    usual = "invalid_request_error" if error.status < 500 else "server_error"
+    kind = {401: "authentication_error", 429: "rate_limit_error"}.get(error.status, usual)
     facts = {"message": error.message, "type": kind, "param": error.key, "code": error.code}
-    return JSONResponse({"error": facts}, error.status, headers)
+    return {"error": facts}
+
+
+def error_response(error: Refused, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return an error as an answer of its own."""
+    if error.status == 401:
+        headers = {"WWW-Authenticate": 'Basic realm="ptrun"'}
+    return JSONResponse(error_of(error), error.status, headers)

@@ -35,6 +35,7 @@ _OF_TOKENS = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
     "frequency_penalty", "logit_bias",
 )  # fmt: skip
+_APART = 0x9E3779B97F4A7C15  # between the seeds of choices, far from a client's next seed
 
 
 class QueueFull(Exception):
@@ -80,6 +81,8 @@ class WaitingRow:
         wish: how a text is written.
         uncut: whether a prompt that does not fit is refused, not cut as in training.
         told: receives the text so far, in the thread that computes.
+        number: the row's number in its request, from 1.
+        choice: which of several texts after the same prompt it is.
     """
 
     name: str
@@ -87,6 +90,8 @@ class WaitingRow:
     wish: Wish = Wish()
     uncut: bool = False
     told: Callable[[str], None] | None = None
+    number: int = 1
+    choice: int = 0
     done: "Future[RowAnswer]" = field(default_factory=Future)
     loaded: Loaded = field(init=False)
     question: Question = field(init=False)
@@ -226,13 +231,14 @@ class Batches:
         if job.wish.echo:
             job.method = job.loaded.scored
             fields = {"ids": _ids(job.loaded, job.row["prompt"]), "top": job.wish.logprobs or 0}
-            job.question = Question(1, Example("1", fields, None), 1, job.row)
+            example = Example(str(job.number), fields, None)
+            job.question = Question(job.number, example, job.number, job.row)
             readout: Any = job.loaded.methods[""].readout
             (prompt,) = job.method.encode([job.question.example])
         else:
             shorthand = job.uncut or [*job.row] == ["prompt"]  # else the fields of the task
             row = _fields(job.loaded, job.row) if shorthand else job.row
-            (job.question,) = job.loaded.asked([row])
+            (job.question,) = job.loaded.asked([row], job.number)
             job.method = job.loaded.method(job.question.example)
             (job.features,) = job.method.encode([job.question.example])
             readout = job.method.readout
@@ -249,7 +255,8 @@ class Batches:
         end = job.method.backbone.tokenizer().eos_token_id
         usual = readout.decoding if readout.writes else Decoding(ends=() if end is None else (end,))
         drawn = readout.seed(prompt.id) if readout.writes else 0
-        job.dice = dice_of(drawn if job.wish.seed is None else job.wish.seed)
+        seed = drawn if job.wish.seed is None else job.wish.seed
+        job.dice = dice_of(seed + job.choice * _APART)
         job.decoding = self._decoding(usual, job.wish, left)
         job.features = prompt
         job.ready = True

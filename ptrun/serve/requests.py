@@ -28,7 +28,7 @@ HARMLESS = (
     "prompt_cache_retention", "parallel_tool_calls",
 )  # fmt: skip
 NEUTRAL: Mapping[str, Any] = {
-    "n": 1, "best_of": 1, "logprobs": False, "echo": False, "suffix": "",
+    "logprobs": False, "echo": False, "suffix": "",
     "functions": [], "function_call": "none", "logit_bias": {},
     "presence_penalty": 0, "frequency_penalty": 0, "min_p": 0,
     "response_format": {"type": "text"}, "modalities": ["text"],
@@ -67,8 +67,17 @@ Prompt = (
 )
 
 
+def _described(schema: dict[str, Any], kind: "type[_Typed]") -> None:
+    """Add to a JSON schema what `_plain` leaves out: nulls, and keys that ask for nothing."""
+    fields = schema["properties"]
+    for key in fields.keys() - {*schema.get("required", ())}:
+        fields[key] = {"anyOf": [fields[key], {"type": "null"}]}
+    usual: dict[str, Any] = {key: {"enum": [value, None]} for key, value in kind.neutral.items()}
+    schema["properties"] = {**usual, **{key: {} for key in kind.harmless}, **fields}
+
+
 class _Typed(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_described)
     neutral: ClassVar[Mapping[str, Any]] = {"annotations": []}
     harmless: ClassVar[Sequence[str]] = ()
 
@@ -128,6 +137,7 @@ class TextRequest(_Typed):
     model: Annotated[str, Field(min_length=1, max_length=500)]
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
+    n: Annotated[Whole, Field(ge=1, le=8)] = 1
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -155,11 +165,14 @@ class CompletionRequest(TextRequest):
 
     prompt: Prompt | Annotated[list[Prompt], Field(min_length=1, fail_fast=True)]
     max_tokens: Annotated[Whole, Field(ge=0, le=1_000_000)] | None = None
+    best_of: Whole | None = None
     echo: bool = False
     logprobs: Annotated[Whole, Field(ge=0, le=5)] | None = None
 
     @model_validator(mode="after")
     def _echoes(self) -> "CompletionRequest":
+        if self.best_of not in (None, self.n):
+            raise ValueError(f"best_of: every text is returned, so it is n ({self.n}) or absent.")
         if self.echo and self.stream:
             raise ValueError("echo: a stream has no echo. Leave one of them out.")
         if self.max_tokens == 0 and not self.echo:

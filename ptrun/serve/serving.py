@@ -7,10 +7,10 @@ and, with `--key-file`, it has one of the keys, which `/health` does not need.
 import asyncio
 import base64
 import hmac
-import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,14 @@ from ptrun.serve.answers import (
     Form,
     Refused,
     check_text,
+    error_of,
     error_response,
+    event_of,
     line_of,
     refusal,
-    usage_of,
 )
 from ptrun.serve.batches import Batches, QueueFull, RowAnswer, WaitingRow
+from ptrun.serve.forms import document
 from ptrun.serve.hosts import Hosts
 from ptrun.serve.prompts import Prompts, UnknownRun
 from ptrun.serve.requests import (
@@ -45,6 +47,10 @@ from ptrun.serve.requests import (
     parsed,
 )
 
+_OFFERED = (
+    "For texts there are /v1/chat/completions and /v1/completions, for labels /v1/classify, for "
+    "other rows /v1/predict."
+)
 _PAGE = Path(__file__).with_name("page.html")
 _SAFE = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -87,38 +93,35 @@ def made(
         keys: bearer keys; without one, no key is asked for.
         limits: of a request.
     """
-    app = FastAPI(
-        title="ptrun", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
-    )
+    app = FastAPI(title="ptrun", version=__version__, docs_url=None, redoc_url=None)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
     asking = _Asking(prompts, batches, limits)
     counted = _Counted(prompts, batches)
 
     app.add_middleware(_Checked, hosts=hosts, keys=keys, count=counted.requests)
 
     @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
-        return error_response(error)
-
     @app.exception_handler(QueueFull)
-    async def full(_: Request, error: QueueFull) -> Response:
-        return error_response(Refused(429, str(error)))
+    @app.exception_handler(UnknownRun)
+    @app.exception_handler(Exception)
+    async def refused(_: Request, error: Exception) -> Response:
+        return error_response(refusal(error))
 
     @app.exception_handler(HTTPException)  # no such address, or method
     async def unknown(request: Request, error: HTTPException) -> Response:
-        path = visible(request.url.path)
-        return error_response(
-            Refused(error.status_code, f"{request.method} {path}: {error.detail}")
-        )
+        said = f"{request.method} {visible(request.url.path)}: {error.detail}."
+        said += " " + _OFFERED if error.status_code == 404 else ""
+        return error_response(Refused(error.status_code, said), error.headers)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/metrics")
+    @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(counted.text(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/")
+    @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return HTMLResponse(_PAGE.read_text(encoding="utf-8"))
 
@@ -128,10 +131,7 @@ def made(
 
     @app.get("/v1/models/{name}")
     async def model(name: str) -> dict[str, Any]:
-        try:
-            return prompts.facts(prompts.named(name))
-        except UnknownRun as error:
-            raise Refused(404, str(error), code="model_not_found") from error
+        return prompts.facts(prompts.named(name))
 
     app.post("/v1/classify")(asking.classify)
     app.post("/v1/predict")(asking.predict)
@@ -231,15 +231,17 @@ class _Asking:
         self, request: Request, kind: type[ChatRequest | CompletionRequest]
     ) -> Response:
         asked = await self._asked(request, kind)
-        rows, usage = asked.rows, asked.stream_options.include_usage
-        if len(rows) > self.limits.rows:
-            raise Refused(400, f"{len(rows)} prompts; at most {self.limits.rows}.", key="prompt")
-        form = Form(chat=kind is ChatRequest, model=asked.model, usage=usage)
-        waiting = [WaitingRow(asked.model, row, asked.wish, uncut=True) for row in rows]
+        if len(asked.rows) * asked.n > self.limits.rows:
+            said = f"{len(asked.rows)} prompts with n={asked.n}; at most {self.limits.rows} texts."
+            raise Refused(400, said, key="prompt")
+        form = Form(asked)
+        waiting = [
+            WaitingRow(asked.model, row, asked.wish, uncut=True, number=number, choice=choice)
+            for number, row in enumerate(asked.rows, start=1)
+            for choice in range(asked.n)
+        ]
         if asked.stream:
-            if len(rows) > 1:
-                raise Refused(400, "stream takes one prompt.", key="stream")
-            return await self._streamed(request, waiting[0], form)
+            return await self._streamed(waiting, form)
         answers = await self._answers(request, waiting)
         for answer in answers if not asked.wish.echo else ():
             check_text(answer)
@@ -250,7 +252,9 @@ class _Asking:
         if not 1 <= len(asked.rows) <= self.limits.rows:
             said = f"input has {len(asked.rows)} rows; expected 1 to {self.limits.rows}."
             raise Refused(400, said, key="input")
-        return await self._answers(request, [WaitingRow(asked.model, row) for row in asked.rows])
+        rows = enumerate(asked.rows, start=1)
+        jobs = [WaitingRow(asked.model, row, number=number) for number, row in rows]
+        return await self._answers(request, jobs)
 
     async def _asked(self, request: Request, kind: type[Model]) -> Model:
         """Return the typed request of a body, which has at most `Limits.body` bytes."""
@@ -290,59 +294,72 @@ class _Asking:
         except Exception as error:
             raise refusal(error) from error
         finally:
-            for job in jobs:
-                job.done.cancel()
+            _cancel(jobs)
             for wait in waits:
                 if wait.done() and not wait.cancelled():
                     wait.exception()  # asyncio logs what nobody looks at
 
-    async def _streamed(self, request: Request, job: WaitingRow, form: "Form") -> Response:
-        """Return a stream of the text; its first event says whether the job was accepted."""
-        loop, texts = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+    async def _streamed(self, jobs: Sequence[WaitingRow], form: Form) -> Response:
+        """Return a stream of texts; its first event says whether the jobs were accepted."""
+        loop, texts = asyncio.get_running_loop(), asyncio.Queue[tuple[int, str | None]]()
 
-        def told(text: str) -> None:
-            loop.call_soon_threadsafe(texts.put_nowait, text)
+        def tell(index: int, text: Any) -> None:  # the text so far; the future when it is done
+            said = text if isinstance(text, str) else None
+            loop.call_soon_threadsafe(texts.put_nowait, (index, said))
 
-        job.told = told
-        job.done.add_done_callback(lambda _: loop.call_soon_threadsafe(texts.put_nowait, None))
-        self.batches.add([job])
-        begun = await texts.get()
-        form.model = job.loaded.id if job.ready else form.model
-        if begun is None:  # it has failed, or is a label
-            try:
-                check_text(job.done.result(timeout=0))
-            except Exception as error:
-                raise refusal(error) from error
+        for index, job in enumerate(jobs):
+            job.told = partial(tell, index)
+            job.done.add_done_callback(job.told)
+        self.batches.add(jobs)
+        try:
+            index, text = await asyncio.wait_for(texts.get(), self.limits.seconds)
+            if text is None:  # it has failed, or is a label
+                check_text(jobs[index].done.result(timeout=0))
+        except Exception as error:
+            _cancel(jobs)
+            raise refusal(error) from error
+        form.model = jobs[index].loaded.id
+        texts.put_nowait((index, text))
         return StreamingResponse(
-            self._events(job, form, texts, begun), media_type="text/event-stream"
+            self._events(jobs, form, texts),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},  # nginx would collect the pieces
         )
 
     async def _events(
-        self, job: WaitingRow, form: "Form", texts: "asyncio.Queue[str | None]", text: str | None
+        self, jobs: Sequence[WaitingRow], form: Form, texts: "asyncio.Queue[tuple[int, str | None]]"
     ) -> AsyncIterator[str]:
-        """Yield the pieces of a text; a client that leaves cancels the job."""
-        sent = ""
+        """Yield the pieces of texts; a client that leaves cancels the jobs."""
+        sent, answers = [""] * len(jobs), dict[int, RowAnswer]()
+        until = time.monotonic() + self.limits.seconds
         try:
-            yield form.event("", None, begins=True)
-            until = time.monotonic() + self.limits.seconds
-            while text is not None and time.monotonic() < until:
-                letters = text.rstrip("\ufffd")  # of the last one not all bytes may be there
-                if letters.startswith(sent) and letters != sent:
-                    yield form.event(letters[len(sent) :], None)
-                    sent = letters
-                text = await texts.get()
-            answer = job.done.result(timeout=0)
-            rest = str(answer.prediction.value)
-            if rest.startswith(sent) and rest != sent:
-                yield form.event(rest[len(sent) :], None)
-            yield form.event("", "stop" if answer.ended else "length")
-            if form.usage:
-                yield form.piece([], usage=usage_of([answer]))
+            for index in range(len(jobs)) if form.chat else ():
+                yield form.event(index, "", begins=True)
+            while len(answers) < len(jobs):
+                index, text = await asyncio.wait_for(texts.get(), until - time.monotonic())
+                if text is None:
+                    answers[index] = jobs[index].done.result(timeout=0)
+                    letters = str(answers[index].prediction.value)
+                else:
+                    letters = text.rstrip("\ufffd")  # of the last one not all bytes may be there
+                if letters.startswith(sent[index]) and letters != sent[index]:
+                    yield form.event(index, letters[len(sent[index]) :])
+                    sent[index] = letters
+                if text is None:
+                    yield form.event(index, "", answer=answers[index])
+            if form.counts:
+                yield form.piece([], [answers[index] for index in range(len(jobs))])
             yield "data: [DONE]\n\n"
         except Exception as error:  # the status is sent: the stream says what is wrong
-            yield f"data: {json.dumps({'error': {'message': refusal(error).message}})}\n\n"
+            yield event_of(error_of(refusal(error)))
         finally:
-            job.done.cancel()
+            _cancel(jobs)
+
+
+def _cancel(jobs: Sequence[WaitingRow]) -> None:
+    """Drop rows whose answers nobody waits for."""
+    for job in jobs:
+        job.done.cancel()
 
 
 class _Counted:

@@ -165,9 +165,10 @@ GOOD = {"prompt": "a"}
 BAD = [
     ("completions", {"prompt": 3}, "prompt is 3; expected a text"),
     ("completions", {"prompt": []}, "expected a text"),
-    ("completions", {**GOOD, "n": 2}, "n is 2; this server offers 1 alone"),
+    ("completions", {**GOOD, "n": 9}, "n is 9; input should be less than or equal to 8"),
+    ("completions", {**GOOD, "n": 2, "best_of": 3}, "best_of: every text is returned"),
+    ("completions", {"prompt": ["a"] * 33, "n": 8}, "33 prompts with n=8; at most 256 texts"),
     ("completions", {**GOOD, "stop": [1]}, "stop[0] is 1; expected a text"),
-    ("completions", {"prompt": ["a", "b"], "stream": True}, "stream takes one prompt"),
     ("chat/completions", {"messages": []}, "messages is []; expected one or more"),
     ("chat/completions", {"messages": [3]}, "messages[0] is 3; expected an object"),
     ("classify", {"input": []}, "input has 0 rows"),
