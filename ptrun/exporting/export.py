@@ -156,8 +156,8 @@ def export(
             )
         note, invented = "", _invented(examples[0])
         if kind == "vllm":
-            same = f"{vllm.alike(model, form, method, examples)} of {len(examples)}"
-            note = f"; the client's tokens are the run's for {same}"
+            same = vllm.alike(model, form, method, examples)
+            note = f"; the clients' tokens are the run's for {same}"
             use = vllm.usage(method, base, invented, same)
         else:
             code = snippet(form, base, method, invented)

@@ -1,14 +1,15 @@
-"""A run's input vectors for vLLM: prompt.safetensors, and a client that sends embedded rows.
+"""A run's input vectors for vLLM, and two clients that send them before a row.
 
-vLLM takes no prompt by name. It takes the embeddings of a request (`--enable-prompt-embeds`), and
-the client writes them: the vectors, then the row's words. Only a causal model that answers by words
-can be served so.
+vLLM takes no prompt by name. It takes the embeddings of a request (`--enable-prompt-embeds`):
+`client.py` embeds the row's words too, and `chat_client.py` sends the vectors as a part of a chat,
+whose words the server embeds. Only a causal model that answers by words can be served so.
 """
 
 import json
+import operator
 import runpy
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
@@ -30,7 +32,8 @@ from ptrun.task.dataset import MESSAGES
 from ptrun.types import Example
 
 CLIENT, PROMPT = "client.py", "prompt.safetensors"
-_VECTORS = "prompt"
+CHAT, SAVED, TEMPLATE = "chat_client.py", "prompt.pt", "prompt.jinja"
+_VECTORS, _PLACE = "prompt", "<prompt_embeds>"  # vLLM's token at the place of a part
 _CLIENT = '''\
 """Answer a row with vLLM: the vectors of prompt.safetensors stand before its words.
 
@@ -72,20 +75,49 @@ def tokens(row):
     return {tokens}
 
 
-def answer(row):
+def body(row):
     file = io.BytesIO()
     torch.save(torch.cat([VECTORS, WORDS[tokens(row)]]), file)
-    body = {{"model": BASE, "prompt_embeds": base64.b64encode(file.getvalue()).decode()}}
-    body |= {options}
+    held = base64.b64encode(file.getvalue()).decode()
+    return {{"model": BASE, "prompt_embeds": held}} | {options}
+'''
+_CHAT = '''\
+"""Answer a row with vLLM by the parts of a chat: neither tokenizer nor weights are read here.
+
+README.md says how to start the server, and has a row. SERVER=http://HOST:PORT names another one.
+"""
+
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+SERVER = os.environ.get("SERVER", "http://127.0.0.1:8000")
+VECTORS = base64.b64encode(Path(__file__).with_name({saved!r}).read_bytes()).decode()
+
+
+def body(row):
+    part = {{"type": "prompt_embeds", "data": VECTORS}}
+    turns = [{{"role": "system", "content": [part]}}, *{turns}]
+    more = {{"chat_template_kwargs": row.get("chat_template_kwargs", {{}})}}
+    if row.get("tools"):  # the template writes them, and the answer is text
+        more |= {{"tools": row["tools"], "tool_choice": "none"}}
+    return {{"model": {base!r}, "messages": turns}} | {options} | more
+'''
+_ANSWER = """
+
+def answer(row):
     kind = {{"Content-Type": "application/json"}}
-    asked = Request(f"{{SERVER}}/v1/completions", json.dumps(body).encode(), kind)
-    text = json.load(urlopen(asked))["choices"][0]["text"]
+    asked = Request(f"{{SERVER}}/v1/{route}", json.dumps(body(row)).encode(), kind)
+    text = json.load(urlopen(asked))["choices"][0]{place}
     return {answer}
 
 
 if __name__ == "__main__":
     print(answer(json.loads(sys.argv[1])))
-'''
+"""
 
 
 def form_of(method: Method) -> PeftForm:
@@ -130,20 +162,29 @@ def _label_words(readout: Cloze) -> dict[int, str]:
 
 
 def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
-    """Write the vectors and the client; `base` names the backbone, a hub id or a folder."""
+    """Write the vectors and the clients; `base` names the backbone, a hub id or a folder."""
     vectors = form.tensors["prompt_embeddings"].float().cpu().contiguous()
     save_file({_VECTORS: vectors}, folder / PROMPT, {"format": "pt"})
     commit = method.backbone.commit if base == method.backbone.hub else None
     options, answer = _asked(method)
-    client = _CLIENT.format(
-        base=base,
-        revision=f", revision={commit!r}" if commit else "",
-        words=_name_of_words(method),
-        tokens=_tokens(method),
-        options=options,
-        answer=answer,
-    )
-    (folder / CLIENT).write_text(client, encoding="utf-8")
+    values = {
+        "base": base,
+        "revision": f", revision={commit!r}" if commit else "",
+        "words": _name_of_words(method),
+        "tokens": _tokens(method),
+        "turns": _turns(method),
+        "saved": SAVED,
+        "options": options,
+        "answer": answer,
+    }
+    for name, client, route, place in (
+        (CLIENT, _CLIENT, "completions", "['text']"),
+        (CHAT, _CHAT, "chat/completions", "['message']['content']"),
+    ):
+        code = (client + _ANSWER).format(**values, route=route, place=place)
+        (folder / name).write_text(code, encoding="utf-8")
+    torch.save(vectors, folder / SAVED)
+    (folder / TEMPLATE).write_text(_template(method), encoding="utf-8")
 
 
 def _name_of_words(method: Method) -> str:
@@ -167,6 +208,11 @@ def _tokens(method: Method) -> str:
         asked = f"row[{MESSAGES!r}], add_generation_prompt=True, tokenize=False, {more}"
         text = f"(TOKENIZER.apply_chat_template({asked}) + {readout.chat.added!r}).rstrip(' ')"
         return f"TOKENIZER({text}, add_special_tokens=False)['input_ids']"
+    return f"TOKENIZER({_text(method)})['input_ids']"
+
+
+def _text(method: Method) -> str:
+    """Return the expression of a client that gives the text of a row."""
     assert method.readout.pattern is not None
     text = ""  # as `str.format` reads it; vectors and masks have none
     for part in method.readout.pattern.parts:
@@ -174,7 +220,28 @@ def _tokens(method: Method) -> str:
             text += f"{{{part.name}}}"
         elif isinstance(part, LiteralText):
             text += part.text.replace("{", "{{").replace("}", "}}")
-    return f"TOKENIZER({text.strip()!r}.format(**row).strip())['input_ids']"
+    return f"{text.strip()!r}.format(**row).strip()"
+
+
+def _turns(method: Method) -> str:
+    """Return the expression of the client of chats that gives the turns behind the vectors."""
+    if MESSAGES in method.task.fields:
+        return f"row[{MESSAGES!r}]"
+    tokenizer = method.backbone.tokenizer()
+    before = tokenizer.decode(tokenizer("")["input_ids"])  # such as <s>, which a template writes
+    return f"[{{'role': 'user', 'content': {before!r} + {_text(method)}}}]"
+
+
+def _template(method: Method) -> str:
+    """Return the template of a server for chats: the first turn's vectors, then the run's text."""
+    body, readout = "{{ messages[0]['content'] }}", method.readout
+    if MESSAGES in method.task.fields:
+        chat: Any = readout
+        body = f"{chat.chat.text.removesuffix(chr(10))}{{{{ {chat.chat.added!r} }}}}"
+    return (
+        "{{ messages[0]['content'] }}{% set messages = messages[1:] %}"
+        f"{{% set text %}}{{{{ '' }}}}{body}{{% endset %}}{{{{ text.rstrip(' ') }}}}"
+    )
 
 
 def _asked(method: Method) -> tuple[dict[str, Any], str]:
@@ -223,21 +290,36 @@ def load(folder: Path, form: PeftForm, method: Method, device: str) -> Embedded:
     return Embedded(runpy.run_path(str(folder / CLIENT)), model.to(device).eval())
 
 
-def alike(embedded: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> int:
-    """Return for how many examples the client has the run's tokens; none is refused."""
+def alike(embedded: Embedded, form: PeftForm, method: Method, examples: Sequence[Example]) -> str:
+    """Return for how many examples the clients have the run's tokens; none is refused."""
     readout: Any = method.readout
     features = method.encode(examples)
     if readout.writes:
         features = [readout.prompt(feature) for feature in features]
-    pairs = zip(features, examples, strict=True)
-    same = sum(
-        feature.rows[0].ids[form.cut :] == embedded.client["tokens"](example.fields)
-        for feature, example in pairs
-    )
+    tokens = [feature.rows[0].ids[form.cut :] for feature in features]
+    rows = [example.fields for example in examples]
+    same = sum(map(operator.eq, tokens, map(embedded.client["tokens"], rows)))
     if not same:
         name = MESSAGES if MESSAGES in method.task.fields else readout.pattern.text
         raise _cannot(f"the client cannot spell {name!r} as the run does. Type ptrun serve RUN.")
-    return int(same)
+    folder = embedded.client["HERE"]
+    chats = sum(map(operator.eq, tokens, _tokens_of_chats(folder, rows)))
+    return f"{same} of {len(rows)} ({CHAT}: {chats} of {len(rows)})"
+
+
+def _tokens_of_chats(folder: Path, rows: Sequence[Any]) -> Iterator[list[int]]:
+    """Yield the tokens that vLLM makes of chats, as its documentation says, without vectors."""
+    client, tokenizer = runpy.run_path(str(folder / CHAT)), AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(_PLACE, special_tokens=True)
+    template = (folder / TEMPLATE).read_text(encoding="utf-8")
+    for body in map(client["body"], rows):
+        turns = [{**body["messages"][0], "content": _PLACE}, *body["messages"][1:]]
+        options = {"tools": body.get("tools"), **body["chat_template_kwargs"]}
+        text = tokenizer.apply_chat_template(
+            turns, chat_template=template, add_generation_prompt=True, tokenize=False, **options
+        )
+        place, *tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+        yield tokens if place == tokenizer.convert_tokens_to_ids(_PLACE) else []
 
 
 def usage(method: Method, base: str, example: Example, same: str) -> str:
@@ -247,12 +329,17 @@ def usage(method: Method, base: str, example: Example, same: str) -> str:
         assert method.readout.pattern is not None
         names = method.readout.pattern.fields
     row = json.dumps({name: example.fields[name] for name in names}, ensure_ascii=False)
-    options = "--enable-prompt-embeds --no-enable-prefix-caching"
+    serve, row = f"vllm serve {shlex.quote(base)} --enable-prompt-embeds", shlex.quote(row)
+    chat = f"--chat-template {TEMPLATE} --chat-template-content-format string"
     return (
-        f"## Serve it\n\n```bash\nvllm serve {shlex.quote(base)} {options}\n"
-        f"python {CLIENT} {shlex.quote(row)}\n```\n\n"
-        "vLLM's cache of prefixes gives wrong texts if requests differ in their embeddings alone "
-        "(vllm issue 56655); keep it off. The client writes the bytes of `torch.save`, the one "
-        f"form that vLLM takes. For {same} dev examples its tokens are those of the run; a row "
-        "that the run shortens, or whose fields touch other words, differs."
+        f"## Serve it\n\n```bash\n{serve}\npython {CLIENT} {row}\n```\n\n"
+        "Its requests are embeddings alone, in the bytes of `torch.save`. vLLM's cache of prefixes "
+        "tells these apart (vllm pull request 27219); with an older vLLM add "
+        "--no-enable-prefix-caching.\n\nOr by the parts of a chat, for which no tokenizer and no "
+        f"table of words is read ({CHAT}, {SAVED} and {TEMPLATE} are all it needs):\n\n"
+        f"```bash\n{serve} --no-enable-prefix-caching \\\n    {chat}\npython {CHAT} {row}\n```\n\n"
+        "These requests mix embeddings and tokens, and the cache does not tell which is which "
+        "(vllm issue 56655): keep it off. Both forms are those that vLLM documents; they were not "
+        f"tried against vLLM. For {same} dev examples the tokens are those of the run; a row that "
+        "the run shortens, or whose fields touch other words, differs."
     )

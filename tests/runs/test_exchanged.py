@@ -113,7 +113,9 @@ def test_a_template_of_ones_own_is_a_part_of_the_run(world, tmp_path):
     assert answers.predict([{"messages": [ASKED]}])
     export(ready_run, [], card.parent)
     assert "form of `chat_template.jinja`" in card.read_text()
-    export(ready_run, [], tmp_path / "out", kind="vllm")
+    line, gap = export(ready_run, [], tmp_path / "out", kind="vllm")
+    every = f"{gap.examples} of {gap.examples}"
+    assert line.endswith(f"{every} (chat_client.py: {every})")
     assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE.replace("[", "<")
     client = runpy.run_path(str(tmp_path / "out" / "client.py"))
     (method,) = ready_run.load().values()
