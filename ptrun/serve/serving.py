@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ptrun import __version__
@@ -263,6 +264,8 @@ class _Asking:
                 return parsed(kind, from_json(await self._body(request)))
         except TimeoutError as error:
             raise Refused(408, f"no whole body within {self.limits.seconds:g} s.") from error
+        except ClientDisconnect as error:
+            raise Refused(499, "the client left.") from error
         except InvalidRequest as error:
             raise Refused(400, str(error), key=error.key) from error
         except (ValueError, RecursionError) as error:

@@ -509,6 +509,21 @@ def test_a_half_sent_body_gets_an_answer(folder, runs):
         assert b"408" in own.recv(10_000)
 
 
+def test_a_client_that_leaves_within_its_body_costs_one_line_at_most(folder, runs, capfd):
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"
+    with serving(folder) as (address, *_):
+        with connected(address) as own:
+            own.sendall(head)
+            time.sleep(0.2)
+        assert asked(address, "classify", model=runs["labels"].id, input="a").is_success
+        left = 'route="/v1/classify",status="499"'
+        until = time.monotonic() + 10
+        while left not in httpx.get(f"{address}/metrics").text and time.monotonic() < until:
+            time.sleep(0.05)
+        assert left in httpx.get(f"{address}/metrics").text
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def closed(connection):
     try:
         return connection.recv(10) == b""
