@@ -28,9 +28,7 @@ HARMLESS = (
     "prompt_cache_retention", "parallel_tool_calls",
 )  # fmt: skip
 NEUTRAL: Mapping[str, Any] = {
-    "logprobs": False, "echo": False, "suffix": "",
-    "functions": [], "function_call": "none", "logit_bias": {},
-    "presence_penalty": 0, "frequency_penalty": 0, "min_p": 0,
+    "logprobs": False, "echo": False, "suffix": "", "functions": [], "function_call": "none",
     "response_format": {"type": "text"}, "modalities": ["text"],
 }  # fmt: skip
 _EXPECTED = {
@@ -60,6 +58,8 @@ Whole = Annotated[
     int, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 ]
 Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 Prompt = (
     Annotated[str, Field(min_length=1)]
@@ -141,22 +141,39 @@ class TextRequest(_Typed):
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
-    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_p: Share | None = None
+    top_k: Annotated[Whole, Field(ge=-1, le=1_000_000)] | None = None
+    min_p: Share | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     stop: Stop | Annotated[list[Stop], Field(max_length=8)] = []
     seed: Annotated[Whole, Field(ge=-(2**63), lt=2**63)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_tokens(cls, bias: dict[str, float]) -> dict[str, float]:
+        if wrong := [key for key in bias if not key.isdecimal() or str(int(key)) != key]:
+            raise ValueError(f"{shown(wrong[0])} is no token id")
+        return bias
 
     @property
     def wish(self) -> Wish:
         """How the text is written."""
         cold = self.temperature is not None and self.temperature < _COLD
+        same = ("seed", "repetition_penalty", "min_p", "presence_penalty", "frequency_penalty")
+        bias = self.logit_bias and tuple(
+            (int(key), share) for key, share in self.logit_bias.items()
+        )
         return Wish(
             max_tokens=self.max_completion_tokens or self.max_tokens,
             temperature=0.0 if cold else self.temperature,
-            top_p=self.top_p,
+            top_p=None if self.top_p is None else max(self.top_p, 1e-6),
+            top_k=self.top_k and max(self.top_k, 0),  # 0 and -1 are all
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
-            seed=self.seed,
-            repetition_penalty=self.repetition_penalty,
+            logit_bias=bias or None,
+            **{key: getattr(self, key) for key in same},
         )
 
 
@@ -258,13 +275,9 @@ def _told(errors: Sequence[Any]) -> InvalidRequest:
     deepest = max(same, key=lambda error: (error["type"] == "extra_forbidden", len(error["loc"])))
     place = [p for p in deepest["loc"] if isinstance(p, int) or (p.isidentifier() and p != "str")]
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
-    if deepest["type"] == "extra_forbidden" and key in NEUTRAL:
-        if not isinstance(NEUTRAL[key], int):
-            return InvalidRequest(f"{key}: not offered by this server; leave it out.", key)
-        value = shown(deepest["input"])
-        return InvalidRequest(f"{key} is {value}; this server offers {NEUTRAL[key]} alone.", key)
     if deepest["type"] == "extra_forbidden":
-        return InvalidRequest(f"{key}: not read by this server; leave it out.", key)
+        said = "offered" if key in NEUTRAL else "read"
+        return InvalidRequest(f"{key}: not {said} by this server; leave it out.", key)
     if deepest["type"] == "missing":
         return InvalidRequest(f"{key}: missing.", key)
     said = _EXPECTED.get(deepest["type"], deepest["msg"][:1].lower() + deepest["msg"][1:])

@@ -235,16 +235,19 @@ class _Asking:
         if len(asked.rows) * asked.n > self.limits.rows:
             said = f"{len(asked.rows)} prompts with n={asked.n}; at most {self.limits.rows} texts."
             raise Refused(400, said, key="prompt")
-        form = Form(asked)
+        form, wish, last = Form(asked), asked.wish, self.prompts.shared.backbone.embedding_rows - 1
+        if outside := [token for token, _ in wish.logit_bias or () if token > last]:
+            said = f"logit_bias has the token {outside[0]}; the model has those from 0 to {last}."
+            raise Refused(400, said, key="logit_bias")
         waiting = [
-            WaitingRow(asked.model, row, asked.wish, uncut=True, number=number, choice=choice)
+            WaitingRow(asked.model, row, wish, uncut=True, number=number, choice=choice)
             for number, row in enumerate(asked.rows, start=1)
             for choice in range(asked.n)
         ]
         if asked.stream:
             return await self._streamed(waiting, form)
         answers = await self._answers(request, waiting)
-        for answer in answers if not asked.wish.echo else ():
+        for answer in answers if not wish.echo else ():
             check_text(answer)
         return JSONResponse(form.whole(answers))
 

@@ -1,16 +1,20 @@
 """Answers have the forms of OpenAI's clients, and those that the OpenAPI document says."""
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 from openai.types import Completion, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from transformers import AutoTokenizer
 
+import ptrun
 from ptrun.serve import batches as serving_batches
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
 
+SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 KINDS = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
 
 
@@ -213,3 +217,27 @@ def test_a_stream_that_fails_says_why_in_openais_form(server, runs, monkeypatch)
     assert error == {
         "message": "the row failed (OSError).", "type": "server_error", "param": None, "code": None
     }  # fmt: skip
+
+
+def test_what_chooses_tokens_has_its_effect(server, runs):
+    prompt = rows_of(runs["lora"])[1]["facts"]
+
+    def text(**more):
+        body = {"model": runs["lora"].id, "prompt": prompt, "max_tokens": 12, **more}
+        found = httpx.post(f"{server}/v1/completions", json=body, timeout=60)
+        assert found.status_code == 200, found.text
+        return found.json()["choices"][0]["text"]
+
+    greedy, token = text(temperature=0), AutoTokenizer.from_pretrained(SHIPPED)
+    for key, value in (("top_k", 1), ("min_p", 1), ("top_p", 0)):
+        assert text(temperature=3, seed=1, **{key: value}) == greedy
+    assert text(temperature=3, seed=1, top_k=-1) == text(temperature=3, seed=1) != greedy
+    assert text(logit_bias={"300": 100}) == token.decode([300] * 12).strip()
+    bias = {str(number): 100 for number in range(300, 310)}
+    texts = [text(logit_bias=bias), text(logit_bias=bias, presence_penalty=2)]
+    assert len({*texts, text(logit_bias=bias, frequency_penalty=2)}) == 3
+    assert text(logit_bias={}, presence_penalty=0, frequency_penalty=0.0) == greedy
+    body = {"model": runs["lora"].id, "prompt": prompt, "logit_bias": {"2800": 1}}
+    error = httpx.post(f"{server}/v1/completions", json=body).json()["error"]
+    assert error["param"] == "logit_bias"
+    assert error["message"] == "logit_bias has the token 2800; the model has those from 0 to 2799."

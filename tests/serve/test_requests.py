@@ -73,7 +73,9 @@ def test_all_six_clients_are_there():
     assert len(POSTS) > 100
 
 
-@pytest.mark.parametrize("key", ["top_k", "reasoning_effort", "verbosity", "guided_json", "stopp"])
+@pytest.mark.parametrize(
+    "key", ["best_off", "reasoning_effort", "verbosity", "guided_json", "stopp"]
+)
 def test_a_key_that_is_not_read_is_refused(key):
     for kind, body in ((ChatRequest, CHAT), (CompletionRequest, WRITE)):
         with pytest.raises(InvalidRequest, match=rf"^{key}: not read by this server"):
@@ -118,6 +120,18 @@ def test_a_null_is_an_absent_key(key):
     assert parsed(ChatRequest, {**CHAT, key: None}).wish == parsed(ChatRequest, CHAT).wish
 
 
+def test_what_chooses_tokens_is_wished_as_it_is_typed():
+    asked = {"top_p": 0, "top_k": -1, "min_p": 0.1, "presence_penalty": -2, "seed": -3,
+             "frequency_penalty": 0, "logit_bias": {"5": -100, "0": 2}}  # fmt: skip
+    for kind, body in ((ChatRequest, CHAT), (CompletionRequest, WRITE)):
+        wish = parsed(kind, {**body, **asked}).wish
+        assert wish == Wish(
+            top_p=1e-6, top_k=0, min_p=0.1, presence_penalty=-2.0, frequency_penalty=0.0, seed=-3,
+            logit_bias=((5, -100.0), (0, 2.0)),
+        )  # fmt: skip
+        assert parsed(kind, {**body, "logit_bias": {}, "top_k": 0}).wish == Wish(top_k=0)
+
+
 def test_whole_numbers_are_numbers():
     first = parsed(CompletionRequest, {**WRITE, "temperature": 1, "max_tokens": 5, "seed": 3})
     floats = {"temperature": 1.0, "max_tokens": 5.0, "seed": 3.0}
@@ -131,7 +145,11 @@ def test_whole_numbers_are_numbers():
     ("key", "value"),
     [
         ("temperature", 1e400), ("temperature", -0.1), ("temperature", "1"), ("temperature", 1e9),
-        ("max_tokens", 10**9), ("max_tokens", 2.5), ("max_tokens", True), ("top_p", 0),
+        ("max_tokens", 10**9), ("max_tokens", 2.5), ("max_tokens", True), ("top_p", 1.1),
+        ("top_k", -2), ("top_k", 1.5), ("min_p", 1.1), ("min_p", -0.1), ("n", 0), ("n", 9),
+        ("n", True), ("presence_penalty", 2.1), ("frequency_penalty", -2.1),
+        ("logit_bias", {"a": 1}), ("logit_bias", {"01": 1}), ("logit_bias", {"-1": 1}),
+        ("logit_bias", {"1": 101}), ("logit_bias", {"1": None}), ("logit_bias", []),
         ("seed", 2**63), ("stop", [""]), ("stop", ["a"] * 9), ("stop", "a" * 201),
         ("stream", "false"), ("stream", 1), ("stream_options", {"include_usage": 1}),
         ("stream_options", {"other": True}), ("model", 3), ("model", ""),
