@@ -554,6 +554,22 @@ TEXTS += ["{mask}"]
 VALUES = [None, True, -1, 0, 10**30, 1e308, "a", [], {}, [[[]]], {"a": {}}, *TEXTS]
 KEYS = ["model", "prompt", "messages", "input", "max_tokens", "temperature", "stop", "seed"]
 KEYS += ["stream"]
+LOOP = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}, "$ref": "#/$defs/a"}
+SCHEMAS = [{}, False, LOOP, {"enum": [f"v{i}" for i in range(3000)]}, {"type": "bogus"}]
+SCHEMAS += [{"type": "string", "pattern": "^(a+)+(["}, {"type": "string", "maxLength": 10**9}]
+CALLED = [{"type": "function", "function": {"name": "f", "parameters": one}} for one in SCHEMAS]
+WIDE = {
+    "prompt": [[5], [[5, 6], [2799]], [2800], [-1], [[]], [5] * 300, [[5], "a"], [2.0]],
+    "n": [2, 8, 9, 2.0], "best_of": [2], "echo": [True], "logprobs": [True, 0, 5, 6],
+    "top_logprobs": [0, 20, 21], "stream_options": [{"include_usage": True}],
+    "logit_bias": [{"5": 100}, {"x": 1}, {str(i): -100 for i in range(2800)}],
+    "response_format": [{"type": "json_object"}, {"type": "json_schema"}, *(
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": one}} for one in SCHEMAS
+    )],
+    "tools": [CALLED[:1], CALLED, CALLED[:1] * 2, [{}]],
+    "tool_choice": ["auto", "none", "required", {"type": "function", "function": {"name": "f"}}],
+    "presence_penalty": [2, -2, 3], "frequency_penalty": [2], "min_p": [0.5], "top_k": [1, -1],
+}  # fmt: skip
 
 
 def hostile(dice, names):
@@ -564,6 +580,8 @@ def hostile(dice, names):
     body["messages"] = [{"role": dice.choice(["user", "x"]), "content": dice.choice(TEXTS)}]
     for key in dice.sample(KEYS, dice.randrange(4)):
         body[key] = dice.choice(VALUES)
+    for key in dice.sample(sorted(WIDE), dice.randrange(5)):
+        body[key] = dice.choice([dice.choice(VALUES), *WIDE[key]])
     return dice.choice(routes), json.dumps(body).encode()
 
 
