@@ -1,8 +1,8 @@
 """How the tokens of a text are chosen: processors of scores, most of them of transformers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -117,6 +117,35 @@ def processors(
         chain += [MinPLogitsWarper(float(decoding.min_p))] if decoding.min_p else []
         chain.append(_Gumbel(seeds))
     return LogitsProcessorList(chain) if chain else None
+
+
+class Writer(Protocol):
+    """A row whose text is written: `tokens` so far, and how the next one is chosen."""
+
+    decoding: Any
+    dice: Dice | None
+    grammar: Grammar | None
+    tokens: list[int]
+
+
+def choose(logits: Tensor, rows: Sequence[Writer]) -> list[int]:
+    """Return the next token of each row, from logits `[B, V]`; equal settings share processors."""
+    alike: dict[Any, list[int]] = {}
+    for place, row in enumerate(rows):
+        settings = replace(row.decoding, max_new_tokens=1, stop=(), ends=())
+        penalties = settings.presence_penalty, settings.frequency_penalty
+        looks = row.grammar or any(penalties) or settings.repetition_penalty != 1.0
+        alike.setdefault((settings, len(row.tokens) if looks else 0), []).append(place)
+    chosen = [0] * len(rows)
+    for (settings, length), places in alike.items():
+        dice, grammars = ([getattr(rows[p], n) for p in places] for n in ("dice", "grammar"))
+        scores, chain = logits[places], processors(settings, dice, grammars)
+        if chain is not None:
+            ids = on_device([rows[place].tokens[:length] for place in places], scores.device)
+            scores = chain(ids, scores.float())
+        for place, token in zip(places, scores.argmax(dim=-1).tolist(), strict=True):
+            chosen[place] = token
+    return chosen
 
 
 def dice_of(seed: int) -> Dice:

@@ -5,7 +5,7 @@ adds the prefixes of a pass at each step. So no cache shifts, cuts or biases the
 has no cache: each step reads the whole rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
@@ -15,26 +15,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, on_device
-from ptrun.backbone.choosing import Decoding, Dice, processors
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
+from ptrun.backbone.choosing import Decoding, processors
 from ptrun.errors import UserError
-
-Watch = Callable[[Sequence[int]], Sequence[bool]]
-"""Receives the token of each row at each step; returns which rows to write no further."""
 
 
 def generate(
     backbone: Any,
     inputs: BackboneInput,
     decoding: Decoding,
-    seeds: Sequence[int | Dice] | None = None,
-    watch: Watch | None = None,
+    seeds: Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Return the tokens that a loaded backbone writes after each row, without its end.
 
     `inputs` has the prompt of each row and, for an encoder-decoder, the decoder's first tokens.
     `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows. A
-    generator goes on where it is. `watch` sees greedy and sampled tokens as they are written. A
     model that cannot write is refused.
     """
     from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
@@ -42,7 +37,7 @@ def generate(
     model, architecture = backbone.model.eval(), backbone.architecture
     if not writes(architecture):
         raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
-    inputs = inputs if architecture.has_blank else _padded_left(inputs)
+    inputs = inputs if architecture.has_blank else padded_left(inputs)
     inputs = _repeated(inputs, decoding.beams, both=not architecture.has_decoder)
     pad = model.config.get_text_config().pad_token_id
     ends = list(decoding.ends)
@@ -61,16 +56,10 @@ def generate(
         do_sample=False,
     )
 
-    def watched(ids: Tensor, _scores: Any, **_: Any) -> Tensor:
-        """Return which rows are done, `[B]`."""
-        assert watch is not None
-        return on_device(list(watch(ids[:, -1].tolist())), ids.device, torch.bool)
-
     more = {
         "generation_config": config,
         "logits_processor": processors(decoding, seeds, before=prompt),
         "tokenizer": backbone.tokenizer() if decoding.stop else None,
-        "stopping_criteria": [watched] if watch else None,
     }
     if architecture.has_blank:
         written = _in_blanks(backbone, inputs, decoding.beams, more)
@@ -90,7 +79,7 @@ def generate(
     if inputs.decoder is not None:
         assert inputs.decoder.ids is not None
         start["decoder_input_ids"] = inputs.decoder.ids[:: decoding.beams]
-    with _decoding(backbone, inputs, decoding.max_new_tokens):
+    with placed(backbone, inputs, decoding.max_new_tokens), _plain(model):
         written = model.generate(**start, **more, past_key_values=cache)
     return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]
 
@@ -120,12 +109,10 @@ def _in_blanks(backbone: Any, inputs: BackboneInput, beams: int, more: dict[str,
         forward,
         lambda input_ids, **_: {"input_ids": input_ids},
     )
-    usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _plain(model):
             sequences: Tensor = model.generate(input_ids=answer.ids[::beams], **more)
     finally:
-        model.generation_config = usual
         del model.forward, model.prepare_inputs_for_generation
     return sequences
 
@@ -136,15 +123,20 @@ def _until(row: list[int], ends: Sequence[int]) -> list[int]:
     return row if at is None else row[: at + 1]
 
 
-def _padded_left(inputs: BackboneInput) -> BackboneInput:
-    """Return rows whose last token is the last column."""
-    order = inputs.mask.int().argsort(dim=1, stable=True)
-    grids: dict[str, Any] = {n: getattr(inputs, n) for n in ("mask", "ids", "embeddings", "types")}
-    for name, grid in grids.items():
-        if grid is not None:
-            index = order if grid.dim() == 2 else order[..., None].expand_as(grid)
-            grids[name] = grid.gather(1, index)
-    return replace(inputs, **grids, lengths=None, logits_at=None)
+def padded_left(inputs: BackboneInput) -> BackboneInput:
+    """Return rows whose last token is the last column, in both stacks."""
+    decoder = inputs.decoder and replace(inputs.decoder, **_left(inputs.decoder))
+    return replace(inputs, **_left(inputs), decoder=decoder, lengths=None, logits_at=None)
+
+
+def _left(half: Any) -> dict[str, Any]:
+    order = half.mask.int().argsort(dim=1, stable=True)
+    grids = {name: getattr(half, name, None) for name in ("mask", "ids", "embeddings", "types")}
+    return {
+        name: grid.gather(1, order if grid.dim() == 2 else order[..., None].expand_as(grid))
+        for name, grid in grids.items()
+        if grid is not None
+    }
 
 
 def _repeated(inputs: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
@@ -174,26 +166,35 @@ def _more(beams: int, value: Any) -> Any:
 
 
 @contextmanager
-def _decoding(backbone: Any, inputs: BackboneInput, most: int) -> Iterator[None]:
-    """Give each pass of `generate` the prompts of `inputs`, and its tokens their positions.
+def placed(backbone: Any, inputs: BackboneInput, most: int) -> Iterator[None]:
+    """Give each pass of the model the prompts of `inputs`, and its tokens their positions.
 
     `most` tokens are written; masks and positions are made once, for all of them.
     """
-    model, injection, architecture = backbone.model, backbone.injection, backbone.architecture
+    injection, architecture = backbone.injection, backbone.architecture
     hooks = []
-    for reader, root in architecture.readers(model).items():
+    for reader, root in architecture.readers(backbone.model).items():
         half: Any = inputs.decoder if reader == "decoder" else inputs
         half = replace(half, mask=functional.pad(half.mask, (0, most), value=True))
         place = partial(_place, backbone, half.mask, architecture.places(half))
         hooks.append(root.register_forward_pre_hook(place, with_kwargs=True))
-    usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
         with torch.no_grad(), injection.of(inputs):
             yield
     finally:
-        injection.places, model.generation_config = None, usual
+        injection.places = None
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def _plain(model: Any) -> Iterator[None]:
+    """Leave out what a checkpoint says of generation."""
+    usual, model.generation_config = model.generation_config, type(model.generation_config)()
+    try:
+        yield
+    finally:
+        model.generation_config = usual
 
 
 def _place(

@@ -1,34 +1,48 @@
-"""Waiting requests as batches: rows of all runs share passes, long texts are written in slices.
+"""Waiting requests as batches: rows of all runs share passes, and texts a pass for each token.
 
-One thread reads runs and rows and computes. A text gets a slice of tokens, then batches are formed
-again: a long answer holds up nobody, and a row whose client left is dropped at the next token.
+One thread reads runs and rows and computes. New texts join those that are written before the next
+token: a long answer holds up nobody, and a row whose client left is dropped at the next token.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
-from ptrun.backbone.choosing import Decoding, Dice, TokenScore, dice_of
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import BackboneInput
+from ptrun.backbone.choosing import (
+    Decoding,
+    Dice,
+    Grammar,
+    TokenScore,
+    choose,
+    dice_of,
+    token_scores,
+)
 from ptrun.backbone.generation import generate
 from ptrun.backbone.joining import join
+from ptrun.backbone.stepping import Held, begin, regrouped, step
 from ptrun.errors import UserError, shown, visible
 from ptrun.method.base import Method
 from ptrun.pattern.spelling import frame
 from ptrun.predicting.rows import Question
-from ptrun.predicting.together import Loaded
+from ptrun.predicting.together import Loaded, Together
 from ptrun.readout.base import Features, collate, unlimited
 from ptrun.serve.prompts import Prompts
 from ptrun.task.conversation import BESIDE
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
-SLICE = 64
-"""Tokens of a text before batches are formed again."""
+_AHEAD = 64  # tokens of a text that must fit a batch when it joins
 _LATER = "too many rows wait; try again later."
 _FAR = 10**6  # tokens: no limit on a row
 _OF_TOKENS = (
@@ -99,8 +113,10 @@ class WaitingRow:
     features: Features = field(init=False)
     decoding: Decoding | None = None
     dice: Dice | None = None
+    grammar: Grammar | None = None
     tokens: list[int] = field(default_factory=list)
     prompt_scores: tuple[TokenScore | None, ...] | None = None
+    scores: list[TokenScore] = field(default_factory=list)
     ready: bool = False
     since: float = field(default_factory=time.monotonic)
     shortened: bool = False
@@ -118,8 +134,22 @@ class WaitingRow:
 
     @property
     def size(self) -> int:
-        """The tokens of the row, with those of the next slice."""
-        return self.features.tokens + len(self.tokens) + min(SLICE, self.left)
+        """The tokens of the row, with some of those that will be written."""
+        return self.features.tokens + len(self.tokens) + min(_AHEAD, self.left)
+
+    @property
+    def steps(self) -> bool:
+        """Whether a text is written token by token, with others; beams write a whole text."""
+        return self.decoding is not None and self.decoding.beams == 1 and not self.unscored
+
+    @property
+    def kind(self) -> Decoding | None:
+        """What rows have in common that are computed together; None if they have no texts, yet."""
+        if self.decoding is None or self.unscored:
+            return None
+        # each looks for its own stop texts
+        alike = Decoding() if self.steps else self.decoding
+        return replace(alike, max_new_tokens=0, stop=())
 
 
 @dataclass(frozen=True)
@@ -156,11 +186,17 @@ class Batches:
         self.prompts, self.budget, self.wait = prompts, budget, wait
         self.most, self.longest = most, longest
         self.waiting: deque[WaitingRow] = deque()
-        self.rows = self.batches = self.written = 0
+        self.texts = _Texts(prompts.shared)
+        self.rows = self.batches = 0
         self._changed = threading.Condition()
         self._open = True
         self._thread = threading.Thread(target=self._run, name="ptrun-serve", daemon=True)
         self._thread.start()
+
+    @property
+    def written(self) -> int:
+        """The tokens that were written so far."""
+        return self.texts.written
 
     def add(self, jobs: Sequence[WaitingRow]) -> None:
         """Add rows.
@@ -184,26 +220,37 @@ class Batches:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self.waiting or not self._open)
-                if not self.waiting:
+                self._changed.wait_for(lambda: self.waiting or self.texts.jobs or not self._open)
+                if not self.waiting and not self.texts.jobs:
                     return
-                oldest = self.waiting[0]
-                left = 0.0 if oldest.ready else oldest.since + self.wait - time.monotonic()
+                left = 0.0
+                if not self.texts.jobs:
+                    left = self.waiting[0].since + self.wait - time.monotonic()
             if left > 0:
                 time.sleep(left)  # others may come
             self._compute(self._taken())
+            self._write()
 
     def _taken(self) -> list[WaitingRow]:
-        """Return the rows of a batch, first come first served; those that are gone are dropped."""
+        """Return the rows of a batch, first come first served; those that are gone are dropped.
+
+        Texts must also fit beside those that are being written, and others need not wait for them.
+        """
         taken: list[WaitingRow] = []
-        tokens = 0
+        later: list[WaitingRow] = []
+        tokens, held = 0, sum(job.size for job in self.texts.jobs if not job.done.done())
         while job := self._next():
-            if taken and tokens + job.size > self.budget:
-                with self._changed:
-                    self.waiting.appendleft(job)
+            full = bool(taken) and tokens + job.size > self.budget
+            if job.steps and (later or (held and held + job.size > self.budget)):
+                later.append(job)
+                continue
+            if full:
+                later.append(job)
                 break
             taken.append(job)
-            tokens += job.size
+            tokens, held = tokens + job.size, held + job.size * job.steps
+        with self._changed:
+            self.waiting.extendleft(reversed(later))
         return taken
 
     def _next(self) -> WaitingRow | None:
@@ -282,33 +329,52 @@ class Batches:
         self.rows, self.batches = self.rows + len(jobs), self.batches + 1
         groups: dict[Decoding | None, list[WaitingRow]] = {}
         for job in jobs:
-            # each row looks for its own stop texts
-            key = job.decoding and replace(job.decoding, max_new_tokens=0, stop=())
-            groups.setdefault(None if job.unscored else key, []).append(job)
-        for decoding, alike in groups.items():
-            states = [(len(j.tokens), j.dice.get_state() if j.dice else None) for j in alike]
+            groups.setdefault(job.kind, []).append(job)
+        for alike in groups.values():
             try:
-                self._step(decoding, alike)
-                continue
+                again = self._step(alike, self.texts)
+                with self._changed:
+                    self.waiting.extend(again)
             except Exception as error:
                 _LOG.warning("a batch of %d rows failed", len(alike), exc_info=True)
                 if len(alike) == 1:
                     _fail(alike[0], error)
-                    continue
-            for job, (count, state) in zip(alike, states, strict=True):
-                if job.done.done():
-                    continue
-                del job.tokens[count:]
-                if job.dice and state is not None:
-                    job.dice.set_state(state)
-                try:
-                    self._step(decoding, [job])
-                except Exception as error:
-                    _fail(job, error)
+                self._alone(alike)
 
-    def _step(self, decoding: Decoding | None, jobs: Sequence[WaitingRow]) -> None:
-        """Answer or score rows, or write a slice of each text; unfinished ones wait again."""
-        shared = self.prompts.shared
+    def _write(self) -> None:
+        """Give each text its next token; those for which there is no room left wait again."""
+        texts = self.texts
+        try:
+            again = texts.step(self.budget)
+            with self._changed:
+                self.waiting.extendleft(reversed(again))
+        except Exception:
+            _LOG.warning("a batch of %d texts failed", len(texts.jobs), exc_info=True)
+            self.texts = _Texts(self.prompts.shared, texts.written)
+            self._alone(texts.jobs)
+
+    def _alone(self, jobs: Sequence[WaitingRow]) -> None:
+        """Compute rows one by one; of a text some tokens, after which it joins others again."""
+        for job in jobs:
+            texts = _Texts(self.prompts.shared)
+            try:
+                if not job.done.done():
+                    self._step([job], texts)
+                for _ in range(_AHEAD):
+                    texts.step(self.budget)
+            except Exception as error:
+                _fail(job, error)
+            self.texts.written += texts.written
+            if not job.done.done():
+                with self._changed:
+                    self.waiting.appendleft(job)
+
+    def _step(self, jobs: Sequence[WaitingRow], texts: "_Texts") -> list[WaitingRow]:
+        """Answer or score rows of one kind, and return those that wait for a text after it.
+
+        Texts get their first tokens, and their next ones in `texts`.
+        """
+        shared, decoding = self.prompts.shared, jobs[0].kind
         if decoding is None:
             answers = shared.answers([(job.method, job.features) for job in jobs])
             for job, answer in zip(jobs, answers, strict=True):
@@ -317,60 +383,102 @@ class Batches:
                     answer = Prediction(answer.id, "", figures={"unfinished": 1.0})
                 if job.left <= 0:
                     _give(job, answer)
-                    continue
-                with self._changed:
-                    self.waiting.append(job)
-            return
-        penalties = decoding.presence_penalty or decoding.frequency_penalty
-        penalties = penalties or decoding.repetition_penalty != 1.0
-        at_once = decoding.beams > 1 or penalties  # they need all tokens
-        count = max(job.left for job in jobs)
-        groups: dict[int, list[WaitingRow]] = {}
-        for job in jobs:
-            groups.setdefault(id(job.method), []).append(job)
-        ordered = [job for of_method in groups.values() for job in of_method]
-        joined = join([_inputs(jobs) for jobs in groups.values()], shared.backbone.embed)
-        told = None if decoding.beams > 1 else _Told(ordered)
-        slice_ = replace(decoding, max_new_tokens=count if at_once else min(SLICE, count))
-        dice = [job.dice for job in ordered if job.dice] if decoding.temperature else None
-        shared.backbone.model.eval()
-        with shared.engine.precise():
-            written = generate(shared.backbone, joined, slice_, dice, told)
-        for job, row in zip(ordered, written, strict=True):
-            job.tokens = job.tokens if told else row[: job.left]
-            self.written += len(row)
-            try:
-                text, ended = _text(job)
-                if ended or job.left <= 0:
-                    figures = {"unfinished": float(not ended)}
-                    _give(job, Prediction(job.question.example.id, text, figures=figures))
-                    continue
-                with self._changed:
-                    self.waiting.append(job)
-            except Exception as error:
-                _fail(job, error)
+        elif jobs[0].steps:
+            texts.join(jobs)
+        else:
+            jobs = _by_method(jobs)
+            decoding = replace(decoding, max_new_tokens=max(job.left for job in jobs))
+            with shared.engine.precise():
+                written = generate(shared.backbone, _joined(jobs), decoding)
+            for job, row in zip(jobs, written, strict=True):
+                job.tokens = row[: job.left]
+                texts.written += len(row)
+                _tell(job, whole=True)
+        return [job for job in jobs if decoding is None and job.left > 0]
 
 
-class _Told:
-    """Watches the tokens of a slice: tells streams, and drops rows that have their end or left."""
+class _Texts:
+    """Texts that are being written: rows of any settings share the pass of a token.
 
-    def __init__(self, jobs: Sequence[WaitingRow]):
-        self.jobs, self.done = jobs, [False] * len(jobs)
+    `jobs` may have rows that are done, until the next step.
+    """
 
-    def __call__(self, tokens: Sequence[int]) -> list[bool]:
-        """Add a token to each text; return which rows are done."""
-        for place, (job, token) in enumerate(zip(self.jobs, tokens, strict=True)):
-            if self.done[place]:
-                continue
+    def __init__(self, shared: Together, written: int = 0):
+        self.shared, self.written = shared, written
+        self.jobs: list[WaitingRow] = []
+        self._held: list[Held] = []  # what the jobs have read, in their order
+        self._inputs: Any = None  # those of the jobs, in their order
+
+    def join(self, jobs: Sequence[WaitingRow]) -> None:
+        """Write a token of new texts, which are then written with the others."""
+        jobs = _by_method(jobs)
+        held, logits = self._read(jobs)
+        self._extend(jobs, logits)
+        self.jobs, self._held = [*self.jobs, *jobs], [*self._held, *held]
+        self._inputs = None
+
+    def step(self, most: int) -> list[WaitingRow]:
+        """Write a token of each text; return the last ones, if `most` tokens do not hold all."""
+        tokens = 0
+        staying: list[WaitingRow] = []
+        waiting = [job for job in self.jobs if not job.done.done()]
+        for job in sorted(waiting, key=lambda job: job.since):
+            tokens += job.features.tokens + len(job.tokens)
+            staying += [job] if tokens <= most or not staying else []
+        jobs = _by_method(staying)
+        if jobs and self.shared.backbone.architecture.has_blank:
+            self._extend(jobs, self._read(jobs)[1])
+        elif jobs:
+            if jobs != self.jobs or self._inputs is None:
+                places = {id(job): place for place, job in enumerate(self.jobs)}
+                self._held = [regrouped(self._held, [places[id(job)] for job in jobs])]
+                self._inputs = _joined(jobs, so_far=False)
+            last = [job.tokens[-1] for job in jobs]
+            with self._precise():
+                logits = step(self.shared.backbone, self._held[0], self._inputs, last)
+            self._extend(jobs, logits)
+        self.jobs = jobs
+        if not jobs:
+            self._held, self._inputs = [], None
+        return [job for job in waiting if job not in staying]
+
+    @contextmanager
+    def _precise(self) -> Iterator[None]:
+        self.shared.backbone.model.eval()
+        with torch.no_grad(), self.shared.engine.precise():
+            yield
+
+    def _read(self, jobs: Sequence[WaitingRow]) -> tuple[list[Held], Tensor]:
+        """Read rows with what is written so far; a blank infiller reads them at each step."""
+        backbone = self.shared.backbone
+        with self._precise():
+            if backbone.architecture.has_blank:
+                (logits,) = backbone.forward(_joined(jobs)).tensors
+                return [], logits
+            held, logits = begin(backbone, _joined(jobs))
+            return [held], logits
+
+    def _extend(self, jobs: Sequence[WaitingRow], logits: Tensor) -> None:
+        """Add a token to each text; one that has its end is the answer."""
+        dice = [job.dice for job in jobs if job.dice]
+        states = [own.get_state() for own in dice]
+        try:
+            tokens = choose(logits, jobs)
+            scores = [
+                [] if top is None else token_scores(row[None], [token], top)
+                for row, token, top in zip(
+                    logits, tokens, [j.wish.logprobs for j in jobs], strict=True
+                )
+            ]
+        except Exception:
+            for own, state in zip(dice, states, strict=True):
+                own.set_state(state)
+            raise
+        self.written += len(jobs)
+        for job, token, more in zip(jobs, tokens, scores, strict=True):
             job.tokens.append(token)
-            try:
-                text, ended = _text(job)
-                if job.told is not None and not job.done.cancelled():
-                    job.told(_sure(text, job.decoding))
-            except Exception as error:
-                _fail(job, error)
-            self.done[place] = job.done.done() or ended or job.left <= 0
-        return self.done
+            job.scores += more
+            _tell(job)
 
 
 def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -426,11 +534,24 @@ def _text_of(loaded: Loaded, ids: Sequence[int]) -> str:
     return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
 
-def _inputs(jobs: Sequence[WaitingRow]) -> Any:
-    """Return the input of one method's rows, with what is written so far."""
-    method = jobs[0].method
-    device = method.backbone.model.get_input_embeddings().weight.device
-    return method.inputs(collate([_so_far(job.features, job.tokens) for job in jobs], None, device))
+def _by_method(jobs: Sequence[WaitingRow]) -> list[WaitingRow]:
+    """Return rows with those of a method beside each other."""
+    groups: dict[int, list[WaitingRow]] = {}
+    for job in jobs:
+        groups.setdefault(id(job.method), []).append(job)
+    return [job for group in groups.values() for job in group]
+
+
+def _joined(jobs: Sequence[WaitingRow], *, so_far: bool = True) -> BackboneInput:
+    """Return the input of rows in the order of their methods, with what is written so far."""
+    backbone = jobs[0].method.backbone
+    device = backbone.model.get_input_embeddings().weight.device
+    parts = []
+    for _, group in groupby(jobs, key=lambda job: id(job.method)):
+        own = list(group)
+        rows = [_so_far(job.features, job.tokens) if so_far else job.features for job in own]
+        parts.append(own[0].method.inputs(collate(rows, None, device)))
+    return join(parts, backbone.embed)
 
 
 def _so_far(features: Features, tokens: Sequence[int]) -> Features:
@@ -444,6 +565,19 @@ def _so_far(features: Features, tokens: Sequence[int]) -> Features:
         types = row.types and [*row.types, *row.types[-1:] * len(tokens)]
         row = replace(row, ids=ids, types=types, reads=[len(ids) - 1])
     return replace(features, rows=[row])
+
+
+def _tell(job: WaitingRow, *, whole: bool = False) -> None:
+    """Tell a stream the text so far; a text that has its end, or no room left, is the answer."""
+    try:
+        text, ended = _text(job)
+        if job.told is not None and not job.done.cancelled():
+            job.told(_sure(text, job.decoding))
+        if whole or ended or job.left <= 0:
+            figures = {"unfinished": float(not ended)}
+            _give(job, Prediction(job.question.example.id, text, figures=figures))
+    except Exception as error:
+        _fail(job, error)
 
 
 def _text(job: WaitingRow) -> tuple[str, bool]:
@@ -481,8 +615,9 @@ def _give(job: WaitingRow, prediction: Prediction) -> None:
         ended = not prediction.figures.get("unfinished", 0.0)
         counts = (job.features.tokens, len(job.tokens))
         answer = RowAnswer(job.loaded, job.question, prediction, *counts, ended, job.shortened)
-        scores = None if job.wish.logprobs is None else job.prompt_scores
-        job.done.set_result(replace(answer, prompt_scores=scores))
+        if job.wish.logprobs is not None:
+            answer = replace(answer, scores=tuple(job.scores), prompt_scores=job.prompt_scores)
+        job.done.set_result(answer)
 
 
 def _fail(job: WaitingRow, error: Exception) -> None:

@@ -380,7 +380,7 @@ class _Counted:
         )  # fmt: skip
         for name, text, value in (
             ("waiting_rows", "Rows that wait", lambda: len(batches.waiting)),
-            ("rows_total", "Rows computed, slices of texts too", lambda: batches.rows),
+            ("rows_total", "Rows computed", lambda: batches.rows),
             ("batches_total", "Batches computed", lambda: batches.batches),
             ("written_tokens_total", "Tokens written", lambda: batches.written),
             ("loaded_prompts", "Prompts in memory", lambda: len(prompts.loaded)),

@@ -13,7 +13,7 @@ import pytest
 from ptrun.backbone.choosing import Decoding
 from ptrun.errors import UserError
 from ptrun.serve import batches as serving_batches
-from ptrun.serve.batches import Batches, WaitingRow, Wish
+from ptrun.serve.batches import Batches, WaitingRow, Wish, _Texts
 from ptrun.serve.requests import (
     HARMLESS,
     NEUTRAL,
@@ -93,10 +93,11 @@ def test_a_penalty_of_one_takes_the_place_of_the_run_s_own():
 
 def test_a_row_that_has_its_answer_is_not_computed_again(monkeypatch):
     batches = Batches.__new__(Batches)
-    batches.rows = batches.batches = 0
+    batches.rows, batches.batches, batches.budget = 0, 0, 100
+    batches.prompts, batches.texts = SimpleNamespace(shared=None), _Texts(None)
     jobs, tried = [WaitingRow("run", {}), WaitingRow("run", {})], []
 
-    def step(_, rows):
+    def step(rows, _):
         tried.append(list(rows))
         rows[0].done.set_result("answered")
         if len(rows) > 1:

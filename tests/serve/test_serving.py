@@ -20,13 +20,14 @@ import httpx
 import openai
 import pytest
 
+import ptrun
 from ptrun.errors import UserError
 from ptrun.serve import batches as serving_batches
 from ptrun.serve.command import _listening, main
 from ptrun.serve.prompts import Prompts
 from ptrun.serve.serving import Limits
 from tests.predicting.test_together import rows_of
-from tests.serve.conftest import renamed, serving
+from tests.serve.conftest import ROWS, renamed, serving
 
 KEY = "a-secret-of-many-letters"
 
@@ -121,40 +122,86 @@ def test_max_tokens_stop_and_seeds(server, runs):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_slices_write_what_one_pass_writes(folder, runs, monkeypatch, temperature):
-    prompts = [row["facts"] for row in rows_of(runs["cartridge"])]
-    found = []
-    for size in (1000, 5):
-        monkeypatch.setattr(serving_batches, "SLICE", size)
-        with serving(folder) as (address, _, batches):
-            made = client(address).completions.create(
-                model=runs["cartridge"].id, prompt=prompts, temperature=temperature, seed=4
-            )
-            found.append([choice.text for choice in made.choices])
-            passes = batches.batches
-    assert found[0] == found[1] and passes > 3
+LONG = {"max_tokens": 90}  # longer than what must fit when a text joins
+SETTINGS = [
+    LONG,
+    {**LONG, "temperature": 1.5, "seed": 4},
+    {**LONG, "temperature": 0.9, "seed": 5, "top_p": 0.9, "repetition_penalty": 1.3},
+    {"max_tokens": 3, "temperature": 1.5, "seed": 6},
+    {**LONG, "stop": [" the", "a s"]},
+    {**LONG, "repetition_penalty": 1.2},
+]
 
 
-def test_a_client_that_left_is_dropped(folder, runs, monkeypatch):
-    monkeypatch.setattr(serving_batches._Told, "__call__", _slow(serving_batches._Told.__call__))
+@pytest.mark.parametrize("budget", [4096, 400])
+def test_texts_that_come_and_go_are_written_as_alone(server, folder, runs, monkeypatch, budget):
+    """Each token takes its time, so that rows join and leave in the middle of the others."""
+    names, prompts = ("prefix", "lora", "cartridge"), rows_of(runs["lora"])
+    jobs = [(names[i % 3], prompts[i % 4]["facts"], SETTINGS[i % 6]) for i in range(12)]
+
+    def written(address, name, prompt, settings):
+        made = asked(address, "completions", model=runs[name].id, prompt=prompt, **settings)
+        return made.json()["choices"][0]["text"]
+
+    alone = [written(server, *job) for job in jobs]
+    seen, waits = [], []
+    monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.01, seen))
+    with serving(folder, budget=budget) as (address, *_), ThreadPoolExecutor(12) as pool:
+        for job in jobs:
+            waits.append(pool.submit(written, address, *job))
+            time.sleep(0.02)
+        leaves = {"model": runs["lora"].id, "prompt": "Frank", "stream": True, **LONG}
+        with httpx.stream("POST", f"{address}/v1/completions", json=leaves) as response:
+            next(response.iter_lines())
+        assert [wait.result() for wait in waits] == alone
+    assert len(set(seen)) > 2
+
+
+def test_texts_of_encoder_decoders_that_come_and_go_are_written_as_alone(tmp_path, monkeypatch):
+    common = ["backbone=pocket_t5", ROWS, "train.max_steps=3", "task=pocket_writing"]
+    lines = (["method=lora"], ["method=ptuning_v2", "method.length=4"])
+    runs = [ptrun.run(*line, *common, "train.lr=0.05", f"outputs={tmp_path}") for line in lines]
+    jobs = [(run, row["facts"]) for row in rows_of(runs[0])[:3] for run in runs]
+
+    def written(address, run, prompt):
+        own = {"model": run.id, "prompt": prompt, "max_tokens": 80, "temperature": 2, "seed": 5}
+        return asked(address, "completions", **own).json()["choices"][0]["text"]
+
+    with serving(runs[0].folder.parent) as (address, *_), ThreadPoolExecutor(6) as pool:
+        alone = [written(address, *job) for job in jobs]
+        monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.01))
+        waits = []
+        for job in jobs:
+            waits.append(pool.submit(written, address, *job))
+            time.sleep(0.05)
+        assert [wait.result() for wait in waits] == alone
+
+
+@pytest.mark.parametrize("body", [{"stream": True}, {"prompt": ["Frank Venn"] * 3}])
+def test_a_client_that_left_frees_its_place(folder, runs, monkeypatch, body):
+    monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.1))
     with serving(folder, longest=10**6) as (address, _, batches):
-        body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "stream": True}
-        body |= {"max_tokens": 60, "temperature": 3.0}
-        with httpx.stream("POST", f"{address}/v1/completions", json=body) as response:
+        own = {"model": runs["prefix"].id, "prompt": "Frank Venn", "max_tokens": 60}
+        own |= {"temperature": 3.0, **body}
+        with suppress(httpx.ReadTimeout), httpx.stream(
+            "POST", f"{address}/v1/completions", json=own, timeout=0.5
+        ) as response:  # fmt: skip
             next(response.iter_lines())
         labelled = asked(address, "classify", model=runs["labels"].id, input="a film")
         assert labelled.status_code == 200
         until = time.monotonic() + 10
-        while batches.waiting and time.monotonic() < until:
+        while batches.texts.jobs and time.monotonic() < until:
             time.sleep(0.05)
-        assert not batches.waiting and batches.written < 60
+        rows = len(body.get("prompt", [0]))
+        assert not batches.waiting and 0 < batches.written < 30 * rows
 
 
-def _slow(call):
-    def slowly(self, tokens):
-        time.sleep(0.1)
-        return call(self, tokens)
+def _slow(call, seconds, seen=None):
+    def slowly(*given):
+        time.sleep(seconds)
+        if seen is not None:
+            seen.append(len(given[1]))
+        return call(*given)
 
     return slowly
 
@@ -307,27 +354,31 @@ def poisoned(monkeypatch, stage, batches):
 
     places = {
         "read": (serving_batches, "_fields", lambda given: [SimpleNamespace(row=given[1])]),
-        "inputs": (serving_batches, "_inputs", lambda given: given[0]),
+        "inputs": (serving_batches, "_joined", lambda given: given[0]),
         "text": (serving_batches, "_text", lambda given: given[:1]),
         "give": (serving_batches, "_give", lambda given: given[:1]),
-        "compute": (batches, "_step", lambda given: given[1]),
-        "told": (serving_batches._Told, "__call__", lambda given: given[0].jobs),
+        "compute": (batches, "_step", lambda given: given[0]),
+        "step": (serving_batches._Texts, "step", lambda given: given[0].jobs),
+        "choose": (serving_batches, "choose", lambda given: given[1]),
+        "told": (serving_batches, "_tell", lambda given: given[:1]),
     }
     module, name, rows_of_call = places[stage]
     call = getattr(module, name)
 
     def fails(*given, **more):
-        bad = [job for job in rows_of_call(given) if is_bad(job)]
+        bad = [job for job in rows_of_call(given) if is_bad(job) and not job.done.done()]
+        if stage == "choose":  # after all rows have drawn
+            found = call(*given, **more)
         if bad and stage != "told":
             raise RuntimeError("poison")
         for job in bad:
             job.told = lambda _: 1 / 0
-        return call(*given, **more)
+        return found if stage == "choose" else call(*given, **more)
 
     monkeypatch.setattr(module, name, fails)
 
 
-STAGES = ["read", "inputs", "text", "give", "told", "compute"]
+STAGES = ["read", "inputs", "text", "give", "told", "compute", "choose", "step"]
 
 
 KINDS = {
@@ -342,7 +393,7 @@ PLACES += [("classify", stage) for stage in ("read", "compute", "give")]
 def test_one_of_eight_rows_that_fails_fails_alone(server, folder, runs, monkeypatch, route, stage):
     run, field, key, answer = KINDS[route]
     texts = [row[field] for row in rows_of(runs[run])][:7]
-    heat = float(stage in STAGES[::2])  # drawn in three stages, the likeliest in the others
+    heat = float(stage in STAGES[::2])  # drawn in four stages, the likeliest in the others
     written = {"max_tokens": 5, "temperature": heat, "seed": 3} if route == "completions" else {}
 
     def told(address, text):
