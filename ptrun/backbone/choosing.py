@@ -124,7 +124,7 @@ class Writer(Protocol):
 
     decoding: Any
     dice: Dice | None
-    grammar: Grammar | None
+    grammar: Any
     tokens: list[int]
 
 

@@ -22,13 +22,13 @@ from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.choosing import (
     Decoding,
     Dice,
-    Grammar,
     TokenScore,
     choose,
     dice_of,
     token_scores,
 )
 from ptrun.backbone.generation import generate
+from ptrun.backbone.grammar import Grammar
 from ptrun.backbone.joining import join
 from ptrun.backbone.stepping import Held, begin, regrouped, step
 from ptrun.errors import UserError, shown, visible
@@ -305,6 +305,18 @@ class Batches:
         seed = drawn if job.wish.seed is None else job.wish.seed
         job.dice = dice_of(seed + job.choice * _APART)
         job.decoding = self._decoding(usual, job.wish, left)
+        if (
+            job.decoding.beams > 1
+            and job.left
+            and (job.wish.grammar or job.wish.logprobs is not None)
+        ):
+            raise UserError(
+                f"{job.loaded.id} searches with {job.decoding.beams} beams, which have no logprobs "
+                "and follow no response_format or tools. Send temperature 0 to do without beams."
+            )
+        if job.wish.grammar is not None:
+            tokenizer = job.method.backbone.tokenizer()
+            job.grammar = Grammar(tokenizer, job.decoding.ends, job.wish.grammar)
         job.features = prompt
         job.ready = True
 
