@@ -1,6 +1,7 @@
 """The log-probability of each token of a prompt that stands as it is behind what is learned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -18,36 +19,42 @@ _TOKENS = 64  # whose logits are in memory together: those of a batch may be gig
 class Scores(Readout):
     """Scores the field `ids` of an example, and the `top` likeliest tokens at each place.
 
-    The value of a prediction holds a `TokenScore` for each token but the first.
+    The value of a prediction holds a `TokenScore` for each token but the first, and that of the
+    likeliest token after them.
     """
 
     def __init__(self, backbone: PretrainedBackbone):
         self.backbone = backbone
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return the ids of each example as a row; none is cut."""
+        """Return the ids of each example as a row; none is cut, and the last has no target."""
         rows = [(e.id, [*e.fields["ids"]], e.fields["top"]) for e in examples]
         return [
-            Features(name, [TokenRow(ids, reads=[*range(len(ids) - 1)])], ids[1:], {"top": top})
+            Features(name, [TokenRow(ids, reads=[*range(len(ids))])], [*ids[1:], -1], {"top": top})
             for name, ids, top in rows
         ]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the negative log-likelihood of all tokens, `[]`."""
-        return torch.tensor(-sum(score.logprob for score in self._scores(output, batch)))
+        known = [score.logprob for row in self._rows(output, batch) for score in row[:-1]]
+        return torch.tensor(-sum(known))
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the scores of each example."""
-        left = iter(self._scores(output, batch))
-        return [Prediction(f.id, [*islice(left, len(f.targets))]) for f in batch.features]
+        rows = zip(batch.features, self._rows(output, batch), strict=True)
+        return [
+            Prediction(f.id, [replace(score, top=score.top[: f.facts["top"]]) for score in row])
+            for f, row in rows
+        ]
 
-    def _scores(self, output: BackboneOutput, batch: Batch) -> list[TokenScore]:
+    def _rows(self, output: BackboneOutput, batch: Batch) -> list[list[TokenScore]]:
         assert output.hidden is not None
         top = max(f.facts["top"] for f in batch.features)
         parts = zip(*(torch.split(t, _TOKENS) for t in (output.hidden, batch.targets)), strict=True)
-        model, architecture = self.backbone.model, self.backbone.architecture
-        return [
-            score
-            for hidden, tokens in parts
-            for score in token_scores(architecture.logits(model, hidden), tokens.tolist(), top)
-        ]
+        scores: list[TokenScore] = []
+        for hidden, targets in parts:
+            logits = self.backbone.architecture.logits(self.backbone.model, hidden)
+            likeliest = torch.where(targets < 0, logits.argmax(dim=-1), targets)
+            scores += token_scores(logits, likeliest.tolist(), top)
+        left = iter(scores)
+        return [[*islice(left, len(f.targets))] for f in batch.features]

@@ -133,6 +133,12 @@ class WaitingRow:
         return self.wish.echo and self.prompt_scores is None and asked
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the likeliest token is written, whatever was written before."""
+        usual = self.decoding and replace(self.decoding, max_new_tokens=1, stop=(), ends=())
+        return usual == Decoding(1) and self.grammar is None
+
+    @property
     def size(self) -> int:
         """The tokens of the row, with some of those that will be written."""
         return self.features.tokens + len(self.tokens) + min(_AHEAD, self.left)
@@ -329,6 +335,11 @@ class Batches:
         }
         if wish.temperature is not None:
             changes["beams"] = 1
+        elif wish.logprobs is not None and usual.beams > 1:
+            raise UserError(
+                f"logprobs: the run writes by {usual.beams} beams, which have none. Send a "
+                "temperature too: 0 takes the likeliest tokens."
+            )
         for key in _OF_TOKENS:
             if (value := getattr(wish, key)) is not None:
                 changes[key] = value
@@ -391,7 +402,14 @@ class Batches:
             answers = shared.answers([(job.method, job.features) for job in jobs])
             for job, answer in zip(jobs, answers, strict=True):
                 if job.unscored:
-                    job.prompt_scores = (None, *answer.value)
+                    *scores, after = answer.value
+                    job.prompt_scores = (None, *scores)
+                    if job.left == 1 and job.is_plain:  # as a harness asks: one pass is enough
+                        job.tokens.append(after.token)
+                        job.scores.append(after)
+                        texts.written += 1
+                        _tell(job)
+                        continue
                     answer = Prediction(answer.id, "", figures={"unfinished": 1.0})
                 if job.left <= 0:
                     _give(job, answer)
@@ -596,7 +614,11 @@ def _text(job: WaitingRow) -> tuple[str, bool]:
     """Return the text so far, up to a stop text, and whether it has its end."""
     assert job.decoding is not None
     ended = bool(job.tokens) and job.tokens[-1] in job.decoding.ends
-    text: str = job.method.backbone.tokenizer().decode(job.tokens, skip_special_tokens=True)
+    tokenizer, before = job.method.backbone.tokenizer(), []
+    if job.wish.echo:  # a space may stand between the prompt and its first token
+        before = job.features.rows[0].ids
+    start = len(tokenizer.decode(before, skip_special_tokens=True))
+    text = tokenizer.decode([*before, *job.tokens], skip_special_tokens=True)[start:]
     for stop in job.decoding.stop:
         text, mark, _ = text.partition(stop)
         ended = ended or bool(mark)

@@ -190,12 +190,11 @@ class CompletionRequest(TextRequest):
     def _echoes(self) -> "CompletionRequest":
         if self.best_of not in (None, self.n):
             raise ValueError(f"best_of: every text is returned, so it is n ({self.n}) or absent.")
-        if self.echo and self.stream:
-            raise ValueError("echo: a stream has no echo. Leave one of them out.")
+        for key, asked in (("echo", self.echo), ("logprobs", self.logprobs is not None)):
+            if self.stream and asked:
+                raise ValueError(f"{key}: a stream has none. Leave one of them out.")
         if self.max_tokens == 0 and not self.echo:
             raise ValueError("max_tokens: 0 writes nothing, which needs echo. Use 1 or more.")
-        if self.logprobs is not None and self.max_tokens != 0:
-            raise ValueError("logprobs: of a prompt alone, with echo and max_tokens 0.")
         return self
 
     @property

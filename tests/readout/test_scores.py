@@ -29,12 +29,12 @@ def test_scores_are_those_of_a_stock_model_with_vectors_in_front(monkeypatch, si
         for ids, row in zip(ROWS, found, strict=True):
             words = stock.get_input_embeddings()(torch.tensor(ids))
             both = torch.cat([method.prompt(1)[0], words])[None]
-            shares = stock(inputs_embeds=both).logits[0, 4:-1].log_softmax(-1)
-            assert [score.token for score in row] == ids[1:]
+            shares = stock(inputs_embeds=both).logits[0, 4:].log_softmax(-1)
+            assert [score.token for score in row] == [*ids[1:], int(shares[-1].argmax())]
             for score, share in zip(row, shares, strict=True):
                 assert score.logprob == pytest.approx(float(share[score.token]), abs=1e-4)
                 values, tokens = share.topk(3)
                 assert [token for token, _ in score.top] == tokens.tolist()
                 assert [p for _, p in score.top] == pytest.approx(values.tolist(), abs=1e-4)
-                total -= score.logprob
+            total -= sum(score.logprob for score in row[:-1])
         assert float(method.loss(output, batch)) == pytest.approx(total, rel=1e-5)

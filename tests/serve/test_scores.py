@@ -1,13 +1,18 @@
 """Prompts as token ids, and the log-probabilities of a prompt's tokens."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
 import ptrun
+from ptrun.backbone.choosing import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
 from ptrun.serve.answers import token_text
+from ptrun.serve.batches import Batches, Wish
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
@@ -78,7 +83,7 @@ def test_token_ids_that_no_token_has_are_refused(server, runs, prompt, said):
 
 
 @pytest.mark.parametrize("name", ["words", "texts"])
-@pytest.mark.parametrize("most", [0])
+@pytest.mark.parametrize("most", [0, 1, 3])
 def test_a_prompt_is_scored_as_a_stock_model_with_the_vectors_in_front_does(
     scored, tokenizer, name, most
 ):
@@ -104,6 +109,7 @@ def test_a_prompt_is_scored_as_a_stock_model_with_the_vectors_in_front_does(
             assert logprob == pytest.approx(float(share[tokens[place]]), abs=1e-4)
             assert max(top.values()) == pytest.approx(float(share.max()), abs=1e-4)
             assert (logprob == max(top.values())) == (int(share.argmax()) == tokens[place])
+        assert len(own["tokens"]) <= len(tokens) + most
         if not most:
             assert choice["text"] == prompt and choice["finish_reason"] == "length"
 
@@ -117,7 +123,11 @@ def test_what_has_no_scores_is_refused(scored, server, runs):
     ):
         found = asked(place, "completions", model=run.id, **body)
         assert found.status_code == 400 and said in found.json()["error"]["message"]
-    for more, key in (({"stream": True}, "echo"), ({"echo": False, "max_tokens": 0}, "max_tokens")):
+    for more, key in (
+        ({"stream": True}, "echo"),
+        ({"stream": True, "echo": False, "logprobs": 0}, "logprobs"),
+        ({"echo": False, "max_tokens": 0}, "max_tokens"),
+    ):
         found = asked(address, "completions", model=made["texts"].id, **(body | more))
         assert found.status_code == 400 and found.json()["error"]["param"] == key
     long = {**body, "prompt": [5] * 254, "model": made["texts"].id}
@@ -133,3 +143,45 @@ def test_echo_without_scores_begins_with_the_prompt(scored):
     found = asked(address, "completions", **body, echo=True).json()["choices"][0]
     assert found["text"].startswith("The old boat") and found["logprobs"] is None
     assert len(found["text"]) > len("The old boat")
+
+
+def test_beams_have_no_scores_and_other_tops_in_a_batch_change_nothing(scored):
+    batches = Batches.__new__(Batches)  # without its thread
+    batches.longest = 9
+    with pytest.raises(UserError, match=r"^logprobs: the run writes by 3 beams"):
+        batches._decoding(Decoding(beams=3), Wish(logprobs=1), 9)
+    assert batches._decoding(Decoding(beams=3), Wish(logprobs=1, temperature=0.0), 9).beams == 1
+    address, runs = scored
+    body = {"model": runs["texts"].id, "prompt": "The old boat", "echo": True, "max_tokens": 1}
+    with ThreadPoolExecutor(6) as pool:
+        waits = [pool.submit(asked, address, "completions", **body, logprobs=n) for n in range(6)]
+        found = [wait.result().json()["choices"][0]["logprobs"] for wait in waits]
+    for count, one in enumerate(found):
+        assert {len(top) for top in one["top_logprobs"][1:]} <= {count, count + 1}
+        assert one["token_logprobs"][1:] == pytest.approx(found[0]["token_logprobs"][1:], abs=1e-5)
+
+
+def test_what_lm_eval_sends_for_a_multiple_choice_gives_the_labels_of_predict(scored, tokenizer):
+    address, runs = scored
+    rows = rows_of(runs["words"])
+    wanted = runs["words"].predict(rows, probabilities=True)
+    lines = [(f"{row['sentence']} It was", f" {word}") for row in rows for word in ("bad", "good")]
+    own = {"temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}
+    whole = ["".join(line) for line in lines]
+    starts = [len(tokenizer(context)["input_ids"]) for context, _ in lines]
+    found = []
+    for prompt in ([tokenizer(text)["input_ids"] for text in whole], whole):
+        answer = asked(address, "completions", model=runs["words"].id, prompt=prompt, **own).json()
+        scores = [choice["logprobs"] for choice in answer["choices"]]
+        found.append([sum(s["token_logprobs"][n:-1]) for s, n in zip(scores, starts, strict=True)])
+        for score, start, text in zip(scores, starts, whole, strict=True):
+            assert len(score["tokens"]) == len(tokenizer(text)["input_ids"]) + 1
+            for place in range(start, len(score["tokens"])):
+                best = max(score["top_logprobs"][place].values())
+                assert score["token_logprobs"][place] <= best
+            assert score["token_logprobs"][-1] == best  # the likeliest token is written
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+    pairs = torch.tensor(found[0]).view(-1, 2)
+    for share, other in zip(pairs.softmax(-1).tolist(), wanted, strict=True):
+        assert share == pytest.approx([*other["probabilities"].values()], abs=1.1e-4)
+        assert ["negative", "positive"][share[1] > share[0]] == other["prediction"]
