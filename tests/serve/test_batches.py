@@ -90,3 +90,26 @@ def test_beams_have_neither_scores_nor_grammar(tmp_path):
         found = [job.done.result(60).prediction.value for job in jobs[3:]]
     wanted = [one["prediction"] for one in run.predict([{"facts": text} for text in texts])]
     assert found == [wanted[0], *wanted]
+
+
+def test_a_new_text_waits_for_one_token_of_the_others(folder, runs):
+    """Its first token comes while long texts are written; a row whose client left is gone."""
+    prompt, seen, jobs = {"prompt": "Frank Venn"}, [], []
+    long = Wish(max_tokens=150, temperature=3.0, seed=1, logit_bias=((0, -100.0), (1, -100.0)))
+
+    def told(_):
+        if len(jobs) == 4 and len(jobs[0].tokens) == 3:  # in the thread that computes
+            jobs.append(WaitingRow(runs["lora"].id, prompt, Wish(max_tokens=2), uncut=True))
+            jobs[-1].told = lambda _: seen.append(len(jobs[0].tokens))
+            jobs[1].done.cancel()
+            batches.add(jobs[-1:])
+
+    with serving(folder) as (_, _, batches):
+        others = [WaitingRow(runs[name].id, prompt, long, uncut=True) for name in (*KINDS, "lora")]
+        others[0].told = told
+        jobs.extend(others)
+        batches.add(others)
+        ends = [job.done.result(60) for job in (others[0], *others[2:])]
+        late = jobs[-1].done.result(60)
+    assert seen[0] in (3, 4) and len(seen) == late.tokens == 2
+    assert all(end.tokens == 150 for end in ends) and len(others[1].tokens) <= 4
