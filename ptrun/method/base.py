@@ -1,6 +1,7 @@
 """The base class of methods: inputs for the backbone, a read-out, and learned parameters."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -12,13 +13,14 @@ from ptrun.backbone.seq2seq import learned_divisor
 from ptrun.config.build import Component, build, target
 from ptrun.errors import UserError
 from ptrun.prompt import DeepPrefix, PromptEncoder
-from ptrun.readout.base import Batch, Features
+from ptrun.readout.base import Batch, Features, Readout, unlimited
 from ptrun.readout.choose import READINGS, automatic, resolved
 from ptrun.readout.reading import Reading
 from ptrun.task.columns import in_parts
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
+_FAR = 10**6  # tokens: no limit on a row
 _LEAST_TOKENS = 8  # with fewer positions left by the prompt, no example fits
 
 
@@ -94,15 +96,15 @@ class Method(nn.Module):
             )
         return left
 
-    def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Tokenize examples."""
-        return list(self.encoded(examples))
+    def encode(self, examples: Sequence[Example], *, whole: bool = False) -> list[Features]:
+        """Tokenize examples; `whole` cuts none."""
+        return list(self.encoded(examples, whole=whole))
 
-    def encoded(self, examples: Sequence[Example]) -> Iterator[Features]:
+    def encoded(self, examples: Sequence[Example], *, whole: bool = False) -> Iterator[Features]:
         """Yield tokenized examples; a part of them is in memory at a time."""
-        room = self.room()
+        readout, room = (self._unlimited, _FAR) if whole else (self.readout, self.room())
         for part in in_parts(examples):
-            features = self.readout.encode(part, room)
+            features = readout.encode(part, room)
             for example in features if self.backbone.rowless else ():
                 ids = {i for row in example.rows for i in (*row.ids, *(row.decoder or ()))}
                 for number in sorted(ids & self.backbone.rowless.keys()):
@@ -113,6 +115,10 @@ class Method(nn.Module):
                         "belongs to these weights, or leave the token out of the text."
                     )
             yield from features
+
+    @cached_property
+    def _unlimited(self) -> Readout:
+        return unlimited(self.readout)
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

@@ -324,8 +324,9 @@ class Chat:
 
     def _check_context(self, talk: Conversation, text: str) -> None:
         """Refuse a turn that the template leaves out; `text` has another word in each."""
+        written = {int(i) for i in re.findall(rf"{_WORD}(\d+)\.", text)}
         for i, turn in enumerate(talk.turns):
-            if turn["role"] != ASSISTANT and f"{_WORD}{i}." not in text:
+            if turn["role"] != ASSISTANT and i not in written:
                 advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
                 where = f"turn {i + 1} (role {turn['role']})"
                 raise UserError(f"{where}: {self._named} does not write it. {advice}")

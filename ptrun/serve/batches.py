@@ -36,7 +36,7 @@ from ptrun.method.base import Method
 from ptrun.pattern.spelling import frame
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded, Together
-from ptrun.readout.base import Features, collate, unlimited
+from ptrun.readout.base import Features, collate
 from ptrun.serve.prompts import Prompts
 from ptrun.task.conversation import BESIDE
 from ptrun.types import Example, Prediction
@@ -44,7 +44,6 @@ from ptrun.types import Example, Prediction
 _LOG = logging.getLogger(__name__)
 _AHEAD = 64  # tokens of a text that must fit a batch when it joins
 _LATER = "too many rows wait; try again later."
-_FAR = 10**6  # tokens: no limit on a row
 _OF_TOKENS = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
     "frequency_penalty", "logit_bias",
@@ -293,14 +292,15 @@ class Batches:
             row = _fields(job.loaded, job.row) if shorthand else job.row
             (job.question,) = job.loaded.asked([row], job.number)
             job.method = job.loaded.method(job.question.example)
-            (job.features,) = job.method.encode([job.question.example])
-            readout = job.method.readout
-            (unlimited_features,) = unlimited(readout).encode([job.question.example], _FAR)
-            job.shortened = job.features.tokens < unlimited_features.tokens
+            (whole,) = job.method.encode([job.question.example], whole=True)
+            readout, job.features = job.method.readout, whole
+            if not (readout.writes and job.uncut):
+                (job.features,) = job.method.encode([job.question.example])
+                job.shortened = job.features.tokens < whole.tokens
             if not readout.writes:
                 job.ready = True
                 return
-            prompt = readout.prompt(unlimited_features if job.uncut else job.features)
+            prompt = readout.prompt(job.features)
         left = _left(job.method, prompt)
         if left < (0 if job.wish.max_tokens == 0 else 1):
             room = f"{job.method.room():,} tokens, with one for the answer"
@@ -335,11 +335,6 @@ class Batches:
         }
         if wish.temperature is not None:
             changes["beams"] = 1
-        elif wish.logprobs is not None and usual.beams > 1:
-            raise UserError(
-                f"logprobs: the run writes by {usual.beams} beams, which have none. Send a "
-                "temperature too: 0 takes the likeliest tokens."
-            )
         for key in _OF_TOKENS:
             if (value := getattr(wish, key)) is not None:
                 changes[key] = value

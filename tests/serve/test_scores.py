@@ -7,12 +7,9 @@ import torch
 from transformers import GPT2LMHeadModel
 
 import ptrun
-from ptrun.backbone.choosing import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
 from ptrun.serve.answers import token_text
-from ptrun.serve.batches import Batches, Wish
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
@@ -145,12 +142,7 @@ def test_echo_without_scores_begins_with_the_prompt(scored):
     assert len(found["text"]) > len("The old boat")
 
 
-def test_beams_have_no_scores_and_other_tops_in_a_batch_change_nothing(scored):
-    batches = Batches.__new__(Batches)  # without its thread
-    batches.longest = 9
-    with pytest.raises(UserError, match=r"^logprobs: the run writes by 3 beams"):
-        batches._decoding(Decoding(beams=3), Wish(logprobs=1), 9)
-    assert batches._decoding(Decoding(beams=3), Wish(logprobs=1, temperature=0.0), 9).beams == 1
+def test_other_tops_in_a_batch_change_nothing(scored):
     address, runs = scored
     body = {"model": runs["texts"].id, "prompt": "The old boat", "echo": True, "max_tokens": 1}
     with ThreadPoolExecutor(6) as pool:
