@@ -1,6 +1,7 @@
 """What `ptrun serve` answers: texts in OpenAI's form, lines of rows, and errors."""
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,11 @@ from itertools import accumulate
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ptrun.errors import UserError
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.serve.batches import QueueFull, RowAnswer, TooLong
+from ptrun.serve.batches import QueueFull, RowAnswer, TooLong, WaitingRow
 from ptrun.serve.prompts import UnknownRun
 from ptrun.serve.requests import ChatRequest, CompletionRequest
 
@@ -31,6 +33,7 @@ class Form:
     def __init__(self, asked: ChatRequest | CompletionRequest):
         self.chat, self.model, self.n = isinstance(asked, ChatRequest), asked.model, asked.n
         self.counts, self.created = asked.stream_options.include_usage, int(time.time())
+        self.scored = asked.wish.logprobs is not None
         self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
@@ -40,8 +43,7 @@ class Form:
             text = str(a.prediction.value)
             turn = {"role": "assistant", "content": text, "refusal": None}
             content = {"message": turn} if self.chat else {"text": text}
-            scores = None if self.chat else text_scores(a)
-            choices.append({"index": index, **content, **_end(a), "logprobs": scores})
+            choices.append({"index": index, **content, **_end(a), "logprobs": self.scores(a)})
         kind = "chat.completion" if self.chat else "text_completion"
         return {
             **self._head(kind, answers[0].loaded.id),
@@ -50,14 +52,15 @@ class Form:
         }
 
     def event(
-        self, index: int, text: str, *, begins: bool = False, answer: RowAnswer | None = None
-    ) -> str:
+        self, index: int, text: str, scores: Any = None, answer: RowAnswer | None = None,
+        *, begins: bool = False,
+    ) -> str:  # fmt: skip
         """Return a piece of a choice in a stream; the last one has the answer."""
         piece: dict[str, Any] = {"text": text}
         if self.chat:
             delta = {"role": "assistant", "content": ""} if begins else {}
             piece = {"delta": {**delta, **({"content": text} if text else {})}}
-        return self.piece([{"index": index, **piece, **_end(answer)}])
+        return self.piece([{"index": index, **piece, **_end(answer), "logprobs": scores}])
 
     def piece(self, choices: Sequence[Any], answers: Sequence[RowAnswer] = ()) -> str:
         """Return a piece of a stream with choices, or with the counts of tokens."""
@@ -71,6 +74,39 @@ class Form:
         text = sum(answer.tokens for answer in answers)
         return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
 
+    def scores(
+        self, row: RowAnswer | WaitingRow, start: int = 0, end: int | None = None
+    ) -> dict[str, Any] | None:
+        """Return the log-probabilities of tokens, if they were asked for."""
+        if not self.scored:
+            return None
+        tokenizer = row.loaded.run.backbone.tokenizer()
+        scores = [*(row.prompt_scores or ()), *(row.scores or ())][:end]
+        if self.chat:
+            content = [
+                {**_likely(tokenizer, score.token, score.logprob),
+                 "top_logprobs": [_likely(tokenizer, *pair) for pair in score.top]}
+                for score in scores[start:] if score
+            ]  # fmt: skip
+            return {"content": content, "refusal": None}
+        text_of = partial(token_text, tokenizer)
+        tokens = [s.token if s else row.question.example.fields["ids"][0] for s in scores]
+        spelled = [token_bytes(tokenizer, token) for token in tokens]
+        text = b"".join(spelled).decode(errors="replace")
+        cut = 0 if row.prompt_scores else len(text) - len(text.lstrip())
+        begun = (sum(byte & 0xC0 != 0x80 for byte in letters) for letters in spelled)
+        tops = [
+            # of tokens with one text, the likeliest
+            s and {text_of(t): p for t, p in reversed((*s.top, (s.token, s.logprob)))}
+            for s in scores
+        ]
+        return {
+            "tokens": [text_of(token) for token in tokens[start:]],
+            "token_logprobs": [score and score.logprob for score in scores[start:]],
+            "top_logprobs": tops[start:],
+            "text_offset": [max(0, at - cut) for at in accumulate(begun, initial=0)][start:-1],
+        }
+
     def _head(self, kind: str, model: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": model}
 
@@ -80,40 +116,30 @@ def event_of(content: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(content)}\n\n"
 
 
-def text_scores(answer: RowAnswer) -> dict[str, Any] | None:
-    """Return the scores of a completion's tokens, after those of an echoed prompt.
-
-    Of tokens with one text, `top_logprobs` has the likeliest.
-    """
-    if answer.scores is None and answer.prompt_scores is None:
-        return None
-    text_of = partial(token_text, answer.loaded.run.backbone.tokenizer())
-    scores = [*(answer.prompt_scores or ()), *(answer.scores or ())]
-    tokens = [
-        score.token if score else answer.question.example.fields["ids"][0] for score in scores
-    ]
-    texts = [text_of(token) for token in tokens]
-    tops: list[dict[str, float] | None] = []
-    for score in scores:
-        likeliest = (*score.top, (score.token, score.logprob)) if score else ()
-        tops.append({text_of(t): p for t, p in reversed(likeliest)} if score else None)
-    return {
-        "tokens": texts,
-        "token_logprobs": [score and score.logprob for score in scores],
-        "top_logprobs": tops,
-        "text_offset": [0, *accumulate(map(len, texts))][:-1],
-    }
-
-
 @lru_cache(maxsize=2**17)
-def token_text(tokenizer: Any, token: int) -> str:
-    """Return the text of a token that follows another one.
+def token_bytes(tokenizer: Any, token: int) -> bytes:
+    """Return the bytes of a token that follows another one; it may be a part of a letter.
 
     It leaves alone what the tokenizer changes when it encodes in another thread.
     """
     names = tokenizer.convert_ids_to_tokens([token]) * 2
     alone, twice = (tokenizer.convert_tokens_to_string(names[:count]) for count in (1, 2))
-    return str(twice[len(alone) :])
+    text, name = str(twice[len(alone) :]), names[0]
+    letters = {letter: byte for byte, letter in bytes_to_unicode().items()}
+    if "\ufffd" in text and re.fullmatch("<0x[0-9A-F]{2}>", name):
+        return bytes.fromhex(name[3:-1])
+    if "\ufffd" in text and all(letter in letters for letter in name):
+        return bytes(letters[letter] for letter in name)
+    return text.encode()
+
+
+def token_text(tokenizer: Any, token: int) -> str:
+    """Return the text of a token; of a part of a letter its bytes, in OpenAI's form."""
+    spelled = token_bytes(tokenizer, token)
+    try:
+        return spelled.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
 
 
 def line_of(answer: RowAnswer, *, probabilities: bool = False) -> dict[str, Any]:
@@ -130,9 +156,13 @@ def check_text(answer: RowAnswer) -> None:
 
 
 def _end(answer: RowAnswer | None) -> dict[str, Any]:
-    """Return why a text ends, if it has, and its log-probabilities."""
-    ended = answer and ("stop" if answer.ended else "length")
-    return {"finish_reason": ended, "logprobs": None}
+    """Return why a text ends, if it has."""
+    return {"finish_reason": answer and ("stop" if answer.ended else "length")}
+
+
+def _likely(tokenizer: Any, token: int, logprob: float) -> dict[str, Any]:
+    text, spelled = token_text(tokenizer, token), token_bytes(tokenizer, token)
+    return {"token": text, "logprob": logprob, "bytes": [*spelled]}
 
 
 def refusal(error: Exception) -> Refused:

@@ -83,16 +83,20 @@ def document(app: FastAPI) -> dict[str, Any]:
     content = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas: dict[str, Any] = {}
 
-    def body(form: Any, kind: str = "application/json") -> dict[str, Any]:
+    def body(form: Any, *, streams: bool = False) -> dict[str, Any]:
         schema = TypeAdapter(form).json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
-        return {kind: {"schema": schema}}
+        if not streams:
+            return {"application/json": {"schema": schema}}
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+        event = {"type": "object", "properties": {"data": data}, "required": ["data"]}
+        return {"text/event-stream": {"itemSchema": event}}
 
     for place, (asked, answer, *piece) in _FORMS.items():
         (route,) = content["paths"][place].values()
         route["responses"] = {"200": {"description": "the answer", "content": body(answer)}}
         for form in piece:
-            route["responses"]["200"]["content"] |= body(form, "text/event-stream")
+            route["responses"]["200"]["content"] |= body(form, streams=True)
         for status in (401, 404, 421, 500, *(_ASKING if asked else ())):
             fault = {"description": "an error", "content": body(Error)}
             route["responses"][str(status)] = fault

@@ -28,7 +28,7 @@ HARMLESS = (
     "prompt_cache_retention", "parallel_tool_calls",
 )  # fmt: skip
 NEUTRAL: Mapping[str, Any] = {
-    "logprobs": False, "echo": False, "suffix": "", "functions": [], "function_call": "none",
+    "echo": False, "suffix": "", "functions": [], "function_call": "none",
     "response_format": {"type": "text"}, "modalities": ["text"],
 }  # fmt: skip
 _EXPECTED = {
@@ -58,6 +58,7 @@ Whole = Annotated[
     int, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 ]
 Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
+Likeliest = Annotated[Whole, Field(ge=0, le=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
@@ -184,15 +185,14 @@ class CompletionRequest(TextRequest):
     max_tokens: Annotated[Whole, Field(ge=0, le=1_000_000)] | None = None
     best_of: Whole | None = None
     echo: bool = False
-    logprobs: Annotated[Whole, Field(ge=0, le=5)] | None = None
+    logprobs: Likeliest | None = None
 
     @model_validator(mode="after")
     def _echoes(self) -> "CompletionRequest":
         if self.best_of not in (None, self.n):
             raise ValueError(f"best_of: every text is returned, so it is n ({self.n}) or absent.")
-        for key, asked in (("echo", self.echo), ("logprobs", self.logprobs is not None)):
-            if self.stream and asked:
-                raise ValueError(f"{key}: a stream has none. Leave one of them out.")
+        if self.echo and self.stream:
+            raise ValueError("echo: a stream has none. Leave one of them out.")
         if self.max_tokens == 0 and not self.echo:
             raise ValueError("max_tokens: 0 writes nothing, which needs echo. Use 1 or more.")
         return self
@@ -213,6 +213,8 @@ class ChatRequest(TextRequest):
     """`POST /v1/chat/completions`."""
 
     messages: Annotated[list[Turn], Field(min_length=1)]
+    logprobs: bool = False
+    top_logprobs: Likeliest | None = None
     tools: list[dict[str, Any]] = []
     tool_choice: str | dict[str, Any] = ""
     chat_template_kwargs: dict[str, Any] = {}
@@ -226,10 +228,17 @@ class ChatRequest(TextRequest):
 
     @model_validator(mode="after")
     def _calls_are_text(self) -> "ChatRequest":
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs: needs logprobs, true.")
         for key in ("tools", "tool_choice"):
             if getattr(self, key) and self.tool_choice != "none":
                 raise ValueError(f"{key}: {_CALLS}")
         return self
+
+    @property
+    def wish(self) -> Wish:
+        """How the text is written, and what is said of its tokens."""
+        return replace(super().wish, logprobs=(self.top_logprobs or 0) if self.logprobs else None)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -307,25 +307,27 @@ class _Asking:
 
     async def _streamed(self, jobs: Sequence[WaitingRow], form: Form) -> Response:
         """Return a stream of texts; its first event says whether the jobs were accepted."""
-        loop, texts = asyncio.get_running_loop(), asyncio.Queue[tuple[int, str | None]]()
+        loop, texts = asyncio.get_running_loop(), asyncio.Queue[tuple[int, str | None, int]]()
 
         def tell(index: int, text: Any) -> None:  # the text so far; the future when it is done
             said = text if isinstance(text, str) else None
-            loop.call_soon_threadsafe(texts.put_nowait, (index, said))
+            event = (index, said, len(jobs[index].scores))
+            loop.call_soon_threadsafe(texts.put_nowait, event)
 
         for index, job in enumerate(jobs):
             job.told = partial(tell, index)
             job.done.add_done_callback(job.told)
         self.batches.add(jobs)
         try:
-            index, text = await asyncio.wait_for(texts.get(), self.limits.seconds)
-            if text is None:  # it has failed, or is a label
+            event = await asyncio.wait_for(texts.get(), self.limits.seconds)
+            index = event[0]
+            if event[1] is None:  # it has failed, or is a label
                 check_text(jobs[index].done.result(timeout=0))
         except Exception as error:
             _cancel(jobs)
             raise refusal(error) from error
         form.model = jobs[index].loaded.id
-        texts.put_nowait((index, text))
+        texts.put_nowait(event)
         return StreamingResponse(
             self._events(jobs, form, texts),
             media_type="text/event-stream",
@@ -333,26 +335,32 @@ class _Asking:
         )
 
     async def _events(
-        self, jobs: Sequence[WaitingRow], form: Form, texts: "asyncio.Queue[tuple[int, str | None]]"
+        self,
+        jobs: Sequence[WaitingRow],
+        form: Form,
+        texts: "asyncio.Queue[tuple[int, str | None, int]]",
     ) -> AsyncIterator[str]:
         """Yield the pieces of texts; a client that leaves cancels the jobs."""
-        sent, answers = [""] * len(jobs), dict[int, RowAnswer]()
+        sent, scored = [""] * len(jobs), [0] * len(jobs)
+        answers: dict[int, RowAnswer] = {}
         until = time.monotonic() + self.limits.seconds
         try:
             for index in range(len(jobs)) if form.chat else ():
                 yield form.event(index, "", begins=True)
             while len(answers) < len(jobs):
-                index, text = await asyncio.wait_for(texts.get(), until - time.monotonic())
+                index, text, count = await asyncio.wait_for(texts.get(), until - time.monotonic())
+                job, start = jobs[index], len(sent[index])
                 if text is None:
-                    answers[index] = jobs[index].done.result(timeout=0)
+                    answers[index] = job.done.result(timeout=0)
                     letters = str(answers[index].prediction.value)
                 else:
                     letters = text.rstrip("\ufffd")  # of the last one not all bytes may be there
                 if letters.startswith(sent[index]) and letters != sent[index]:
-                    yield form.event(index, letters[len(sent[index]) :])
-                    sent[index] = letters
+                    yield form.event(index, letters[start:], form.scores(job, scored[index], count))
+                    sent[index], scored[index] = letters, count
                 if text is None:
-                    yield form.event(index, "", answer=answers[index])
+                    rest = form.scores(job, scored[index]) if count > scored[index] else None
+                    yield form.event(index, "", rest, answers[index])
             if form.counts:
                 yield form.piece([], [answers[index] for index in range(len(jobs))])
             yield "data: [DONE]\n\n"

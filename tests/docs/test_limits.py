@@ -19,8 +19,7 @@ SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 
 def structured_output(folder):
     asked = {"model": "a", "messages": [{"role": "user", "content": "a"}]}
-    for key, value in (("tools", [{}]), ("response_format", {"type": "json_object"}),
-                       ("logprobs", True)):  # fmt: skip
+    for key, value in (("tools", [{}]), ("response_format", {"type": "json_object"})):
         with pytest.raises(InvalidRequest, match=f"^{key}"):
             parsed(ChatRequest, {**asked, key: value})
 

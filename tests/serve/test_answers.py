@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 import ptrun
 from ptrun.serve import batches as serving_batches
+from ptrun.serve.answers import token_text
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
 
@@ -61,8 +62,11 @@ def checked(document, response):
     kind = response.headers["content-type"].partition(";")[0]
     stream = kind == "text/event-stream"
     contents = pieces_of(response.text) if stream else [response.json()]
+    schema = said[kind].get("schema")
+    if stream:
+        schema = said[kind]["itemSchema"]["properties"]["data"]["contentSchema"]
     for content in contents:
-        assert fits(content, said[kind]["schema"], document["components"]["schemas"]), content
+        assert fits(content, schema, document["components"]["schemas"]), content
     return contents if stream else contents[0]
 
 
@@ -73,7 +77,7 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"n": 3, "temperature": 2, "seed": 3}, {"stop": "a"}],
+    [{}, {"n": 3, "temperature": 2, "seed": 3}, {"stop": "a"}, {"logprobs": 2, "n": 2}],
 )
 @pytest.mark.parametrize("streams", [{}, {"stream": True}, USAGE])
 def test_texts_have_the_forms_of_the_document_and_of_openai(server, runs, document, more, streams):
@@ -83,6 +87,8 @@ def test_texts_have_the_forms_of_the_document_and_of_openai(server, runs, docume
          ChatCompletionChunk),
     ):  # fmt: skip
         asked = {"model": runs["lora"].id, **body, **more, **streams}
+        if "logprobs" in more and "messages" in body:
+            asked |= {"logprobs": True, "top_logprobs": more["logprobs"]}
         content = checked(document, httpx.post(f"{server}/v1/{path}", json=asked, timeout=60))
         if not streams:
             whole.model_validate_json(json.dumps(content), strict=True)
@@ -240,3 +246,63 @@ def test_what_chooses_tokens_has_its_effect(server, runs):
     error = httpx.post(f"{server}/v1/completions", json=body).json()["error"]
     assert error["param"] == "logit_bias"
     assert error["message"] == "logit_bias has the token 2800; the model has those from 0 to 2799."
+
+
+def scores_of(address, path, **body):
+    """Return the scores of the first choice, of a stream or not, and its text."""
+    found = httpx.post(f"{address}/v1/{path}", json=body, timeout=60)
+    assert found.status_code == 200, found.text
+    contents = pieces_of(found.text) if body.get("stream") else [found.json()]
+    joined, text = {}, ""
+    for choice in [content["choices"][0] for content in contents]:
+        turn = choice.get("message") or choice.get("delta") or {}
+        text += choice.get("text") or turn.get("content") or ""
+        for key, values in (choice["logprobs"] or {}).items():
+            joined[key] = joined.get(key, []) + (values or [])
+    return joined, text
+
+
+@pytest.mark.parametrize("prompt", ["Frank Venn", "😀"])
+def test_written_tokens_have_their_log_probabilities(server, runs, prompt):
+    tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    emoji = {str(token): 100 for token in tokenizer("😀é")["input_ids"][1:]}
+    body = {"model": runs["lora"].id, "max_tokens": 12, "seed": 3, "temperature": 1.5}
+    body |= {"logit_bias": emoji} if prompt == "😀" else {}
+    words = {"prompt": prompt, "logprobs": 3}
+    own, text = scores_of(server, "completions", **body, **words)
+    assert scores_of(server, "completions", **body, **words, stream=True) == (own, text)
+    turns = {"messages": [{"role": "user", "content": prompt}], "logprobs": True}
+    chat, said = scores_of(server, "chat/completions", **body, **turns, top_logprobs=3)
+    assert scores_of(server, "chat/completions", **body, **turns, top_logprobs=3, stream=True) == (
+        chat, said
+    )  # fmt: skip
+    assert said == text and len(own["tokens"]) == len(chat["content"]) == 12
+    spelled = [bytes(entry["bytes"]) for entry in chat["content"]]
+    assert b"".join(spelled).decode(errors="replace").strip() == text
+    for place, entry in enumerate(chat["content"]):
+        assert entry["token"] == own["tokens"][place]
+        assert entry["logprob"] == own["token_logprobs"][place] <= 0
+        tops = {top["token"]: top["logprob"] for top in entry["top_logprobs"]}
+        assert own["top_logprobs"][place] == tops | {entry["token"]: entry["logprob"]}
+        assert max(tops.values()) == entry["top_logprobs"][0]["logprob"] >= entry["logprob"]
+        letters, at = spelled[place].decode(errors="ignore").strip(), own["text_offset"][place]
+        assert "\ufffd" in entry["token"] or letters in text[at:][: len(letters) + 1]
+        assert entry["token"].startswith("bytes:") == (spelled[place].decode(errors="ignore") == "")
+    if prompt == "😀":
+        assert any(token.startswith("bytes:\\x") for token in own["tokens"])
+    none = scores_of(server, "chat/completions", **body, **turns)[0]["content"]
+    assert none == [{**entry, "top_logprobs": []} for entry in chat["content"]]
+
+
+def test_scores_of_written_tokens_are_those_of_a_prompt(server, runs):
+    tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    ids = tokenizer("The old boat")["input_ids"]
+    body = {"model": runs["prefix"].id, "echo": True, "logprobs": 2, "temperature": 2, "seed": 1}
+    own, text = scores_of(server, "completions", **body, prompt=ids, max_tokens=9)
+    numbers = {token_text(tokenizer, number): number for number in range(len(tokenizer))}
+    again = [*ids, *(numbers[token] for token in own["tokens"][len(ids) :])]
+    other, echoed = scores_of(server, "completions", **body, prompt=again, max_tokens=0)
+    assert own["tokens"] == other["tokens"] and own["text_offset"] == other["text_offset"]
+    assert echoed == text == "".join(own["tokens"])
+    pairs = zip(own["token_logprobs"][1:], other["token_logprobs"][1:], strict=True)
+    assert all(first == pytest.approx(second, abs=1e-4) for first, second in pairs)

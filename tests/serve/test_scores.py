@@ -122,7 +122,6 @@ def test_what_has_no_scores_is_refused(scored, server, runs):
         assert found.status_code == 400 and said in found.json()["error"]["message"]
     for more, key in (
         ({"stream": True}, "echo"),
-        ({"stream": True, "echo": False, "logprobs": 0}, "logprobs"),
         ({"echo": False, "max_tokens": 0}, "max_tokens"),
     ):
         found = asked(address, "completions", model=made["texts"].id, **(body | more))
