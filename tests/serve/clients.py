@@ -139,19 +139,22 @@ def table(calls):
     """Return the page's part about clients."""
     kinds = ("texts", "streams", "JSON", "tools", "models", "other routes")
     asked, works, refused = Counter(), Counter(), {}
+    versions = {}
     for call in calls:
         for client in (call["client"], *call.get("also", ())):
-            asked[client, kind_of(call)] += 1
-            works[client, kind_of(call)] += call["answer"] == "works"
+            name, _, version = client.partition(" ")
+            versions.setdefault(name, {})[version] = None
+            asked[name, kind_of(call)] += 1
+            works[name, kind_of(call)] += call["answer"] == "works"
         if call["answer"] != "works":
             refused.setdefault(call["answer"], []).append(call["what"])
     lines = [f"| client | {' | '.join(kinds)} |", f"| --- |{' --- |' * len(kinds)}"]
-    for client in dict.fromkeys(client for client, _ in asked):
+    for name, own in versions.items():
         cells = [
-            f"{works[client, kind]} of {asked[client, kind]}" if asked[client, kind] else ""
+            f"{works[name, kind]} of {asked[name, kind]}" if asked[name, kind] else ""
             for kind in kinds
         ]
-        lines.append(f"| {client} | {' | '.join(cells)} |")
+        lines.append(f"| {name} {', '.join(own)} | {' | '.join(cells)} |")
     lines += [f"| {client} | {'not tried | ' * len(kinds)}".rstrip() for client in NOT_TRIED]
     lines += ["", "| refused | the answer begins |", "| --- | --- |"]
     for answer, whats in sorted(refused.items()):
