@@ -669,7 +669,7 @@ def test_hostile_requests_and_clients_that_leave_do_no_harm(folder, runs, caplog
             assert KEY not in found.text and str(folder) not in found.text
             if number % 20 == 0:
                 assert own.post("/v1/classify", json=good).json()["data"] == wanted
-        assert answered > 20
+        assert answered > 10
         for number in range(50):
             body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "stream": number % 2 == 0}
             body |= {"temperature": 3.0, "max_tokens": 60, "seed": number, "n": 1 + number % 8}
