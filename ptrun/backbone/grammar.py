@@ -22,6 +22,8 @@ _LETTERS = 120_000
 """Of a grammar."""
 _FREE = '%llguidance {"no_forcing": true}\n'
 """The model chooses the tokens of words that have to follow; some tokenizers put a space there."""
+_NO_TOKEN = "the vocabulary of the model has no token that can follow."
+_FEW = 8  # first tokens that are tried; more than spaces
 _PIECE = "▁"  # stands for a space in the tokens of sentencepiece
 
 
@@ -85,15 +87,22 @@ def spelled(tokenizer: Any, ends: Sequence[int], text: str) -> str:
 @lru_cache(maxsize=32)
 def _matcher(tokenizer: Any, ends: tuple[int, ...], text: str) -> Any:
     """Return the state before the first token of a grammar."""
-    library = _tokenizer(tokenizer, ends)
-    import llguidance
-
+    library = _library()
     if len(text) > _LETTERS:
         raise GrammarError(f"it has {len(text):,} letters; at most {_LETTERS:,}.")
-    limits = llguidance.LLParserLimits(**_LIMITS)
-    matcher = llguidance.LLMatcher(library, _FREE + text, log_level=0, limits=limits)
-    _allowed(matcher)
+    limits, words = library.LLParserLimits(**_LIMITS), _tokenizer(tokenizer, ends)
+    matcher = library.LLMatcher(words, _FREE + text, log_level=0, limits=limits)
+    first = _allowed(matcher).nonzero().flatten().tolist()
+    if len(first) < _FEW and not any(_goes_on(matcher, token) for token in first):
+        raise GrammarError(_NO_TOKEN)
     return matcher
+
+
+def _goes_on(matcher: Any, token: int) -> bool:
+    """Return whether a text may end behind a first token, or another one may follow."""
+    after = matcher.deep_copy()
+    after.consume_token(token)
+    return after.is_accepting() or (any(after.compute_bitmask()) and not after.is_error())
 
 
 def _allowed(matcher: Any) -> Tensor:
@@ -101,7 +110,7 @@ def _allowed(matcher: Any) -> Tensor:
     bits = matcher.compute_bitmask()
     error = matcher.get_error()
     if "NoExtension" in error or not any(bits):
-        raise GrammarError("the vocabulary of the model has no token that can follow.")
+        raise GrammarError(_NO_TOKEN)
     if error:  # without the place in the grammar, which the client did not write
         said = re.split(r"\n +\d+ \| ", error)[0].rpartition("JSON schema: ")[2]
         raise GrammarError(f"{' '.join(said.split())[:200]}.")
@@ -109,15 +118,19 @@ def _allowed(matcher: Any) -> Tensor:
     return (packed[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).bool().flatten()
 
 
-@cache
-def _tokenizer(tokenizer: Any, ends: tuple[int, ...]) -> Any:
-    """Return a tokenizer as the library reads it."""
+def _library() -> Any:
     try:
         import llguidance
     except ImportError as error:
-        raise UserError(
-            "an answer in a form needs llguidance: pip install 'ptrun[structured]'."
-        ) from error
+        said = "an answer in a form needs llguidance: pip install 'ptrun[structured]'."
+        raise UserError(said) from error
+    return llguidance
+
+
+@cache
+def _tokenizer(tokenizer: Any, ends: tuple[int, ...]) -> Any:
+    """Return a tokenizer as the library reads it."""
+    library = _library()
     from tokenizers import decoders
 
     backend: Any = copy(getattr(tokenizer, "backend_tokenizer", None))
@@ -127,9 +140,8 @@ def _tokenizer(tokenizer: Any, ends: tuple[int, ...]) -> Any:
         if _PIECE in repr(backend.decoder):  # the form of these decoders that the library knows
             parts = [decoders.Replace(_PIECE, " "), decoders.ByteFallback(), decoders.Fuse()]
             backend.decoder = decoders.Sequence(parts)
-        return llguidance.LLTokenizer(backend.to_str(), eos_token=list(ends))
+        return library.LLTokenizer(backend.to_str(), eos_token=list(ends))
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
-        raise GrammarError(
-            f"the tokenizer of the model cannot follow a grammar ({reason})."
-        ) from error
+        said = f"the tokenizer of the model cannot follow a grammar ({reason})."
+        raise GrammarError(said) from error

@@ -22,6 +22,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
+from ptrun.readout.calls import CallForm
 from ptrun.readout.chat import DATE, Chat, ChatRow, stored_template
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
@@ -169,6 +170,11 @@ class Writing(Cloze):
         chat = Chat(backbone=self.backbone, template=self.options.chat_template, **options)
         chat.check()
         return chat
+
+    @cached_property
+    def calls(self) -> CallForm:
+        """How its chat template writes calls; refuse one that has none."""
+        return CallForm.of(self.chat)
 
     @cached_property
     def _end(self) -> int:

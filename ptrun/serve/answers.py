@@ -14,6 +14,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ptrun.errors import UserError
 from ptrun.predicting.answering import Detail, answer_of
+from ptrun.readout.calls import Call
 from ptrun.serve.batches import QueueFull, RowAnswer, TooLong, WaitingRow
 from ptrun.serve.prompts import UnknownRun
 from ptrun.serve.requests import ChatRequest, CompletionRequest
@@ -34,16 +35,20 @@ class Form:
         self.chat, self.model, self.n = isinstance(asked, ChatRequest), asked.model, asked.n
         self.counts, self.created = asked.stream_options.include_usage, int(time.time())
         self.scored = asked.wish.logprobs is not None
+        self.structure = asked.structure
         self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
         choices = []
         for index, a in enumerate(answers):
-            text = str(a.prediction.value)
-            turn = {"role": "assistant", "content": text, "refusal": None}
+            text, calls = self.said(a)
+            said = {"content": text or None, "tool_calls": calls} if calls else {"content": text}
+            turn = {"role": "assistant", **said, "refusal": None}
             content = {"message": turn} if self.chat else {"text": text}
-            choices.append({"index": index, **content, **_end(a), "logprobs": self.scores(a)})
+            choices.append(
+                {"index": index, **content, **_end(a, calls), "logprobs": self.scores(a)}
+            )
         kind = "chat.completion" if self.chat else "text_completion"
         return {
             **self._head(kind, answers[0].loaded.id),
@@ -51,16 +56,32 @@ class Form:
             "usage": self.usage(answers),
         }
 
+    def said(self, answer: RowAnswer) -> tuple[str, list[dict[str, Any]]]:
+        """Return the text of an answer, and its calls."""
+        text, calls = str(answer.prediction.value), list[Call]()
+        if answer.form and self.structure:
+            text, calls = self.structure.calls(answer.form, text)
+        functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        pairs = zip(calls, functions, strict=True)
+        return text, [{"id": c.id, "type": "function", "function": f} for c, f in pairs]
+
+    def sure(self, job: WaitingRow, text: str) -> str:
+        """Return a text that is being written, up to what may be the beginning of a call."""
+        sure = self.structure.sure(job.form, text) if job.form and self.structure else text
+        return sure.rstrip("\ufffd")  # of the last letter not all bytes may be there
+
     def event(
         self, index: int, text: str, scores: Any = None, answer: RowAnswer | None = None,
-        *, begins: bool = False,
+        calls: Sequence[Mapping[str, Any]] = (), *, begins: bool = False,
     ) -> str:  # fmt: skip
-        """Return a piece of a choice in a stream; the last one has the answer."""
+        """Return a piece of a choice in a stream; the last one has the answer and its calls."""
         piece: dict[str, Any] = {"text": text}
         if self.chat:
             delta = {"role": "assistant", "content": ""} if begins else {}
-            piece = {"delta": {**delta, **({"content": text} if text else {})}}
-        return self.piece([{"index": index, **piece, **_end(answer), "logprobs": scores}])
+            numbered = [{"index": number, **call} for number, call in enumerate(calls)]
+            said = {"content": text, "tool_calls": numbered}
+            piece = {"delta": {**delta, **{key: value for key, value in said.items() if value}}}
+        return self.piece([{"index": index, **piece, **_end(answer, calls), "logprobs": scores}])
 
     def piece(self, choices: Sequence[Any], answers: Sequence[RowAnswer] = ()) -> str:
         """Return a piece of a stream with choices, or with the counts of tokens."""
@@ -155,9 +176,10 @@ def check_text(answer: RowAnswer) -> None:
         raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
 
 
-def _end(answer: RowAnswer | None) -> dict[str, Any]:
+def _end(answer: RowAnswer | None, calls: Sequence[Any]) -> dict[str, Any]:
     """Return why a text ends, if it has."""
-    return {"finish_reason": answer and ("stop" if answer.ended else "length")}
+    usual = "tool_calls" if calls else "stop"
+    return {"finish_reason": answer and (usual if answer.ended else "length")}
 
 
 def _likely(tokenizer: Any, token: int, logprob: float) -> dict[str, Any]:
@@ -178,7 +200,8 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, TooLong):
         return Refused(400, str(error), code="context_length_exceeded")
     if isinstance(error, UserError):
-        return Refused(400, str(error))
+        key = str(error).partition(":")[0]
+        return Refused(400, str(error), key=key if key in ("tools", "response_format") else None)
     return Refused(500, f"the row failed ({type(error).__name__}).")
 
 

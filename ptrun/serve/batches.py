@@ -9,9 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -28,7 +29,7 @@ from ptrun.backbone.choosing import (
     token_scores,
 )
 from ptrun.backbone.generation import generate
-from ptrun.backbone.grammar import Grammar
+from ptrun.backbone.grammar import Grammar, spelled
 from ptrun.backbone.joining import join
 from ptrun.backbone.stepping import Held, begin, regrouped, step
 from ptrun.errors import UserError, shown, visible
@@ -37,7 +38,9 @@ from ptrun.pattern.spelling import frame
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded, Together
 from ptrun.readout.base import Features, collate
+from ptrun.readout.calls import CallForm
 from ptrun.serve.prompts import Prompts
+from ptrun.serve.structured import Structure
 from ptrun.task.conversation import BESIDE
 from ptrun.types import Example, Prediction
 
@@ -64,8 +67,8 @@ class Wish:
     """How a text is to be written; None leaves the run's own.
 
     `logprobs` asks for the log-probability of each token, with those of so many likeliest ones.
-    `grammar` is one of llguidance, which the text has to follow. With `echo` the prompt stands as
-    it was sent, without the run's pattern, and the answer begins with it.
+    `structure` is what the text has to be. With `echo` the prompt stands as it was sent, without
+    the run's pattern, and the answer begins with it.
     """
 
     max_tokens: int | None = None
@@ -80,7 +83,7 @@ class Wish:
     frequency_penalty: float | None = None
     logit_bias: tuple[tuple[int, float], ...] | None = None
     logprobs: int | None = None
-    grammar: str | None = None
+    structure: Structure | None = None
     echo: bool = False
 
 
@@ -112,6 +115,7 @@ class WaitingRow:
     features: Features = field(init=False)
     decoding: Decoding | None = None
     dice: Dice | None = None
+    form: CallForm | None = None
     grammar: Grammar | None = None
     tokens: list[int] = field(default_factory=list)
     prompt_scores: tuple[TokenScore | None, ...] | None = None
@@ -162,7 +166,8 @@ class RowAnswer:
     """An answer: its run, row and prediction; of a text its tokens, and whether it has its end.
 
     `shortened` says that the row was too long and was cut, as in training. `scores` are those of
-    the written tokens, and `prompt_scores` those of the prompt's, where they were asked for.
+    the written tokens, and `prompt_scores` those of the prompt's, where they were asked for. `form`
+    is that of calls, which the text may hold with its special tokens.
     """
 
     loaded: Loaded
@@ -174,6 +179,7 @@ class RowAnswer:
     shortened: bool = False
     scores: tuple[TokenScore, ...] | None = None
     prompt_scores: tuple[TokenScore | None, ...] | None = None
+    form: CallForm | None = None
 
 
 class Batches:
@@ -195,6 +201,7 @@ class Batches:
         self.rows = self.batches = 0
         self._changed = threading.Condition()
         self._open = True
+        self._grammars = ThreadPoolExecutor(1)  # a large one would hold up all rows
         self._thread = threading.Thread(target=self._run, name="ptrun-serve", daemon=True)
         self._thread.start()
 
@@ -217,6 +224,7 @@ class Batches:
 
     def close(self) -> None:
         """Compute what waits, and end the thread."""
+        self._grammars.shutdown()
         with self._changed:
             self._open = False
             self._changed.notify()
@@ -270,7 +278,8 @@ class Batches:
             try:
                 if not job.ready:
                     self._read(job)
-                return job
+                if job.ready:
+                    return job
             except Exception as error:  # nothing may end the thread that computes
                 if not isinstance(error, UserError):
                     name = visible(job.name)
@@ -311,20 +320,35 @@ class Batches:
         seed = drawn if job.wish.seed is None else job.wish.seed
         job.dice = dice_of(seed + job.choice * _APART)
         job.decoding = self._decoding(usual, job.wish, left)
-        if (
-            job.decoding.beams > 1
-            and job.left
-            and (job.wish.grammar or job.wish.logprobs is not None)
-        ):
+        structure = job.wish.structure
+        follows = structure is not None and structure.constrains
+        if job.decoding.beams > 1 and job.left and (follows or job.wish.logprobs is not None):
             raise UserError(
                 f"{job.loaded.id} searches with {job.decoding.beams} beams, which have no logprobs "
                 "and follow no response_format or tools. Send temperature 0 to do without beams."
             )
-        if job.wish.grammar is not None:
-            tokenizer = job.method.backbone.tokenizer()
-            job.grammar = Grammar(tokenizer, job.decoding.ends, job.wish.grammar)
         job.features = prompt
-        job.ready = True
+        job.form = readout.calls if structure and structure.tools else None
+        job.ready = not follows
+        if follows:
+            self._grammars.submit(self._follow, job)
+
+    def _follow(self, job: WaitingRow) -> None:
+        """Read the grammar of a row, which then waits again."""
+        structure, decoding = job.wish.structure, job.decoding
+        assert structure is not None and decoding is not None
+        try:
+            tokenizer = job.method.backbone.tokenizer()
+            text = structure.grammar(job.form, partial(spelled, tokenizer, decoding.ends))
+            job.grammar = Grammar(tokenizer, decoding.ends, text)
+            job.ready = True
+            with self._changed:
+                self.waiting.appendleft(job)
+                self._changed.notify()
+        except UserError as error:
+            _fail(job, UserError(f"{structure.key}: {error}"))
+        except BaseException as error:  # the library is no Python
+            _fail(job, error)
 
     def _decoding(self, usual: Decoding, wish: Wish, left: int) -> Decoding:
         """Return how a text is written: the run's own way, but for what is wished."""
@@ -609,11 +633,11 @@ def _text(job: WaitingRow) -> tuple[str, bool]:
     """Return the text so far, up to a stop text, and whether it has its end."""
     assert job.decoding is not None
     ended = bool(job.tokens) and job.tokens[-1] in job.decoding.ends
-    tokenizer, before = job.method.backbone.tokenizer(), []
+    tokenizer, before, plain = job.method.backbone.tokenizer(), [], job.form is None
     if job.wish.echo:  # a space may stand between the prompt and its first token
         before = job.features.rows[0].ids
-    start = len(tokenizer.decode(before, skip_special_tokens=True))
-    text = tokenizer.decode([*before, *job.tokens], skip_special_tokens=True)[start:]
+    start = len(tokenizer.decode(before, skip_special_tokens=plain))
+    text = tokenizer.decode([*before, *job.tokens], skip_special_tokens=plain)[start:]
     for stop in job.decoding.stop:
         text, mark, _ = text.partition(stop)
         ended = ended or bool(mark)
@@ -646,9 +670,9 @@ def _give(job: WaitingRow, prediction: Prediction) -> None:
         answer = RowAnswer(job.loaded, job.question, prediction, *counts, ended, job.shortened)
         if job.wish.logprobs is not None:
             answer = replace(answer, scores=tuple(job.scores), prompt_scores=job.prompt_scores)
-        job.done.set_result(answer)
+        job.done.set_result(replace(answer, form=job.form))
 
 
-def _fail(job: WaitingRow, error: Exception) -> None:
+def _fail(job: WaitingRow, error: BaseException) -> None:
     if not job.done.done() and job.done.set_running_or_notify_cancel():
         job.done.set_exception(error)

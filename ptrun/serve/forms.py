@@ -21,9 +21,18 @@ TextScores = TypedDict("TextScores", {
     "tokens": list[str], "token_logprobs": list[float | None],
     "top_logprobs": list[dict[str, float] | None], "text_offset": list[int],
 })
-Message = TypedDict("Message", {"role": Literal["assistant"], "content": str, "refusal": None})
-Delta = TypedDict("Delta", {"role": Literal["assistant"], "content": str}, total=False)
-Ended = Literal["stop", "length"]
+Function = TypedDict("Function", {"name": str, "arguments": str})
+Call = TypedDict("Call", {
+    "id": str, "type": Literal["function"], "function": Function, "index": NotRequired[int],
+})
+Message = TypedDict("Message", {
+    "role": Literal["assistant"], "content": str | None, "refusal": None,
+    "tool_calls": NotRequired[list[Call]],
+})
+Delta = TypedDict(
+    "Delta", {"role": Literal["assistant"], "content": str, "tool_calls": list[Call]}, total=False
+)
+Ended = Literal["stop", "length", "tool_calls"]
 ChatChoice = TypedDict("ChatChoice", {
     "index": int, "message": Message, "logprobs": ChatScores | None, "finish_reason": Ended,
 })

@@ -21,15 +21,16 @@ from pydantic import (
 
 from ptrun.errors import shown
 from ptrun.serve.batches import Wish
+from ptrun.serve.structured import Structure
 from ptrun.task.conversation import BESIDE
 
 HARMLESS = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-    "prompt_cache_retention", "parallel_tool_calls",
+    "prompt_cache_retention",
 )  # fmt: skip
 NEUTRAL: Mapping[str, Any] = {
     "echo": False, "suffix": "", "functions": [], "function_call": "none",
-    "response_format": {"type": "text"}, "modalities": ["text"],
+    "modalities": ["text"],
 }  # fmt: skip
 _EXPECTED = {
     "string_type": "expected a text", "int_type": "expected a whole number",
@@ -39,10 +40,7 @@ _EXPECTED = {
     "string_too_short": "expected a text", "finite_number": "expected a number",
 }  # fmt: skip
 Model = TypeVar("Model", bound=BaseModel)
-_CALLS = (
-    "this server writes a call as text, as the model learned to, and does not read it. Send "
-    'tool_choice "none" with tools to get the text, or leave both out.'
-)
+_NAMED = '"none", or with tools "auto", "required" or {"type": "function", "function": {"name": …}}'
 _COLD = 1e-3  # a temperature below it takes the likeliest token
 
 
@@ -62,6 +60,7 @@ Likeliest = Annotated[Whole, Field(ge=0, le=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 Prompt = (
     Annotated[str, Field(min_length=1)]
     | Annotated[list[Whole], Field(min_length=1, fail_fast=True)]
@@ -123,6 +122,55 @@ class Turn(_Typed):
         return self
 
 
+class Schema(_Typed):
+    """A JSON schema that a text fits; its name and description are read by nobody."""
+
+    name: Name
+    description: str = ""
+    schema_: dict[str, Any] = Field({}, alias="schema")
+    strict: bool = False
+
+
+class Format(_Typed):
+    """The form of a text; some clients send a schema beside `json_object`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: Schema | None = None
+    schema_: dict[str, Any] = Field({}, alias="schema")
+
+    @model_validator(mode="after")
+    def _has_one_schema(self) -> "Format":
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise ValueError('json_schema goes with the type "json_schema"')
+        if self.schema_ and self.type != "json_object":
+            raise ValueError('schema goes with the type "json_object"')
+        return self
+
+    @property
+    def structure(self) -> Structure | None:
+        """What the text has to be."""
+        if self.type == "text":
+            return None
+        schema = self.json_schema.schema_ if self.json_schema else self.schema_
+        return Structure(schema or {"type": "object"})
+
+
+class Function(_Typed):
+    """A function that a model may call; without parameters it has none."""
+
+    name: Name
+    description: str = ""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    strict: bool = False
+
+
+class Tool(_Typed):
+    """A tool."""
+
+    type: Literal["function"]
+    function: Function
+
+
 class StreamOptions(_Typed):
     """Whether the last piece of a stream has the counts of tokens."""
 
@@ -151,6 +199,12 @@ class TextRequest(_Typed):
     stop: Stop | Annotated[list[Stop], Field(max_length=8)] = []
     seed: Annotated[Whole, Field(ge=-(2**63), lt=2**63)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    response_format: Format | None = None
+
+    @property
+    def structure(self) -> Structure | None:
+        """What the text has to be."""
+        return self.response_format.structure if self.response_format else None
 
     @field_validator("logit_bias")
     @classmethod
@@ -174,6 +228,7 @@ class TextRequest(_Typed):
             top_k=self.top_k and max(self.top_k, 0),  # 0 and -1 are all
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             logit_bias=bias or None,
+            structure=self.structure,
             **{key: getattr(self, key) for key in same},
         )
 
@@ -215,8 +270,9 @@ class ChatRequest(TextRequest):
     messages: Annotated[list[Turn], Field(min_length=1)]
     logprobs: bool = False
     top_logprobs: Likeliest | None = None
-    tools: list[dict[str, Any]] = []
+    tools: Annotated[list[Tool], Field(max_length=128)] = []
     tool_choice: str | dict[str, Any] = ""
+    parallel_tool_calls: bool = True
     chat_template_kwargs: dict[str, Any] = {}
 
     @field_validator("messages")
@@ -227,13 +283,37 @@ class ChatRequest(TextRequest):
         return turns
 
     @model_validator(mode="after")
-    def _calls_are_text(self) -> "ChatRequest":
+    def _chooses(self) -> "ChatRequest":
         if self.top_logprobs and not self.logprobs:
             raise ValueError("top_logprobs: needs logprobs, true.")
-        for key in ("tools", "tool_choice"):
-            if getattr(self, key) and self.tool_choice != "none":
-                raise ValueError(f"{key}: {_CALLS}")
+        names = [tool.function.name for tool in self.tools]
+        named = [{"type": "function", "function": {"name": name}} for name in names]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"tools: two functions are named {name}.")
+        if self.tool_choice not in ["", "none", *(["auto", "required"] if names else ()), *named]:
+            value = shown(self.tool_choice)
+            raise ValueError(f"tool_choice: {value}; expected {_NAMED} with the name of a tool.")
+        for function in (tool.function for tool in self.tools):
+            if (kind := function.parameters.get("type", "object")) != "object":
+                value = f"type {shown(kind)}; expected object"
+                raise ValueError(f"tools: the parameters of {function.name} have the {value}.")
         return self
+
+    @property
+    def structure(self) -> Structure | None:
+        """What the text has to be."""
+        if not self.tools or self.tool_choice == "none":
+            return super().structure
+        chosen = self.tool_choice["function"]["name"] if isinstance(self.tool_choice, dict) else ""
+        functions = (tool.function for tool in self.tools)
+        form = super().structure or Structure()
+        return replace(
+            form,
+            tools=tuple((f.name, f.parameters) for f in functions if chosen in ("", f.name)),
+            required=self.tool_choice not in ("", "auto"),
+            most=1 if chosen or not self.parallel_tool_calls else form.most,
+        )
 
     @property
     def wish(self) -> Wish:

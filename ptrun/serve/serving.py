@@ -349,18 +349,18 @@ class _Asking:
                 yield form.event(index, "", begins=True)
             while len(answers) < len(jobs):
                 index, text, count = await asyncio.wait_for(texts.get(), until - time.monotonic())
-                job, start = jobs[index], len(sent[index])
+                job, start, calls = jobs[index], len(sent[index]), list[Any]()
                 if text is None:
                     answers[index] = job.done.result(timeout=0)
-                    letters = str(answers[index].prediction.value)
+                    letters, calls = form.said(answers[index])
                 else:
-                    letters = text.rstrip("\ufffd")  # of the last one not all bytes may be there
+                    letters = form.sure(job, text)
                 if letters.startswith(sent[index]) and letters != sent[index]:
                     yield form.event(index, letters[start:], form.scores(job, scored[index], count))
                     sent[index], scored[index] = letters, count
                 if text is None:
                     rest = form.scores(job, scored[index]) if count > scored[index] else None
-                    yield form.event(index, "", rest, answers[index])
+                    yield form.event(index, "", rest, answers[index], calls)
             if form.counts:
                 yield form.piece([], [answers[index] for index in range(len(jobs))])
             yield "data: [DONE]\n\n"

@@ -112,10 +112,11 @@ def test_what_cannot_be_followed_is_named(schema, words):
         Grammar(tokenizer, ends_of(tokenizer), f"start: %json {json.dumps(schema)}")
 
 
-def test_a_vocabulary_without_the_first_letter_is_refused(tmp_path):
+@pytest.mark.parametrize("rule", ['"中"', '" "? "中"', '" "? %json {"$ref": "#"}'])
+def test_a_grammar_that_no_token_can_begin_is_refused(rule):
     tokenizer = tokenizers.load(POCKET / "pocket_t5", "t5")
     with pytest.raises(GrammarError, match="no token that can follow"):
-        Grammar(tokenizer, [1], 'start: "中"')
+        Grammar(tokenizer, [1], f"start: {rule}")
 
 
 def test_a_tokenizer_of_words_is_refused():

@@ -8,20 +8,25 @@ import pytest
 
 import ptrun
 from ptrun.backbone.files import read_config
+from ptrun.backbone.grammar import Grammar
+from ptrun.backbone.tokenizers import load
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.plan import plan
-from ptrun.serve.requests import ChatRequest, InvalidRequest, parsed
+from ptrun.serve.structured import Structure
 from tests.docs.pages import text
+from tests.tiers import package
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 
 
-def structured_output(folder):
-    asked = {"model": "a", "messages": [{"role": "user", "content": "a"}]}
-    for key, value in (("tools", [{}]), ("response_format", {"type": "json_object"})):
-        with pytest.raises(InvalidRequest, match=f"^{key}"):
-            parsed(ChatRequest, {**asked, key: value})
+def schemas(folder):
+    package("llguidance")
+    tokenizer = load(SHIPPED, "gpt2")
+    for schema in ({"not": {}}, {"if": {}}, {"uniqueItems": True}):
+        (key,) = schema
+        with pytest.raises(UserError, match=key):
+            Grammar(tokenizer, [0], Structure(schema).grammar(None, str))
 
 
 def quantized(folder):
@@ -45,7 +50,7 @@ def devices(folder):
 
 
 ROWS = {  # other rows name what tests of their rooms refuse
-    "Structured output": structured_output,
+    "JSON schemas with": schemas,  # calls: readout/test_calls.py
     "Checkpoints with a vision": quantized,  # a vision part: backbone/test_probe.py
     "Training a finished run": more_steps,
     "GPUs other than CUDA": devices,

@@ -206,10 +206,12 @@ def test_calls_tools_and_names_of_a_template_are_read():
     assert talk.variables == {"tools": [TOOL], "formal": True}
     assert talk.turns[1]["tool_calls"][0]["function"] == FUNCTION
     assert talk.turns[2]["tool_call_id"] == "x"
-    for more in ({}, {"tool_choice": "auto"}):
-        with pytest.raises(InvalidRequest, match=r"^tools: this server writes a call as text"):
-            parsed(ChatRequest, {**CHAT, **beside, **more})
-    with pytest.raises(InvalidRequest, match=r"^tool_choice: this server"):
+    assert asked.structure is None
+    for choice, required in (({}, False), ("auto", False), ("required", True)):
+        more = {"tool_choice": choice} if choice else {}
+        structure = parsed(ChatRequest, {**CHAT, **beside, **more}).structure
+        assert (structure.tools[0][0], structure.required) == ("add", required)
+    with pytest.raises(InvalidRequest, match=r"^tool_choice: 'required'; expected"):
         parsed(ChatRequest, {**CHAT, "tool_choice": "required"})
 
 
