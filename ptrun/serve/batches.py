@@ -479,6 +479,7 @@ class _Texts:
             self._extend(jobs, self._read(jobs)[1])
         elif jobs:
             if jobs != self.jobs or self._inputs is None:
+                self._inputs = None  # its prefixes may be large
                 places = {id(job): place for place, job in enumerate(self.jobs)}
                 self._held = [regrouped(self._held, [places[id(job)] for job in jobs])]
                 self._inputs = _joined(jobs, so_far=False)

@@ -157,8 +157,13 @@ def test_texts_that_come_and_go_are_written_as_alone(server, folder, runs, monke
     assert len(set(seen)) > 2
 
 
-def test_texts_of_encoder_decoders_that_come_and_go_are_written_as_alone(tmp_path, monkeypatch):
-    common = ["backbone=pocket_t5", ROWS, "train.max_steps=3", "task=pocket_writing"]
+@pytest.mark.parametrize(
+    "backbone", ["pocket_t5", pytest.param("pocket_glm", marks=pytest.mark.slow)]
+)
+def test_texts_beside_an_encoder_or_in_a_blank_are_written_as_alone(
+    tmp_path, monkeypatch, backbone
+):
+    common = [f"backbone={backbone}", ROWS, "train.max_steps=3", "task=pocket_writing"]
     lines = (["method=lora"], ["method=ptuning_v2", "method.length=4"])
     runs = [ptrun.run(*line, *common, "train.lr=0.05", f"outputs={tmp_path}") for line in lines]
     jobs = [(run, row["facts"]) for row in rows_of(runs[0])[:3] for run in runs]
