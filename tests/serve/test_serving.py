@@ -166,7 +166,7 @@ def test_texts_beside_an_encoder_or_in_a_blank_are_written_as_alone(
     common = [f"backbone={backbone}", ROWS, "train.max_steps=3", "task=pocket_writing"]
     lines = (["method=lora"], ["method=ptuning_v2", "method.length=4"])
     runs = [ptrun.run(*line, *common, "train.lr=0.05", f"outputs={tmp_path}") for line in lines]
-    jobs = [(run, row["facts"]) for row in rows_of(runs[0])[:3] for run in runs]
+    jobs = [(run, row["facts"]) for row in rows_of(runs[0])[:2] for run in runs]
 
     def written(address, run, prompt):
         own = {"model": run.id, "prompt": prompt, "max_tokens": 80, "temperature": 2, "seed": 5}
