@@ -92,20 +92,25 @@ def document(app: FastAPI) -> dict[str, Any]:
     content = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas: dict[str, Any] = {}
 
-    def body(form: Any, *, streams: bool = False) -> dict[str, Any]:
-        schema = TypeAdapter(form).json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(schema.pop("$defs", {}))
-        if not streams:
-            return {"application/json": {"schema": schema}}
-        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-        event = {"type": "object", "properties": {"data": data}, "required": ["data"]}
-        return {"text/event-stream": {"itemSchema": event}}
+    def schema(form: Any) -> dict[str, Any]:
+        described = TypeAdapter(form).json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(described.pop("$defs", {}))
+        return described
+
+    def body(form: Any) -> dict[str, Any]:
+        return {"application/json": {"schema": schema(form)}}
+
+    def events(form: Any) -> dict[str, Any]:
+        text = {"type": "string", "contentMediaType": "application/json"}
+        data = [{**text, "contentSchema": schema(form | Error)}, {"const": "[DONE]"}]
+        item = {"type": "object", "properties": {"data": {"anyOf": data}}, "required": ["data"]}
+        return {"text/event-stream": {"itemSchema": item}}
 
     for place, (asked, answer, *piece) in _FORMS.items():
         (route,) = content["paths"][place].values()
         route["responses"] = {"200": {"description": "the answer", "content": body(answer)}}
         for form in piece:
-            route["responses"]["200"]["content"] |= body(form, streams=True)
+            route["responses"]["200"]["content"] |= events(form)
         for status in (401, 404, 421, 500, *(_ASKING if asked else ())):
             fault = {"description": "an error", "content": body(Error)}
             route["responses"][str(status)] = fault

@@ -37,7 +37,7 @@ _EXPECTED = {
     "float_type": "expected a number", "bool_type": "expected true or false",
     "model_type": "expected an object", "dict_type": "expected an object",
     "model_attributes_type": "expected an object", "too_short": "expected one or more",
-    "string_too_short": "expected a text", "finite_number": "expected a number",
+    "string_too_short": "expected a text that is not empty", "finite_number": "expected a number",
 }  # fmt: skip
 Model = TypeVar("Model", bound=BaseModel)
 _NAMED = '"none", or with tools "auto", "required" or {"type": "function", "function": {"name": …}}'

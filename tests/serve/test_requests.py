@@ -25,6 +25,7 @@ from ptrun.serve.requests import (
 )
 from ptrun.task import conversation
 from ptrun.task.source import Row
+from tests.serve.test_answers import checked
 
 CALLS = json.loads(Path(__file__).with_name("client_calls.json").read_text(encoding="utf-8"))
 KINDS = {
@@ -216,12 +217,13 @@ def test_calls_tools_and_names_of_a_template_are_read():
 
 
 def test_calls_of_clients_get_an_answer_or_a_reason_and_no_500(server, runs):
-    name = runs["lora"].id
+    name, document = runs["lora"].id, httpx.get(f"{server}/openapi.json").json()
     for call in POSTS:
         text = json.dumps(call["body"]).replace("DIGITS", name[-8:]).replace("RUN", name)
         body = json.loads(text)
         found = httpx.post(server + call["path"], json={**body, "max_tokens": 2}, timeout=60)
         assert found.status_code in (200, 400, 404), (call, found.text)
+        checked(document, found)
         assert (found.status_code == 404) == ("unknown model" in call["what"])
         if found.status_code != 200:
             error = found.json()["error"]
