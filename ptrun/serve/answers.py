@@ -50,11 +50,8 @@ class Form:
                 {"index": index, **content, **_end(a, calls), "logprobs": self.scores(a)}
             )
         kind = "chat.completion" if self.chat else "text_completion"
-        return {
-            **self._head(kind, answers[0].loaded.id),
-            "choices": choices,
-            "usage": self.usage(answers),
-        }
+        head = self._head(kind, answers[0].loaded.id)
+        return {**head, "choices": choices, "usage": self.usage(answers)}
 
     def said(self, answer: RowAnswer) -> tuple[str, list[dict[str, Any]]]:
         """Return the text of an answer, and its calls."""
@@ -119,12 +116,12 @@ class Form:
         tops = [
             # of tokens with one text, the likeliest
             s and {text_of(t): p for t, p in reversed((*s.top, (s.token, s.logprob)))}
-            for s in scores
+            for s in scores[start:]
         ]
         return {
             "tokens": [text_of(token) for token in tokens[start:]],
             "token_logprobs": [score and score.logprob for score in scores[start:]],
-            "top_logprobs": tops[start:],
+            "top_logprobs": tops,
             "text_offset": [max(0, at - cut) for at in accumulate(begun, initial=0)][start:-1],
         }
 

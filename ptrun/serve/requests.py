@@ -59,6 +59,7 @@ Tokens = Annotated[Whole, Field(ge=1, le=1_000_000)]
 Likeliest = Annotated[Whole, Field(ge=0, le=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 Prompt = (
@@ -195,7 +196,7 @@ class TextRequest(_Typed):
     min_p: Share | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: Annotated[dict[str, Bias], Field(max_length=1024)] | None = None
     stop: Stop | Annotated[list[Stop], Field(max_length=8)] = []
     seed: Annotated[Whole, Field(ge=-(2**63), lt=2**63)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None

@@ -249,7 +249,8 @@ class _Asking:
         answers = await self._answers(request, waiting)
         for answer in answers if not wish.echo else ():
             check_text(answer)
-        return JSONResponse(form.whole(answers))
+        # thousands of log-probabilities take their time, in which others are answered
+        return await asyncio.to_thread(lambda: JSONResponse(form.whole(answers)))
 
     async def _of_rows(self, request: Request) -> list[RowAnswer]:
         asked = await self._asked(request, RowsRequest)
