@@ -564,11 +564,15 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _ids(loaded: Loaded, prompt: str | Sequence[Any]) -> list[int]:
-    """Return the token ids of a prompt as it stands: its own, or those of its text."""
+    """Return the token ids of a prompt as it stands: its own, or those of its text alone."""
     backbone = loaded.run.backbone
     tokenizer = backbone.tokenizer()
     most = min(len(tokenizer), backbone.embedding_rows)
-    ids = tokenizer(prompt, verbose=False)["input_ids"] if isinstance(prompt, str) else prompt
+    ids = prompt
+    if isinstance(prompt, str):  # a client counts with tokens that it sees in its text
+        ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+    if not ids:
+        raise UserError(f"prompt is {shown(prompt)}, which has no token.")
     for token in ids:
         if type(token) is not int or not 0 <= token < most:
             raise UserError(

@@ -1,14 +1,21 @@
 """Prompts as token ids, and the log-probabilities of a prompt's tokens."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import GPT2LMHeadModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import ptrun
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
+from ptrun.serve import batches
 from ptrun.serve.answers import token_text
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
@@ -61,6 +68,21 @@ def test_token_ids_are_read_as_their_text(server, runs, tokenizer, name):
         assert found["choices"] == wanted["choices"] and found["usage"] == wanted["usage"]
     one = asked(server, "completions", **body, prompt=ids[0]).json()
     assert one["choices"] == wanted["choices"][:1]
+
+
+def test_a_token_before_every_text_is_the_clients_with_echo_and_the_runs_without():
+    words = Tokenizer(WordLevel({"<s>": 0, "a": 1, "b": 2}, unk_token="a"))
+    words.pre_tokenizer = Whitespace()
+    words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>")
+    backbone = SimpleNamespace(tokenizer=lambda: tokenizer, embedding_rows=3)
+    task = SimpleNamespace(pvps={"plain": {}}, answer="text", optional=(), reads=["text"])
+    loaded = SimpleNamespace(id="run", run=SimpleNamespace(backbone=backbone, task=task))
+    assert batches._ids(loaded, "a b") == [1, 2] and batches._ids(loaded, "<s>a") == [0, 1]
+    for ids in ([1, 2], [0, 1, 2]):
+        assert batches._fields(loaded, {"prompt": ids}) == {"text": "a b"}
+    with pytest.raises(UserError, match="prompt is ' ', which has no token"):
+        batches._ids(loaded, " ")
 
 
 @pytest.mark.parametrize(
