@@ -6,7 +6,7 @@ A turn with a call of a known name and known arguments, an answer of the templat
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,15 +23,6 @@ _JSON = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of a function; its arguments are a JSON object as text."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True)
 class CallForm:
     """The texts around the names and arguments of calls.
 
@@ -42,11 +33,13 @@ class CallForm:
         join: between arguments and the next name; None if a turn has one call.
         lead: what the template writes by itself before the first call, such as an empty thought.
         special: the special tokens of the tokenizer.
+        names: the functions that are called.
+        most: the calls that are read.
 
     >>> from ptrun.readout.calls import CallForm
-    >>> form = CallForm("<call>", " ", "</call>")
-    >>> form.read('It is <call>f {"a": 1}</call>', ["f"])[1][0].arguments
-    '{"a": 1}'
+    >>> form = CallForm("<call>", " ", "</call>", names=("f",))
+    >>> form.read('It is <call>f {"a": 1}</call>')[1][0]["function"]
+    {'name': 'f', 'arguments': '{"a": 1}'}
     """
 
     open: str
@@ -55,6 +48,8 @@ class CallForm:
     join: str | None = None
     lead: str = ""
     special: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    most: int = 16
 
     @classmethod
     def of(cls, chat: Chat) -> "CallForm":
@@ -93,25 +88,25 @@ class CallForm:
         lead = before.removesuffix(opened) if opened else ""
         return replace(form, open=before[len(lead) :], lead=lead)
 
-    def read(self, text: str, names: Collection[str]) -> tuple[str, list[Call]]:
-        """Return a text without its calls of known functions, and these calls."""
+    def read(self, text: str) -> tuple[str, list[dict[str, Any]]]:
+        """Return a text without its calls of known functions, and these calls as OpenAI's."""
         calls, kept, place = [], [], 0
-        for start, end, call in self._found(text, names):
+        for start, end, call in self._found(text):
             calls.append(call)
             kept.append(self._words(text[place:start]))
             place = end
-        return "\n".join(filter(None, (*kept, self._words(text[place:])))), calls
+        return "\n".join(filter(None, (*kept, self._words(text[place:])))), calls[: self.most]
 
-    def sure(self, text: str, names: Collection[str]) -> str:
+    def sure(self, text: str) -> str:
         """Return a text up to what may be the beginning of a call."""
-        heads = self.open.split()[:1] or names
+        heads = self.open.split()[:1] or self.names
         starts = range(len(text) if self.open.strip() else 1)
         held = (i for i in starts for head in heads if _begins(text[i:], head))
         return self._words(text[: next(held, len(text))])
 
-    def _found(self, text: str, names: Collection[str]) -> Iterator[tuple[int, int, Call]]:
+    def _found(self, text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """Yield where each call stands, and the call."""
-        name = f"(?P<name>{'|'.join(map(re.escape, sorted(names, reverse=True)))})"
+        name = f"(?P<name>{'|'.join(map(re.escape, sorted(self.names, reverse=True)))})"
         head = name + _loosely(self.between)
         opening = re.compile((_loosely(self.open) or r"\A\s*") + head)
         joined, close = (
@@ -130,7 +125,9 @@ class CallForm:
                 last = following or behind
                 number = (last and last.groupdict().get("id")) or uuid.uuid4().hex[:9]
                 stop = behind.end() if behind and not following else end
-                yield found.start(), stop, Call(number, found["name"], text[found.end() : end])
+                function = {"name": found["name"], "arguments": text[found.end() : end]}
+                call = {"id": number, "type": "function", "function": function}
+                yield found.start(), stop, call
             found = following or opening.search(text, behind.end() if behind else end)
 
     def _words(self, text: str) -> str:

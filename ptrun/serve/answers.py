@@ -14,10 +14,12 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ptrun.errors import UserError
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.readout.calls import Call
 from ptrun.serve.batches import QueueFull, RowAnswer, TooLong, WaitingRow
 from ptrun.serve.prompts import UnknownRun
 from ptrun.serve.requests import ChatRequest, CompletionRequest
+from ptrun.task.conversation import BESIDE
+
+_KEYS = (*BESIDE, "response_format")
 
 
 class Refused(Exception):
@@ -35,7 +37,6 @@ class Form:
         self.chat, self.model, self.n = isinstance(asked, ChatRequest), asked.model, asked.n
         self.counts, self.created = asked.stream_options.include_usage, int(time.time())
         self.scored = asked.wish.logprobs is not None
-        self.structure = asked.structure
         self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
     def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
@@ -55,16 +56,12 @@ class Form:
 
     def said(self, answer: RowAnswer) -> tuple[str, list[dict[str, Any]]]:
         """Return the text of an answer, and its calls."""
-        text, calls = str(answer.prediction.value), list[Call]()
-        if answer.form and self.structure:
-            text, calls = self.structure.calls(answer.form, text)
-        functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
-        pairs = zip(calls, functions, strict=True)
-        return text, [{"id": c.id, "type": "function", "function": f} for c, f in pairs]
+        text = str(answer.prediction.value)
+        return answer.form.read(text) if answer.form else (text, [])
 
     def sure(self, job: WaitingRow, text: str) -> str:
         """Return a text that is being written, up to what may be the beginning of a call."""
-        sure = self.structure.sure(job.form, text) if job.form and self.structure else text
+        sure = job.form.sure(text) if job.form else text
         return sure.rstrip("\ufffd")  # of the last letter not all bytes may be there
 
     def event(
@@ -198,7 +195,7 @@ def refusal(error: Exception) -> Refused:
         return Refused(400, str(error), code="context_length_exceeded")
     if isinstance(error, UserError):
         key = str(error).partition(":")[0]
-        return Refused(400, str(error), key=key if key in ("tools", "response_format") else None)
+        return Refused(400, str(error), key=key if key in _KEYS else None)
     return Refused(500, f"the row failed ({type(error).__name__}).")
 
 

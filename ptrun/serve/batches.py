@@ -328,7 +328,7 @@ class Batches:
                 "and follow no response_format or tools. Send temperature 0 to do without beams."
             )
         job.features = prompt
-        job.form = readout.calls if structure and structure.tools else None
+        job.form = structure.reader(readout.calls) if structure and structure.tools else None
         job.ready = not follows
         if follows:
             self._grammars.submit(self._follow, job)
@@ -555,9 +555,8 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     if talks:
         return {**beside, fields[0]: turns}
     if beside:
-        raise UserError(
-            f"{loaded.id} was not trained on conversations and reads no {next(iter(beside))}."
-        )
+        key = next(iter(beside))
+        raise UserError(f"{key}: {loaded.id} was not trained on conversations and reads none.")
     content = turns[-1]["content"]
     is_parts = isinstance(content, list)
     return {fields[0]: "".join(part["text"] for part in content) if is_parts else content}

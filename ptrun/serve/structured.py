@@ -6,13 +6,12 @@ Calls have the form of the run's own chat template.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ptrun.readout.calls import ID, ID_FORM, Call, CallForm
+from ptrun.readout.calls import ID, ID_FORM, CallForm
 
 _SPACES = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
-_MOST_CALLS = 16  # of a turn
 _LARGEST = 2**53 - 1
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum"}
 _MERGED = {"properties", "anyOf", "oneOf", "$ref"}
@@ -32,7 +31,7 @@ class Structure:
     schema: Mapping[str, Any] | None = None
     tools: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     required: bool = False
-    most: int = _MOST_CALLS
+    most: int = CallForm.most
 
     @property
     def key(self) -> str:
@@ -44,14 +43,9 @@ class Structure:
         """Whether not every text fits."""
         return self.required or self.schema is not None
 
-    def calls(self, form: CallForm, text: str) -> tuple[str, list[Call]]:
-        """Return a text without its calls, and the calls."""
-        text, calls = form.read(text, [name for name, _ in self.tools])
-        return text, calls[: self.most]
-
-    def sure(self, form: CallForm, text: str) -> str:
-        """Return a text that is being written, up to what may be the beginning of a call."""
-        return form.sure(text, [name for name, _ in self.tools])
+    def reader(self, form: CallForm) -> CallForm:
+        """Return the form with which calls of these functions are read."""
+        return replace(form, names=tuple(name for name, _ in self.tools), most=self.most)
 
     def grammar(self, form: CallForm | None, spell: Callable[[str], str]) -> str:
         """Return the grammar in llguidance's form of Lark; `spell` writes a text as its part."""

@@ -1,5 +1,7 @@
 """Rows that are computed together: their scores, grammars and settings are those of each alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ import ptrun
 from ptrun.errors import UserError
 from ptrun.readout.base import collate
 from ptrun.serve.batches import WaitingRow, Wish, _so_far
+from ptrun.serve.structured import Structure
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
@@ -60,7 +63,8 @@ def test_a_grammar_and_a_bias_are_of_their_row(folder, runs):
     pytest.importorskip("llguidance")
     prompt, name = {"prompt": "Frank Venn"}, runs["lora"].id
     plain = Wish(max_tokens=20, temperature=2.0, seed=3)
-    grammar = Wish(max_tokens=20, temperature=2.0, seed=3, grammar='start: "a" ("b" | "c")* "d"')
+    form = Structure({"type": "string", "pattern": "^a[bc]*d$"})
+    grammar = replace(plain, structure=form)
     bias = Wish(max_tokens=4, logit_bias=((70, 100.0),))
     with serving(folder) as (_, _, batches):
         wishes = [plain, grammar, bias, grammar]
@@ -70,15 +74,20 @@ def test_a_grammar_and_a_bias_are_of_their_row(folder, runs):
     assert free.prediction.value == alone.prediction.value
     assert jobs[2].tokens == [70] * 4
     text = bound.prediction.value
-    assert text == again.prediction.value and text[0] == "a" and {*text[1:]} <= {*"bcd"}
-    assert text.endswith("d") or not bound.ended
+    assert text == again.prediction.value and text[:2] == '"a' and {*text[2:]} <= {*'bcd"'}
+    assert text.endswith('d"') or not bound.ended
 
 
 def test_beams_have_neither_scores_nor_grammar(tmp_path):
     common = ["backbone=pocket_gpt2", ROWS, "train.max_steps=1", f"outputs={tmp_path}"]
     run = ptrun.run("method=lora", "task=pocket_writing", "readout.beams=2", *common)
     texts = [row["facts"] for row in rows_of(run)[:3]]
-    wishes = [Wish(logprobs=1), Wish(grammar="start: /a/"), Wish(logprobs=1, temperature=0), Wish()]
+    wishes = [
+        Wish(logprobs=1),
+        Wish(structure=Structure({})),
+        Wish(logprobs=1, temperature=0),
+        Wish(),
+    ]
     with serving(run.folder.parent) as (_, _, batches):
         jobs = [WaitingRow(run.id, {"prompt": texts[0]}, wish, uncut=True) for wish in wishes]
         jobs += [WaitingRow(run.id, {"prompt": text}, uncut=True) for text in texts]
