@@ -273,7 +273,7 @@ class Batches:
                 job = self.waiting.popleft() if self.waiting else None
             if job is None:
                 return None
-            if job.done.cancelled():
+            if job.done.done():
                 continue
             try:
                 if not job.ready:
