@@ -347,6 +347,8 @@ class Batches:
                 self._changed.notify()
         except UserError as error:
             _fail(job, UserError(f"{structure.key}: {error}"))
+        except RecursionError:
+            _fail(job, UserError(f"{structure.key}: its schema is nested too deeply."))
         except BaseException as error:  # the library is no Python
             _fail(job, error)
 

@@ -9,10 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptrun.errors import UserError, shown
 from ptrun.readout.calls import ID, ID_FORM, CallForm
 
 _SPACES = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
-_LARGEST = 2**53 - 1
+_LARGEST, _WORD = 2**53 - 1, 2**63 - 1
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum"}
 _MERGED = {"properties", "anyOf", "oneOf", "$ref"}
 
@@ -78,6 +79,10 @@ def _json(schema: Mapping[str, Any]) -> str:
     those that every reader of JSON keeps. Schemas that are merged stay as they are.
     """
     schema = deepcopy(schema)
+    for part in _parts(schema):
+        for key in _BOUNDS & part.keys() - {"enum"}:  # the library would cut it
+            if isinstance(part[key], int) and abs(part[key]) > _WORD:
+                raise UserError(f"{key} is {shown(part[key])}; at most {_WORD}, as 64 bits hold.")
     if not any(len(part.keys() & _MERGED) > 1 or "allOf" in part for part in _parts(schema)):
         for part in _parts(schema):
             if part.get("type") == "integer" and not part.keys() & _BOUNDS:

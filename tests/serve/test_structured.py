@@ -5,7 +5,7 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Literal
 
@@ -217,6 +217,7 @@ ADD = {
 STOP = {"type": "function", "function": {"name": "stop"}}
 NAMED = {"type": "function", "function": {"name": "stop"}}
 TURNS = [{"role": "user", "content": "3 and 4"}]
+DEEP = reduce(lambda inner, _: {"type": "array", "items": inner}, range(700), {})
 CALLED = '<tool_call>\n{"name": "add", "arguments": {"a": %d}}\n</tool_call>'
 
 
@@ -398,6 +399,12 @@ def test_a_slow_grammar_holds_up_nobody(talking, monkeypatch):
     ("more", "param", "words"),
     [
         ({"response_format": schema_format({"not": {}})}, "response_format", '"not"'),
+        ({"response_format": schema_format(DEEP)}, "response_format", "nested too deeply"),
+        (
+            {"response_format": schema_format({"type": "integer", "minimum": 10**30})},
+            "response_format",
+            "as 64 bits hold",
+        ),
         ({"response_format": {"type": "grammar"}}, "response_format.type", "json_schema"),
         ({"response_format": {"type": "json_schema"}}, "response_format", "json_schema"),
         (
