@@ -108,7 +108,8 @@ class Form:
         tokens = [s.token if s else row.question.example.fields["ids"][0] for s in scores]
         spelled = [token_bytes(tokenizer, token) for token in tokens]
         text = b"".join(spelled).decode(errors="replace")
-        cut = 0 if row.prompt_scores else len(text) - len(text.lstrip())
+        said = str(row.prediction.value) if isinstance(row, RowAnswer) else ""
+        cut = len(text) - len(text.lstrip()) - (len(said) - len(said.lstrip()))
         begun = (sum(byte & 0xC0 != 0x80 for byte in letters) for letters in spelled)
         tops = [
             # of tokens with one text, the likeliest

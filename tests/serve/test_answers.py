@@ -294,6 +294,15 @@ def test_written_tokens_have_their_log_probabilities(server, runs, prompt):
     assert none == [{**entry, "top_logprobs": []} for entry in chat["content"]]
 
 
+def test_offsets_are_those_of_the_echoed_text(server, runs):
+    for prompt in ("3 and 4", " 3 and 4"):
+        body = {"model": runs["prefix"].id, "prompt": prompt, "max_tokens": 3, "temperature": 0}
+        own, text = scores_of(server, "completions", **body, echo=True, logprobs=1)
+        assert text.startswith(prompt)
+        for token, at in zip(own["tokens"][1:], own["text_offset"][1:], strict=True):
+            assert text[at:].startswith(token), (token, at)
+
+
 def test_scores_of_written_tokens_are_those_of_a_prompt(server, runs):
     tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
     ids = tokenizer("The old boat")["input_ids"]

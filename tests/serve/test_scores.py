@@ -113,7 +113,8 @@ def test_a_prompt_is_scored_as_a_stock_model_with_the_vectors_in_front_does(
     found = asked(address, "completions", **body, prompt=prompts, temperature=0).json()
     again = asked(address, "completions", **body, prompt=ids, temperature=0).json()
     scores = [[one["logprobs"] for one in answer["choices"]] for answer in (found, again)]
-    assert scores[0] == scores[1]
+    for own, other in zip(*scores, strict=True):  # the text of ids may begin with a space
+        assert own == {**other, "text_offset": own["text_offset"]}
     assert found["usage"]["prompt_tokens"] == sum(map(len, ids))
     for choice, prompt, tokens in zip(found["choices"], prompts, ids, strict=True):
         assert choice["text"].startswith(prompt)
