@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptrun.errors import UserError, names, shown, unknown
+from ptrun.files import from_json
 from ptrun.task.dataset import MESSAGES
 from ptrun.task.source import Row
 from ptrun.types import Example
@@ -226,6 +227,6 @@ def _json(row: Row, key: str, kind: type) -> Any:
 def _loaded(value: Any) -> Any:
     """Return the value of JSON text; anything else as it is."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return from_json(value) if isinstance(value, str) else value
     except ValueError:
         return value

@@ -121,6 +121,7 @@ REFUSED = [
     (turn(1, tool_call_id="a"), "turn 2 of talk has tool_call_id, which"),
     (turn(1, tool_calls=[{"id": "a"}]), "tool_calls has .*expected"),
     (turn(1, tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), "tool_calls has"),
+    (turn(1, tool_calls=[{"function": {"name": "f", "arguments": "[" * 10**5}}]), "tool_calls has"),
     (turn(1, weight=0.5), "weight is 0.5; expected 1 or true"),
     (turn(0, train=True), "turn 1 of talk is to be learned, and its role is user"),
     (wrong(weight=2), "weight is 2; expected"),
