@@ -85,10 +85,12 @@ def _json(schema: Mapping[str, Any]) -> str:
                 raise UserError(f"{key} is {shown(part[key])}; at most {_WORD}, as 64 bits hold.")
     if not any(len(part.keys() & _MERGED) > 1 or "allOf" in part for part in _parts(schema)):
         for part in _parts(schema):
-            if part.get("type") == "integer" and not part.keys() & _BOUNDS:
+            if part.get("type") == "integer" and not part.keys() & {*_BOUNDS, "const"}:
                 part |= {"minimum": -_LARGEST, "maximum": _LARGEST}
             names, needed = part.get("properties"), part.get("required", [])
-            if isinstance(names, dict) and names.keys() >= {*map(str, needed)}:
+            if not isinstance(names, dict) or not isinstance(needed, list):
+                continue  # the library names what is wrong
+            if names.keys() >= {*map(str, needed)}:
                 part.setdefault("additionalProperties", "patternProperties" in part)
     return f"%json {json.dumps({**schema, 'x-guidance': _SPACES})}"
 
