@@ -14,9 +14,11 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ptrun.errors import UserError
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.serve.batches import QueueFull, RowAnswer, TooLong, WaitingRow
+from ptrun.serve.batches import QueueFull
 from ptrun.serve.prompts import UnknownRun
+from ptrun.serve.reading import TooLong
 from ptrun.serve.requests import ChatRequest, CompletionRequest
+from ptrun.serve.rows import RowAnswer, WaitingRow
 from ptrun.task.conversation import BESIDE
 
 _KEYS = (*BESIDE, "response_format")

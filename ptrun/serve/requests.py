@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from ptrun.errors import shown
-from ptrun.serve.batches import Wish
+from ptrun.serve.rows import Wish
 from ptrun.serve.structured import Structure
 from ptrun.task.conversation import BESIDE
 

@@ -35,7 +35,7 @@ from ptrun.serve.answers import (
     line_of,
     refusal,
 )
-from ptrun.serve.batches import Batches, QueueFull, RowAnswer, WaitingRow
+from ptrun.serve.batches import Batches, QueueFull
 from ptrun.serve.forms import document
 from ptrun.serve.hosts import Hosts
 from ptrun.serve.prompts import Prompts, UnknownRun
@@ -47,6 +47,7 @@ from ptrun.serve.requests import (
     RowsRequest,
     parsed,
 )
+from ptrun.serve.rows import RowAnswer, WaitingRow
 
 _OFFERED = (
     "For texts there are /v1/chat/completions and /v1/completions, for labels /v1/classify, for "

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from transformers import AutoTokenizer
 
 import ptrun
-from ptrun.serve import batches as serving_batches
+from ptrun.serve import texts as serving_texts
 from ptrun.serve.answers import token_text
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
@@ -208,12 +208,12 @@ def test_another_method_is_told_which_is_allowed(server):
 def test_a_stream_that_fails_says_why_in_openais_form(server, runs, monkeypatch):
     body = {"model": runs["lora"].id, **WRITE, "stream": True}
 
-    def fail(logits, jobs, choose=serving_batches.choose):
+    def fail(logits, jobs, choose=serving_texts.choose):
         if len(jobs[0].tokens) > 2:
             raise OSError("no more")
         return choose(logits, jobs)
 
-    monkeypatch.setattr(serving_batches, "choose", fail)
+    monkeypatch.setattr(serving_texts, "choose", fail)
     found = httpx.post(f"{server}/v1/completions", json=body, timeout=60)
     assert found.status_code == 200 and found.headers["x-accel-buffering"] == "no"
     assert found.headers["cache-control"] == "no-store"

@@ -12,8 +12,8 @@ import pytest
 
 from ptrun.backbone.choosing import Decoding
 from ptrun.errors import UserError
-from ptrun.serve import batches as serving_batches
-from ptrun.serve.batches import Batches, WaitingRow, Wish, _Texts
+from ptrun.serve import reading
+from ptrun.serve.batches import Batches
 from ptrun.serve.requests import (
     HARMLESS,
     NEUTRAL,
@@ -23,6 +23,8 @@ from ptrun.serve.requests import (
     RowsRequest,
     parsed,
 )
+from ptrun.serve.rows import WaitingRow, Wish
+from ptrun.serve.texts import Texts
 from ptrun.task import conversation
 from ptrun.task.source import Row
 from tests.serve.test_answers import checked
@@ -86,16 +88,14 @@ def test_a_key_that_is_not_read_is_refused(key):
 def test_a_penalty_of_one_takes_the_place_of_the_run_s_own():
     wish = parsed(CompletionRequest, {**WRITE, "repetition_penalty": 1}).wish
     usual = Decoding(repetition_penalty=1.3)
-    batches = Batches.__new__(Batches)  # without its thread
-    batches.longest = 9
-    assert batches._decoding(usual, wish, 9).repetition_penalty == 1
-    assert batches._decoding(usual, Wish(), 9).repetition_penalty == 1.3
+    assert reading.decoding_of(usual, wish, 9).repetition_penalty == 1
+    assert reading.decoding_of(usual, Wish(), 9).repetition_penalty == 1.3
 
 
 def test_a_row_that_has_its_answer_is_not_computed_again(monkeypatch):
-    batches = Batches.__new__(Batches)
+    batches = Batches.__new__(Batches)  # without its thread
     batches.rows, batches.batches, batches.budget = 0, 0, 100
-    batches.prompts, batches.texts = SimpleNamespace(shared=None), _Texts(None)
+    batches.prompts, batches.texts = SimpleNamespace(shared=None), Texts(None)
     jobs, tried = [WaitingRow("run", {}), WaitingRow("run", {})], []
 
     def step(rows, _):
@@ -235,7 +235,7 @@ def test_a_text_that_may_be_empty_is_no_reason_to_refuse_a_prompt():
     task = SimpleNamespace(pvps={"plain": {}}, answer="text", optional=["input"])
     task.reads = ["instruction", "input"]
     loaded = SimpleNamespace(id="run", run=SimpleNamespace(task=task))
-    assert serving_batches._fields(loaded, {"prompt": "Add."}) == {"instruction": "Add."}
+    assert reading._fields(loaded, {"prompt": "Add."}) == {"instruction": "Add."}
     task.optional = ()
     with pytest.raises(UserError, match="reads the fields instruction, input, so a prompt"):
-        serving_batches._fields(loaded, {"prompt": "Add."})
+        reading._fields(loaded, {"prompt": "Add."})

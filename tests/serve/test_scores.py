@@ -15,7 +15,7 @@ import ptrun
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.predicting.answering import ready
-from ptrun.serve import batches
+from ptrun.serve import reading
 from ptrun.serve.answers import token_text
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
@@ -78,11 +78,11 @@ def test_a_token_before_every_text_is_the_clients_with_echo_and_the_runs_without
     backbone = SimpleNamespace(tokenizer=lambda: tokenizer, embedding_rows=3)
     task = SimpleNamespace(pvps={"plain": {}}, answer="text", optional=(), reads=["text"])
     loaded = SimpleNamespace(id="run", run=SimpleNamespace(backbone=backbone, task=task))
-    assert batches._ids(loaded, "a b") == [1, 2] and batches._ids(loaded, "<s>a") == [0, 1]
+    assert reading._ids(loaded, "a b") == [1, 2] and reading._ids(loaded, "<s>a") == [0, 1]
     for ids in ([1, 2], [0, 1, 2]):
-        assert batches._fields(loaded, {"prompt": ids}) == {"text": "a b"}
+        assert reading._fields(loaded, {"prompt": ids}) == {"text": "a b"}
     with pytest.raises(UserError, match="prompt is ' ', which has no token"):
-        batches._ids(loaded, " ")
+        reading._ids(loaded, " ")
 
 
 @pytest.mark.parametrize(

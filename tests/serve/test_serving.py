@@ -22,9 +22,11 @@ import pytest
 
 import ptrun
 from ptrun.errors import UserError
-from ptrun.serve import batches as serving_batches
+from ptrun.serve import reading
+from ptrun.serve import texts as serving_texts
 from ptrun.serve.command import _listening, main
 from ptrun.serve.prompts import Prompts
+from ptrun.serve.rows import WaitingRow
 from ptrun.serve.serving import Limits
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import ROWS, renamed, serving
@@ -145,7 +147,7 @@ def test_texts_that_come_and_go_are_written_as_alone(server, folder, runs, monke
 
     alone = [written(server, *job) for job in jobs]
     seen, waits = [], []
-    monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.01, seen))
+    monkeypatch.setattr(serving_texts, "choose", _slow(serving_texts.choose, 0.01, seen))
     with serving(folder, budget=budget) as (address, *_), ThreadPoolExecutor(12) as pool:
         for job in jobs:
             waits.append(pool.submit(written, address, *job))
@@ -174,7 +176,7 @@ def test_texts_beside_an_encoder_or_in_a_blank_are_written_as_alone(
 
     with serving(runs[0].folder.parent) as (address, *_), ThreadPoolExecutor(6) as pool:
         alone = [written(address, *job) for job in jobs]
-        monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.01))
+        monkeypatch.setattr(serving_texts, "choose", _slow(serving_texts.choose, 0.01))
         waits = []
         for job in jobs:
             waits.append(pool.submit(written, address, *job))
@@ -184,7 +186,7 @@ def test_texts_beside_an_encoder_or_in_a_blank_are_written_as_alone(
 
 @pytest.mark.parametrize("body", [{"stream": True}, {"prompt": ["Frank Venn"] * 3}])
 def test_a_client_that_left_frees_its_place(folder, runs, monkeypatch, body):
-    monkeypatch.setattr(serving_batches, "choose", _slow(serving_batches.choose, 0.1))
+    monkeypatch.setattr(serving_texts, "choose", _slow(serving_texts.choose, 0.1))
     with serving(folder, longest=10**6) as (address, _, batches):
         own = {"model": runs["prefix"].id, "prompt": "Frank Venn", "max_tokens": 60}
         own |= {"temperature": 3.0, **body}
@@ -358,14 +360,14 @@ def poisoned(monkeypatch, stage, batches):
         return "poison" in str(job.row)
 
     places = {
-        "read": (serving_batches, "_fields", lambda given: [SimpleNamespace(row=given[1])]),
-        "inputs": (serving_batches, "_joined", lambda given: given[0]),
-        "text": (serving_batches, "_text", lambda given: given[:1]),
-        "give": (serving_batches, "_give", lambda given: given[:1]),
+        "read": (reading, "_fields", lambda given: [SimpleNamespace(row=given[1])]),
+        "inputs": (serving_texts, "joined", lambda given: given[0]),
+        "text": (WaitingRow, "text", lambda given: given[:1]),
+        "give": (WaitingRow, "give", lambda given: given[:1]),
         "compute": (batches, "_step", lambda given: given[0]),
-        "step": (serving_batches._Texts, "step", lambda given: given[0].jobs),
-        "choose": (serving_batches, "choose", lambda given: given[1]),
-        "told": (serving_batches, "_tell", lambda given: given[:1]),
+        "step": (serving_texts.Texts, "step", lambda given: given[0].jobs),
+        "choose": (serving_texts, "choose", lambda given: given[1]),
+        "told": (WaitingRow, "tell", lambda given: given[:1]),
     }
     module, name, rows_of_call = places[stage]
     call = getattr(module, name)

@@ -19,8 +19,9 @@ import ptrun
 from ptrun.backbone import tokenizers
 from ptrun.backbone.grammar import Grammar, GrammarError, spelled
 from ptrun.readout.calls import CallForm
-from ptrun.serve import batches as serving_batches
-from ptrun.serve.batches import WaitingRow, Wish
+from ptrun.serve import reading
+from ptrun.serve import texts as serving_texts
+from ptrun.serve.rows import WaitingRow, Wish
 from ptrun.serve.structured import Structure
 from tests.readout import templates
 from tests.serve.conftest import serving
@@ -259,7 +260,7 @@ def says(talking, monkeypatch):
     def say(text):
         script = [*tokenizer(text)["input_ids"], tokenizer.convert_tokens_to_ids("<|im_end|>")]
         monkeypatch.setattr(
-            serving_batches, "choose", lambda _, jobs: [script[len(job.tokens)] for job in jobs]
+            serving_texts, "choose", lambda _, jobs: [script[len(job.tokens)] for job in jobs]
         )
 
     return say
@@ -390,8 +391,8 @@ def test_rows_of_different_forms_are_written_together_as_alone(talking):
 
 
 def test_a_slow_grammar_holds_up_nobody(talking, monkeypatch):
-    waits, usual = threading.Event(), serving_batches.Grammar
-    monkeypatch.setattr(serving_batches, "Grammar", lambda *args: waits.wait(60) and usual(*args))
+    waits, usual = threading.Event(), reading.Grammar
+    monkeypatch.setattr(reading, "Grammar", lambda *args: waits.wait(60) and usual(*args))
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(asked, talking, response_format=schema_format({"enum": [1]}))
         assert asked(talking, max_tokens=3).choices and not slow.done()
