@@ -19,9 +19,8 @@ from ptrun.serve.prompts import UnknownRun
 from ptrun.serve.reading import TooLong
 from ptrun.serve.requests import ChatRequest, CompletionRequest
 from ptrun.serve.rows import RowAnswer, WaitingRow
-from ptrun.task.conversation import BESIDE
 
-_KEYS = (*BESIDE, "response_format")
+_KEYS = {*CompletionRequest.model_fields, *ChatRequest.model_fields}
 
 
 class Refused(Exception):

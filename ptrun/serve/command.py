@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens; `::` takes connections of both versions of IP."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    both = ":" in host and socket.has_dualstack_ipv6()
     place = (host.strip("[]"), port)
     try:
         listening = socket.create_server(place, family=family, dualstack_ipv6=both)

@@ -114,8 +114,9 @@ def _fields(loaded: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     talks = not task.pvps and task.answer == "text"
     if not talks and (others := [turn["role"] for turn in row.get("messages", [])][:-1]):
         raise UserError(
-            f"{loaded.id} was not trained on conversations and reads one text, so the turns before "
-            f"the last one ({', '.join(others[:5])}) would have no effect. Leave them out."
+            f"messages: {loaded.id} was not trained on conversations and reads one text, so the "
+            f"turns before the last one ({', '.join(others[:5])}) would have no effect. Leave them "
+            "out."
         )
     if len(fields) != 1:
         raise UserError(
@@ -147,11 +148,11 @@ def _ids(loaded: Loaded, prompt: str | Sequence[Any]) -> list[int]:
     if isinstance(prompt, str):  # a client counts with tokens that it sees in its text
         ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
     if not ids:
-        raise UserError(f"prompt is {shown(prompt)}, which has no token.")
+        raise UserError(f"prompt: {shown(prompt)} has no token.")
     for token in ids:
         if type(token) is not int or not 0 <= token < most:
             raise UserError(
-                f"prompt has the token id {shown(token)}; {loaded.id} has those from 0 to "
+                f"prompt: {shown(token)} is no token id of {loaded.id}, which has those from 0 to "
                 f"{most - 1}."
             )
     return list(ids)

@@ -81,15 +81,15 @@ def test_a_token_before_every_text_is_the_clients_with_echo_and_the_runs_without
     assert reading._ids(loaded, "a b") == [1, 2] and reading._ids(loaded, "<s>a") == [0, 1]
     for ids in ([1, 2], [0, 1, 2]):
         assert reading._fields(loaded, {"prompt": ids}) == {"text": "a b"}
-    with pytest.raises(UserError, match="prompt is ' ', which has no token"):
+    with pytest.raises(UserError, match="prompt: ' ' has no token"):
         reading._ids(loaded, " ")
 
 
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ([2800], "token id 2800; {id} has those from 0 to 2799"),
-        ([[5], [3, -1]], "token id -1; {id}"),
+        ([2800], "prompt: 2800 is no token id of {id}, which has those from 0 to 2799"),
+        ([[5], [3, -1]], "-1 is no token id of {id}"),
         ([10**30], "from 0 to 2799"),
         ([[5], []], "prompt[1] is []; expected"),
         ([[5, "a"]], "prompt[0][1] is 'a'; expected a whole number"),
@@ -98,7 +98,10 @@ def test_a_token_before_every_text_is_the_clients_with_echo_and_the_runs_without
 def test_token_ids_that_no_token_has_are_refused(server, runs, prompt, said):
     found = asked(server, "completions", model=runs["lora"].id, prompt=prompt)
     assert found.status_code == 400
-    assert said.format(id=runs["lora"].id) in found.json()["error"]["message"]
+    error = found.json()["error"]
+    assert said.format(id=runs["lora"].id) in error["message"] and error["param"].startswith(
+        "prompt"
+    )
 
 
 @pytest.mark.parametrize("name", ["words", "texts"])
