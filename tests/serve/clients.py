@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("client_calls.json")
 CALLS = json.loads(FILE.read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "serve.md"
 MARKED = re.compile(r"(?<=<!-- clients -->\n).*?(?=<!-- /clients -->)", re.DOTALL)
-NOT_TRIED = ("LlamaIndex", "Haystack", "DSPy", "OpenAI for Node, Go and Java", "Vercel's AI SDK")
+NOT_TRIED = ("OpenAI for Node, Go and Java", "Vercel's AI SDK")
 POCKET = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
 TEMPLATE = Path(__file__).parents[1] / "readout" / "templates" / "qwen25.jinja"
 _TEXTS = ("/v1/chat/completions", "/v1/completions")
