@@ -18,7 +18,7 @@ from ptrun.serve.batches import QueueFull
 from ptrun.serve.prompts import UnknownRun
 from ptrun.serve.reading import TooLong
 from ptrun.serve.requests import ChatRequest, CompletionRequest
-from ptrun.serve.rows import RowAnswer, WaitingRow
+from ptrun.serve.rows import WaitingRow
 
 _KEYS = {*CompletionRequest.model_fields, *ChatRequest.model_fields}
 
@@ -40,7 +40,7 @@ class Form:
         self.scored = asked.wish.logprobs is not None
         self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
-    def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[WaitingRow]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
         choices = []
         for index, a in enumerate(answers):
@@ -55,7 +55,7 @@ class Form:
         head = self._head(kind, answers[0].loaded.id)
         return {**head, "choices": choices, "usage": self.usage(answers)}
 
-    def said(self, answer: RowAnswer) -> tuple[str, list[dict[str, Any]]]:
+    def said(self, answer: WaitingRow) -> tuple[str, list[dict[str, Any]]]:
         """Return the text of an answer, and its calls."""
         text = str(answer.prediction.value)
         return answer.form.read(text) if answer.form else (text, [])
@@ -66,7 +66,7 @@ class Form:
         return sure.rstrip("\ufffd")  # of the last letter not all bytes may be there
 
     def event(
-        self, index: int, text: str, scores: Any = None, answer: RowAnswer | None = None,
+        self, index: int, text: str, scores: Any = None, answer: WaitingRow | None = None,
         calls: Sequence[Mapping[str, Any]] = (), *, begins: bool = False,
     ) -> str:  # fmt: skip
         """Return a piece of a choice in a stream; the last one has the answer and its calls."""
@@ -78,26 +78,26 @@ class Form:
             piece = {"delta": {**delta, **{key: value for key, value in said.items() if value}}}
         return self.piece([{"index": index, **piece, **_end(answer, calls), "logprobs": scores}])
 
-    def piece(self, choices: Sequence[Any], answers: Sequence[RowAnswer] = ()) -> str:
+    def piece(self, choices: Sequence[Any], answers: Sequence[WaitingRow] = ()) -> str:
         """Return a piece of a stream with choices, or with the counts of tokens."""
         kind = "chat.completion.chunk" if self.chat else "text_completion"
         usage = {"usage": self.usage(answers) if answers else None} if self.counts else {}
         return event_of({**self._head(kind, self.model), "choices": choices, **usage})
 
-    def usage(self, answers: Sequence[RowAnswer]) -> dict[str, int]:
+    def usage(self, answers: Sequence[WaitingRow]) -> dict[str, int]:
         """Return the counts of tokens; a prompt with several choices is counted once."""
-        prompt = sum(answer.prompt_tokens for answer in answers[:: self.n])
-        text = sum(answer.tokens for answer in answers)
+        prompt = sum(answer.features.tokens for answer in answers[:: self.n])
+        text = sum(len(answer.tokens) for answer in answers)
         return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
 
     def scores(
-        self, row: RowAnswer | WaitingRow, start: int = 0, end: int | None = None
+        self, row: WaitingRow, start: int = 0, end: int | None = None
     ) -> dict[str, Any] | None:
         """Return the log-probabilities of tokens, if they were asked for."""
         if not self.scored:
             return None
         tokenizer = row.loaded.run.backbone.tokenizer()
-        scores = [*(row.prompt_scores or ()), *(row.scores or ())][:end]
+        scores = [*(row.prompt_scores or ()), *row.scores][:end]
         if self.chat:
             content = [
                 {**_likely(tokenizer, score.token, score.logprob),
@@ -109,7 +109,7 @@ class Form:
         tokens = [s.token if s else row.question.example.fields["ids"][0] for s in scores]
         spelled = [token_bytes(tokenizer, token) for token in tokens]
         text = b"".join(spelled).decode(errors="replace")
-        said = str(row.prediction.value) if isinstance(row, RowAnswer) else ""
+        said = str(row.prediction.value) if row.done.done() else ""
         cut = len(text) - len(text.lstrip()) - (len(said) - len(said.lstrip()))
         begun = (sum(byte & 0xC0 != 0x80 for byte in letters) for letters in spelled)
         tops = [
@@ -159,20 +159,20 @@ def token_text(tokenizer: Any, token: int) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
 
 
-def line_of(answer: RowAnswer, *, probabilities: bool = False) -> dict[str, Any]:
+def line_of(answer: WaitingRow, *, probabilities: bool = False) -> dict[str, Any]:
     """Return a line of `ptrun predict`, and whether the row was cut."""
     run, detail = answer.loaded.run, Detail(probabilities=probabilities)
     line = answer_of(run, answer.question, answer.prediction, detail)
     return {**line, "shortened": True} if answer.shortened else line
 
 
-def check_text(answer: RowAnswer) -> None:
+def check_text(answer: WaitingRow) -> None:
     """Refuse the answer of a run that writes no texts."""
     if answer.loaded.run.task.answer != "text":
         raise Refused(400, f"{answer.loaded.id} writes no texts; use /v1/classify.")
 
 
-def _end(answer: RowAnswer | None, calls: Sequence[Any]) -> dict[str, Any]:
+def _end(answer: WaitingRow | None, calls: Sequence[Any]) -> dict[str, Any]:
     """Return why a text ends, if it has."""
     usual = "tool_calls" if calls else "stop"
     return {"finish_reason": answer and (usual if answer.ended else "length")}

@@ -1,4 +1,4 @@
-"""Rows that wait for their answers, texts that grow, and answers."""
+"""Rows of requests, with the texts that grow behind them and their answers."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Wish:
 
 @dataclass(eq=False)
 class WaitingRow:
-    """A row that waits for its answer.
+    """A row that waits for its answer; `done` gives it back with its prediction.
 
     Args:
         name: the id of its run.
@@ -57,6 +57,9 @@ class WaitingRow:
         told: receives the text so far, in the thread that computes.
         number: the row's number in its request, from 1.
         choice: which of several texts after the same prompt it is.
+
+    `scores` are those of the written tokens, and `prompt_scores` those of the prompt's, where they
+    were asked for. `form` is that of calls, which the text may hold with its special tokens.
     """
 
     name: str
@@ -66,11 +69,12 @@ class WaitingRow:
     told: Callable[[str], None] | None = None
     number: int = 1
     choice: int = 0
-    done: "Future[RowAnswer]" = field(default_factory=Future)
+    done: "Future[WaitingRow]" = field(default_factory=Future)
     loaded: Loaded = field(init=False)
     question: Question = field(init=False)
     method: Method = field(init=False)
     features: Features = field(init=False)
+    prediction: Prediction = field(init=False)
     decoding: Decoding | None = None
     dice: Dice | None = None
     form: CallForm | None = None
@@ -81,6 +85,11 @@ class WaitingRow:
     ready: bool = False
     since: float = field(default_factory=time.monotonic)
     shortened: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether a text has its end."""
+        return not self.prediction.figures.get("unfinished")
 
     @property
     def left(self) -> int:
@@ -145,52 +154,19 @@ class WaitingRow:
         return text if self.wish.echo else text.strip(), ended
 
     def give(self, prediction: Prediction) -> None:
-        """Give the answer."""
+        """Set the answer."""
         if self.wish.echo:
             prompt = self.row["prompt"]
             prompt = prompt if isinstance(prompt, str) else text_of(self.loaded, prompt)
             prediction = replace(prediction, value=prompt + prediction.value)
         if self.done.set_running_or_notify_cancel():
-            scored = self.wish.logprobs is not None
-            answer = RowAnswer(
-                self.loaded,
-                self.question,
-                prediction,
-                prompt_tokens=self.features.tokens,
-                tokens=len(self.tokens),
-                ended=not prediction.figures.get("unfinished", 0.0),
-                shortened=self.shortened,
-                scores=tuple(self.scores) if scored else None,
-                prompt_scores=self.prompt_scores if scored else None,
-                form=self.form,
-            )
-            self.done.set_result(answer)
+            self.prediction = prediction
+            self.done.set_result(self)
 
     def fail(self, error: BaseException) -> None:
-        """Give an error, if there is no answer."""
+        """Set an error, if there is no answer."""
         if not self.done.done() and self.done.set_running_or_notify_cancel():
             self.done.set_exception(error)
-
-
-@dataclass(frozen=True)
-class RowAnswer:
-    """An answer: its run, row and prediction; of a text its tokens, and whether it has its end.
-
-    `shortened` says that the row was too long and was cut, as in training. `scores` are those of
-    the written tokens, and `prompt_scores` those of the prompt's, where they were asked for. `form`
-    is that of calls, which the text may hold with its special tokens.
-    """
-
-    loaded: Loaded
-    question: Question
-    prediction: Prediction
-    prompt_tokens: int
-    tokens: int = 0
-    ended: bool = True
-    shortened: bool = False
-    scores: tuple[TokenScore, ...] | None = None
-    prompt_scores: tuple[TokenScore | None, ...] | None = None
-    form: CallForm | None = None
 
 
 def _sure(text: str, decoding: Decoding | None) -> str:

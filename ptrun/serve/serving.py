@@ -47,7 +47,7 @@ from ptrun.serve.requests import (
     RowsRequest,
     parsed,
 )
-from ptrun.serve.rows import RowAnswer, WaitingRow
+from ptrun.serve.rows import WaitingRow
 
 _OFFERED = (
     "For texts there are /v1/chat/completions and /v1/completions, for labels /v1/classify, for "
@@ -253,7 +253,7 @@ class _Asking:
         # thousands of log-probabilities take their time, in which others are answered
         return await asyncio.to_thread(lambda: JSONResponse(form.whole(answers)))
 
-    async def _of_rows(self, request: Request) -> list[RowAnswer]:
+    async def _of_rows(self, request: Request) -> list[WaitingRow]:
         asked = await self._asked(request, RowsRequest)
         if not 1 <= len(asked.rows) <= self.limits.rows:
             said = f"input has {len(asked.rows)} rows; expected 1 to {self.limits.rows}."
@@ -285,7 +285,7 @@ class _Asking:
             parts.append(part)
         return b"".join(parts)
 
-    async def _answers(self, request: Request, jobs: Sequence[WaitingRow]) -> list[RowAnswer]:
+    async def _answers(self, request: Request, jobs: Sequence[WaitingRow]) -> list[WaitingRow]:
         """Wait for answers; a client that leaves, or waits too long, gets none."""
         self.batches.add(jobs)
         until = time.monotonic() + self.limits.seconds
@@ -344,7 +344,7 @@ class _Asking:
     ) -> AsyncIterator[str]:
         """Yield the pieces of texts; a client that leaves cancels the jobs."""
         sent, scored = [""] * len(jobs), [0] * len(jobs)
-        answers: dict[int, RowAnswer] = {}
+        answers: dict[int, WaitingRow] = {}
         until = time.monotonic() + self.limits.seconds
         try:
             for index in range(len(jobs)) if form.chat else ():
