@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date
 from http.client import HTTPConnection
 from pathlib import Path
@@ -71,18 +72,24 @@ def measured(address: str, shape: str, runs: list[str], requests: int, clients: 
     """Return requests a second, and the median and the 99th percentile of their times."""
     texts, host = texts_of(shape), address.removeprefix("http://")
     jobs = [(runs[i % len(runs)], texts[i % len(texts)]) for i in range(requests)]
-    for run in runs:
-        ask(HTTPConnection(host), shape, run, texts[0])  # every prompt is loaded
-    own = threading.local()  # a connection for each client
+    with closing(HTTPConnection(host)) as client:
+        for run in runs:
+            ask(client, shape, run, texts[0])  # every prompt is loaded
+    idle = [HTTPConnection(host) for _ in range(clients)]
 
     def asked(job: tuple[str, str]) -> float:
-        own.client = getattr(own, "client", None) or HTTPConnection(host)
-        return ask(own.client, shape, *job)
+        client = idle.pop()
+        try:
+            return ask(client, shape, *job)
+        finally:
+            idle.append(client)
 
     with ThreadPoolExecutor(clients) as pool:
         began = time.monotonic()
         times = list(pool.map(asked, jobs))
         seconds = time.monotonic() - began
+    for client in idle:
+        client.close()
     return {
         "rate": requests / seconds,
         "p50": median(times),
@@ -118,11 +125,12 @@ def first_text(address: str, runs: list[str]) -> float:
     time.sleep(2)
     began = time.monotonic()
     client = asked(0, stream=True)
-    for line in client.getresponse():
+    response = client.getresponse()
+    for line in response:
         if line.startswith(b"data: {") and json.loads(line[6:])["choices"][0]["text"]:
             break
     seconds = time.monotonic() - began
-    for other in [client, *long]:
+    for other in [response, client, *long]:
         other.close()
     return seconds
 

@@ -119,7 +119,7 @@ def processors(
     return LogitsProcessorList(chain) if chain else None
 
 
-class Writer(Protocol):
+class _Writer(Protocol):
     """A row whose text is written: `tokens` so far, and how the next one is chosen."""
 
     decoding: Any
@@ -128,7 +128,7 @@ class Writer(Protocol):
     tokens: list[int]
 
 
-def choose(logits: Tensor, rows: Sequence[Writer]) -> list[int]:
+def choose(logits: Tensor, rows: Sequence[_Writer]) -> list[int]:
     """Return the next token of each row, from logits `[B, V]`; equal settings share processors."""
     alike: dict[Any, list[int]] = {}
     for place, row in enumerate(rows):

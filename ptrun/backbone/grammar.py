@@ -42,6 +42,7 @@ class Grammar:
     Raises:
         GrammarError: it is none, is too large, or no token can begin it.
 
+    >>> import torch
     >>> from ptrun.testing import read
     >>> from ptrun.backbone.grammar import Grammar
     >>> tokenizer = read("method=lora", "backbone=pocket_gpt2")[0].backbone.tokenizer()

@@ -21,6 +21,14 @@ class Scores(Readout):
 
     The value of a prediction holds a `TokenScore` for each token but the first, and that of the
     likeliest token after them.
+
+    >>> from ptrun.testing import read
+    >>> from ptrun.readout.scores import Scores
+    >>> from ptrun.types import Example
+    >>> readout = Scores(read("method=lora", "backbone=pocket_gpt2")[0].backbone)
+    >>> (row,) = readout.encode([Example("1", {"ids": [5, 6, 7], "top": 0}, None)], room=9)
+    >>> row.targets
+    [6, 7, -1]
     """
 
     def __init__(self, backbone: PretrainedBackbone):

@@ -14,6 +14,7 @@ from ptrun.serve.texts import _so_far
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
+from tests.tiers import package
 
 KINDS = ("prefix", "lora", "cartridge")
 WISHES = [
@@ -61,7 +62,7 @@ def test_scores_of_written_tokens_are_those_of_plain_passes(folder, runs):
 
 
 def test_a_grammar_and_a_bias_are_of_their_row(folder, runs):
-    pytest.importorskip("llguidance")
+    package("llguidance")
     prompt, name = {"prompt": "Frank Venn"}, runs["lora"].id
     plain = Wish(max_tokens=20, temperature=2.0, seed=3)
     form = Structure({"type": "string", "pattern": "^a[bc]*d$"})
