@@ -5,6 +5,7 @@ values ask for what every answer is. A null is an absent key, and 2.0 is 2.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -210,7 +211,7 @@ class TextRequest(_Typed):
     @field_validator("logit_bias")
     @classmethod
     def _has_tokens(cls, bias: dict[str, float]) -> dict[str, float]:
-        if wrong := [key for key in bias if not key.isdecimal() or str(int(key)) != key]:
+        if wrong := [key for key in bias if not re.fullmatch("0|[1-9][0-9]{0,8}", key)]:
             raise ValueError(f"{shown(wrong[0])} is no token id")
         return bias
 

@@ -152,7 +152,7 @@ def test_whole_numbers_are_numbers():
         ("n", True), ("presence_penalty", 2.1), ("frequency_penalty", -2.1),
         ("logit_bias", {"a": 1}), ("logit_bias", {"01": 1}), ("logit_bias", {"-1": 1}),
         ("logit_bias", {"1": 101}), ("logit_bias", {"1": None}), ("logit_bias", []),
-        ("logit_bias", {str(number): 1 for number in range(1025)}),
+        ("logit_bias", {"9" * 5000: 1}), ("logit_bias", {str(number): 1 for number in range(1025)}),
         ("seed", 2**63), ("stop", [""]), ("stop", ["a"] * 9), ("stop", "a" * 201),
         ("stream", "false"), ("stream", 1), ("stream_options", {"include_usage": 1}),
         ("stream_options", {"other": True}), ("model", 3), ("model", ""),
