@@ -65,9 +65,9 @@ def token_scores(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenS
     [TokenScore(token=1, logprob=-0.6931471824645996, top=())]
     """
     shares = logits.float().log_softmax(dim=-1).clamp(min=_NEVER)
-    own = shares.gather(1, on_device(list(tokens), shares.device)[:, None])[:, 0].tolist()
+    logprobs = shares.gather(1, on_device(list(tokens), shares.device)[:, None])[:, 0].tolist()
     best = shares.topk(min(top, shares.shape[1]), dim=-1)
-    rows = zip(tokens, own, best.indices.tolist(), best.values.tolist(), strict=True)
+    rows = zip(tokens, logprobs, best.indices.tolist(), best.values.tolist(), strict=True)
     return [TokenScore(t, p, tuple(zip(*likeliest, strict=True))) for t, p, *likeliest in rows]
 
 

@@ -44,8 +44,8 @@ class Scores(Readout):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the negative log-likelihood of all tokens, `[]`."""
-        known = [score.logprob for row in self._rows(output, batch) for score in row[:-1]]
-        return torch.tensor(-sum(known))
+        logprobs = [score.logprob for row in self._rows(output, batch) for score in row[:-1]]
+        return torch.tensor(-sum(logprobs))
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the scores of each example."""

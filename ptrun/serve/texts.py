@@ -83,7 +83,7 @@ class Texts:
     def _extend(self, jobs: Sequence[WaitingRow], logits: Tensor) -> None:
         """Add a token to each text; one that has its end is the answer."""
         dice = [job.dice for job in jobs if job.dice]
-        states = [own.get_state() for own in dice]
+        states = [die.get_state() for die in dice]
         try:
             tokens = choose(logits, jobs)
             scores = [
@@ -93,8 +93,8 @@ class Texts:
                 )
             ]
         except Exception:
-            for own, state in zip(dice, states, strict=True):
-                own.set_state(state)
+            for die, state in zip(dice, states, strict=True):
+                die.set_state(state)
             raise
         self.written += len(jobs)
         for job, token, more in zip(jobs, tokens, scores, strict=True):
@@ -117,9 +117,9 @@ def joined(jobs: Sequence[WaitingRow], *, so_far: bool = True) -> BackboneInput:
     device = backbone.model.get_input_embeddings().weight.device
     parts = []
     for _, group in groupby(jobs, key=lambda job: id(job.method)):
-        own = list(group)
-        rows = [_so_far(job.features, job.tokens) if so_far else job.features for job in own]
-        parts.append(own[0].method.inputs(collate(rows, None, device)))
+        alike = list(group)
+        rows = [_so_far(job.features, job.tokens) if so_far else job.features for job in alike]
+        parts.append(alike[0].method.inputs(collate(rows, None, device)))
     return join(parts, backbone.embed)
 
 
