@@ -20,7 +20,10 @@ _MORE = """\
 what PEFT can express:
   prompt_tuning    vectors before the text; on T5 with a verbalizer
   ptuning          the same, if every {soft} of the pattern stands before the text
-  ptuning_v2       prefixes in all layers of BERT, RoBERTa, ELECTRA, GPT-2 and Llama
+  ptuning_v2       prefixes in all layers, where the model's class in transformers takes
+                   keys and values: causal models, BERT, RoBERTa, ELECTRA and others;
+                   not ALBERT, DeBERTa, DistilBERT and encoder-decoders
+  cartridge        the same, on causal models
   lora, peft       all families but GLM; not Megatron
 
 KEY=VALUE is as for ptrun predict: hardware.KEY, data_dir=DIR, outputs=DIR, backbone.path=DIR.
@@ -31,11 +34,7 @@ PARSER.epilog = f"{_MORE}\n{PARSER.epilog}"
 PARSER.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
 PARSER.overrides("see below")
 PARSER.add_argument(
-    "--to",
-    nargs=2,
-    required=True,
-    metavar=("KIND", "DIR"),
-    help="peft DIR, transformers DIR or vllm DIR",
+    "--to", nargs=2, required=True, metavar=("KIND", "DIR"), help="peft, transformers or vllm DIR"
 )
 
 

@@ -28,7 +28,7 @@ kinds of tasks and their fields, the columns of FILE:
   generation      text, answer (a text to write)
   own             a class in ./ptrun_parts, with sample data
 
-FILE is CSV, TSV, JSON lines or parquet; lists need JSON lines or parquet."""
+FILE is CSV, TSV, JSON, parquet, Arrow or Excel; lists need JSON, parquet or Arrow."""
 _KIND_NAMES = ["classification", "multilabel", "pair", "similarity", "choice", "tagging"]
 _KIND_NAMES += ["extraction", "multispan", "generation", "own"]
 _CAUSAL = "backbone=pocket_gpt2"

@@ -18,7 +18,7 @@ EXAMPLES = """\
   ptrun predict RUN --input test.jsonl --submission glue               GLUE's and SuperGLUE's files
 """
 _MORE = """\
---input takes CSV, TSV, JSON lines (each also .gz) or parquet, with the fields of the run's task:
+--input takes CSV, TSV, JSON, JSON lines, parquet, Arrow or Excel, packed too, with these fields:
   task=csv                          the columns of task.text
   task=pocket_sentiment, sst2       sentence
   task=pocket_ner                   tokens: the words, a list (JSON lines or parquet)

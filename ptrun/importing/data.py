@@ -191,7 +191,7 @@ _TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
 _NEW = {"train": "train", "dev": "validation", "test": "test"}
 _SHARE = 10  # one of so many texts goes to dev, and one to test
 _YAML = """\
-# Names in texts, imported from marked spans.
+# Words with tags, from files that `ptrun import` read.
 _target_: ptrun.task.tagging.Tagging
 name: {name}
 version: 1                     # raise it when the types change

@@ -186,12 +186,12 @@ class Honest:
             return _joined(self, task, data_seed)
         train = task.load("train")
         if task.has("dev") and task.has("test"):
-            origin = {"dev": "published dev", "test": "published test"}
+            origin = {"dev": "dev of the task", "test": "test of the task"}
             return Split(train, task.load("dev"), task.load("test"), origin)
         if task.has("test"):
-            rest, test, reported = train, task.load("test"), "published test"
+            rest, test, reported = train, task.load("test"), "test of the task"
         elif task.has("dev"):
-            rest, test, reported = train, task.load("dev"), "published dev"
+            rest, test, reported = train, task.load("dev"), "dev of the task"
         else:
             rest, test, reported = self._carved(task, train, data_seed, "test")
         rest, dev, drawn = self._carved(task, rest, data_seed, "dev")
@@ -230,8 +230,8 @@ class Paper:
         dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
         test = task.load("test", paper=True) if task.has("test", paper=True) else dev
         same = [(e.id, e.fields) for e in dev] == [(e.id, e.fields) for e in test]
-        reported = "published dev, selected on it too" if same else "published test"
-        return Split(train, dev, test, {"dev": "published dev", "test": reported})
+        reported = "dev of the task, selected on it too" if same else "test of the task"
+        return Split(train, dev, test, {"dev": "dev of the task", "test": reported})
 
 
 # Equal texts within and between the parts of a split, found by a hash of the normalised text.

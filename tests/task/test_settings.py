@@ -16,7 +16,7 @@ def made(counts):
     labels = [label for label, count in counts.items() for _ in range(count)]
     train = [Example(f"t{i}", {}, labels[i * 7 % len(labels)]) for i in range(len(labels))]
     dev, test = ([Example(f"{p}{i}", {}, "a") for i in range(5)] for p in "dx")
-    return Split(train, dev, test, {"dev": "published dev", "test": "published test"})
+    return Split(train, dev, test, {"dev": "dev of the task", "test": "test of the task"})
 
 
 def ids(examples):

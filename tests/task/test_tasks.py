@@ -104,7 +104,7 @@ def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
     split = Honest(dev_share=1 / 3).split(task, data_seed=1)
     assert [len(part) for part in (split.train, split.dev, split.test)] == [4, 2, 5]
     assert not {e.id for e in split.train} & {e.id for e in split.dev}
-    assert split.origin == {"dev": "33% of each class of train", "test": "published dev"}
+    assert split.origin == {"dev": "33% of each class of train", "test": "dev of the task"}
     assert split == Honest(dev_share=1 / 3).split(task, data_seed=1)
     papers = Paper().split(task, data_seed=1)
     assert papers.dev == papers.test and "selected on it too" in papers.origin["test"]
