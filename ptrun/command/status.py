@@ -1,8 +1,9 @@
-"""Show how far runs are: finished, running and where, interrupted, failed.
+"""Show how far runs are: finished, running and where, interrupted, failed, new.
 
 Reads run folders alone, so it works beside the processes that do the runs.
 """
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ EXAMPLES = """\
   ptrun status experiment=ptuning_v2/table2     also the runs of the table that are still to do
 """
 _EVERY = 2.0  # seconds
+_UNCUT = 10_000  # columns of a line in a file or pipe
 
 PARSER = Parser("status", __doc__, EXAMPLES)
 PARSER.add_argument(
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
 
     if not root.is_dir():
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _UNCUT)
     while True:
         states = with_queue(root, runs(root))
         if expected:

@@ -20,8 +20,26 @@ FOLDER = ".jobs"
 def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
     file = below(outputs, FOLDER, f"{next(iter(tasks)).split('_')[0]}.json")
+    _write(file, tasks)
+
+
+def record_sweep(outputs: Path, folders: Sequence[Path]) -> Path:
+    """Write which runs a sweep of this machine does, and return the file."""
+    file = below(outputs, FOLDER, f"{folders[0].name}.sweep")
+    _write(file, {"": folders})
+    return file
+
+
+def _write(file: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     plain = {task: [str(f.absolute()) for f in folders] for task, folders in tasks.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(digest.sealed(plain)))
+
+
+def of_sweeps(outputs: Path) -> list[Path]:
+    """Return the runs of sweeps that have not done all of them."""
+    files = sorted((outputs / FOLDER).glob("*.sweep"))
+    return [folder for file in files for folders in _recorded(file).values() for folder in folders]
 
 
 def queued(outputs: Path) -> dict[Path, str]:
@@ -42,9 +60,7 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
         tasks = digest.unsealed(read_json(file))
         return {str(task): [Path(folder) for folder in folders] for task, folders in tasks.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"{file}: damaged. Delete it; the runs of its job are then submitted again."
-        ) from error
+        raise UserError(f"{file}: damaged. Delete it; the same command writes it again.") from error
 
 
 def cancel(tasks: Sequence[str]) -> None:

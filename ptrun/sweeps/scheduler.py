@@ -24,6 +24,7 @@ from ptrun.files import below
 from ptrun.folder.lease import Beats
 from ptrun.folder.scan import RunState, state_of
 from ptrun.hardware.environment import imported
+from ptrun.sweeps import queue
 from ptrun.sweeps.job import Job
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import COMMAND, Worker, Workers
@@ -54,6 +55,7 @@ class Scheduler:
         self.waits = options.wait and not self.lists
         self.listed: list[list[Job]] = []  # groups that this process does not do
         self.looked, self.beats, self.places = 0.0, Beats(), 1
+        self.record: Path | None = None  # of the runs, for `ptrun status`, until all are finished
 
     def run(self) -> None:
         """Do what is left; afterwards the jobs say how they ended."""
@@ -67,6 +69,8 @@ class Scheduler:
                 while self._fill() or self._left():
                     self._step()
                 self._look()
+                if self.record and all(job.stage == "finished" for job in self.jobs):
+                    self.record.unlink(missing_ok=True)
             finally:  # workers save their runs if any are left, and end
                 if any(worker.request for worker in self.workers.running.values()):
                     self.workers.stop()
@@ -175,6 +179,10 @@ class Scheduler:
                 shape = (job.shape, state.group) if shared else None
                 (self.held if job.after and not self.lists else left).append((shape, job))
         self.view.unkept(unkept)
+        todo = [job for job in self.jobs if job.folder and job.stage != "refused"]
+        if todo and not self.lists:
+            folders = [job.folder for job in todo if job.folder]
+            self.record = queue.record_sweep(todo[0].composed.outputs, folders)
         self._group(left)
         self._release()
 

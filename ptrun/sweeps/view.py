@@ -125,20 +125,23 @@ _LISTED = 40  # unfinished runs that are listed
 
 
 def with_queue(root: Path, runs: Sequence[Known]) -> list[Known]:
-    """Return runs with those that jobs of a cluster have still to do."""
+    """Return runs with those that sweeps, and jobs of a cluster, have still to do below `root`."""
+    top = root.absolute()
+    outputs = next((f for f in (top, *top.parents) if (f / queue.FOLDER).is_dir()), top)
     try:
-        queued = queue.queued(root)
+        states = dict.fromkeys(queue.of_sweeps(outputs), RunState("new"))
+        queued = queue.queued(outputs).items()
     except UserError as error:
-        print(f"the queue is not shown: {error}", file=sys.stderr)
+        print(f"runs that have not begun are not shown: {error}", file=sys.stderr)
         return list(runs)
+    states |= {folder: RunState("queued", f"in {task}") for folder, task in queued}
     listed: list[Known] = []
     for run in runs:
-        task = queued.pop(run.folder.absolute(), None)
-        if task is not None and run.state.kind in ("new", "interrupted", "failed"):
-            run = replace(run, state=RunState("queued", f"in {task}"))
-        listed.append(run)
-    new = [Known(folder, RunState("queued", f"in {task}")) for folder, task in queued.items()]
-    return [*listed, *new]
+        state = states.pop(run.folder.absolute(), run.state)
+        goes_on = state.kind == "queued" and run.state.kind in ("new", "interrupted", "failed")
+        listed.append(replace(run, state=state) if goes_on else run)
+    below = {root / f.relative_to(top): s for f, s in states.items() if f.is_relative_to(top)}
+    return [*listed, *(Known(folder, state) for folder, state in below.items())]
 
 
 def shown(root: Path, runs: Sequence[Known], expected: Mapping[str, int]) -> Group:

@@ -14,9 +14,9 @@ from ptrun.errors import UserError
 from ptrun.folder import lease
 from ptrun.folder.digest import packed
 from ptrun.folder.scan import RunState
+from ptrun.sweeps import queue, workers
 from ptrun.sweeps import scheduler as scheduling
 from ptrun.sweeps import sweep as sweeping
-from ptrun.sweeps import workers
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.sweep import of_line
 from ptrun.sweeps.view import View
@@ -84,6 +84,16 @@ def test_a_list_names_what_a_run_needs(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "run-301  needs run-3\n" in shown and "needed by others  run-3\n" in shown
     assert "3 of 3 runs are left" in shown
+
+
+def test_what_a_sweep_has_still_to_do_is_recorded_until_all_is_finished(sweep, tmp_path):
+    sweep("seed=13,2,11,301")
+    left = [folder.name for folder in queue.of_sweeps(tmp_path / "outputs")]
+    assert left == ["run-13", "run-2", "run-301", "run-3"], "the refused one is not to be done"
+    sweep("seed=5,6")
+    assert [*(tmp_path / "outputs" / queue.FOLDER).iterdir()] == [
+        tmp_path / "outputs" / queue.FOLDER / "run-13.sweep"
+    ]
 
 
 @pytest.mark.parametrize("part", ["1/2", "2/2"])

@@ -1,13 +1,16 @@
 """`ptrun status`: states of run folders, by folder, and what is left of a table."""
 
 import json
+import re
 
 import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
+from ptrun.command.status import main
 from ptrun.folder import digest, lease, scan
+from ptrun.sweeps import queue
 from ptrun.sweeps.view import as_json, shown
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
@@ -60,6 +63,24 @@ def test_runs_of_a_table_that_have_not_started_are_new(root):
     told = text(shown(root, scan.runs(root), {"one": 3, "two": 2, "three": 4}))
     (line,) = [line for line in told.splitlines() if line.startswith("three")]
     assert line.split() == ["three", "4"] and "1 of 9 runs are finished" in told
+
+
+def test_runs_that_a_sweep_has_still_to_do_are_counted(root, capsys):
+    folders = [root / "one" / name for name in "ab"] + [root / "one" / ("z" * 60)]
+    queue.record_sweep(root, [*folders, root / "six" / "e"])
+    for place, total in ((root, "1 of 6"), (root / "one", "1 of 3")):
+        main([str(place)])
+        out = capsys.readouterr().out
+        assert f"{total} runs are finished" in out and f"{'z' * 60}  new\n" in out
+    (root / queue.FOLDER / "a.sweep").write_text("{")
+    main([str(root)])
+    assert "a.sweep: damaged. Delete it" in capsys.readouterr().err
+
+
+def test_a_line_is_whole_in_a_pipe(root, capsys):
+    main([str(root)])
+    out = capsys.readouterr().out
+    assert re.search(r"^d  running by process \d+ on \S+ since \S+$", out, re.MULTILINE)
 
 
 def test_json_has_all_fields(root):
