@@ -58,6 +58,14 @@ class Split:
     """The source of each part in words: `{"dev": "10 % of train", ...}`."""
 
 
+SIGNS = (
+    "the loss hardly moved",
+    "the loss rose",
+    "the last dev answers are all the same",
+)
+"""How the warnings begin that say that a run hardly learned."""
+
+
 @dataclass(frozen=True)
 class RunResult:
     """The content of `result.json`. Numbers are not rounded; reports round them."""
@@ -91,6 +99,12 @@ class RunResult:
     """The version of this record."""
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Digests of the other files of the folder by name, added when the result is written."""
+
+    @property
+    def signs(self) -> list[str]:
+        """Those of `SIGNS` that the run shows."""
+        warnings = self.manifest.get("warnings", ())
+        return [sign for sign in SIGNS if any(str(text).startswith(sign) for text in warnings)]
 
 
 class Journal(Protocol):

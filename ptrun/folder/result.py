@@ -15,7 +15,8 @@ from ptrun.types import RunResult
 FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
 _DATA = ("config", "files")
-_NODES = ("method", "backbone", "task")
+_NODES = ("method", "backbone", "task", "train")
+_OF_TABLES = ("document", "warnings")  # of a manifest
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -56,7 +57,7 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
     """Return the results of `run_folders` by folder, and a message for each damaged one.
 
     They are for tables: control characters are written out, equal parts of configurations are one
-    object, and manifests are left out but for `document`.
+    object, and manifests are left out but for `document` and `warnings`.
     """
     results, damaged, same = dict[Path, RunResult](), list[str](), dict[str, Any]()
 
@@ -74,7 +75,7 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
             continue
         if done is not None:
             config = {key: shared(part) for key, part in done.config.items()}
-            manifest = {key: facts for key, facts in done.manifest.items() if key == "document"}
+            manifest = {k: done.manifest[k] for k in _OF_TABLES if k in done.manifest}
             names = shared(done.names)
             results[folder] = replace(done, config=config, manifest=manifest, names=names)
     return results, damaged
@@ -134,6 +135,8 @@ def _check_types(done: RunResult) -> None:
     records = (done.names, done.learned_parameters, done.manifest, done.config, done.files, *parts)
     texts = (done.run_id, done.group, done.metric, *done.names.values(), *done.files.values())
     typed = all(isinstance(part, Mapping) for part in records)
+    typed = typed and isinstance(done.manifest.get("warnings", []), list)
+    typed = typed and is_number(done.config.get("train", {}).get("lr", 0.0))
     if not (typed and all(isinstance(text, str) for text in texts)):
         raise TypeError("a field has the wrong type")
     if not (isinstance(done.seed, int) and 0 <= done.seed < 2**32):
@@ -182,13 +185,15 @@ def _summary(result: RunResult, folder: str) -> str:
     evaluated = facts.get("evaluation_seconds", 0.0) if "perplexity" in dev else 0.0
     speed += f" · {evaluated:.0f} s of evaluation" if evaluated else ""
     lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
+    lr = result.config.get("train", {}).get("lr")
+    rate = f" · train.lr={lr:g}" if learned["total"] and lr else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(
         [
             f"{names['method']} · {names['backbone']} · {names['task']} · {names['setting']} · "
             f"seed {result.seed}",
             f"  {scored}  {others}".rstrip(),
-            f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
+            f"  {selected} {facts['steps']} steps{rate} · protocol {names['protocol']}",
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s{speed}"
             f" · {facts['precision']}{held}{hint}",
             *(f"  warning: {text}" for text in facts.get("warnings", [])),

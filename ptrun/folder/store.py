@@ -89,14 +89,18 @@ class RunStore:
         return draft(self.state_file, tensors, self.bound, state=json.dumps(dict(meta)))
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the saved state, and remove later steps from `metrics.jsonl`."""
+        """Return the saved state, and remove later steps from `metrics.jsonl`.
+
+        Its plain data have the `losses` of the steps, as the journal has them.
+        """
         if not self.state_file.is_file():
             self._cut_metrics(-1)
             return None
         tensors, header = read_tensors(self.state_file, self.bound)
         meta = _meta(self.state_file, header)
-        self._cut_metrics(int(meta["step"]), [row["step"] for row in meta.get("history", ())])
-        return tensors, meta
+        evaluated = [row["step"] for row in meta.get("history", ())]
+        steps = self._cut_metrics(int(meta["step"]), evaluated)
+        return tensors, {**meta, "losses": [row["loss"] for row in steps if "loss" in row]}
 
     def write_prompt(
         self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
@@ -141,8 +145,11 @@ class RunStore:
         """Write a safetensors file atomically; its header names the backbone of the tensors."""
         draft(file, tensors, self.bound, **header)()
 
-    def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
-        """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
+    def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> list[dict[str, Any]]:
+        """Remove rows of later steps, which training repeats; warn if earlier ones are lost.
+
+        Return the rows of this part's steps.
+        """
         readable = list(_readable(self._metrics)) if self._metrics.is_file() else []
         training = [row for row in readable if row.get("event") in _TRAINING_EVENTS]
         rows = [
@@ -157,6 +164,7 @@ class RunStore:
         expected = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
         if lost := len(expected - there):
             _LOG.warning("%s: damaged (%d earlier rows are lost)", self._metrics, lost)
+        return [row for row in ours if row["event"] == "step"]
 
 
 def state_file(folder: Path, part: str = "") -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ptrun.errors import UserError
 from ptrun.papers.experiment import GRID, Cell, Experiment
-from ptrun.reporting.cells import grouped, mean_of_best, mean_std
+from ptrun.reporting.cells import grouped, hardly_learned, mean_of_best, mean_std
 from ptrun.types import RunResult
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Ours:
         value: the experiment's statistic of the scores.
         std: their standard deviation, divided as the table's; None for one seed.
         learned: learned parameters.
+        hardly_learned: how many runs hardly learned, and at which rate; empty if all learned.
         hours: wall-clock hours of all runs.
     """
 
@@ -44,6 +45,7 @@ class Ours:
     std: float | None
     learned: int
     hours: float
+    hardly_learned: str = ""
 
 
 ByProtocol = Mapping[str, Ours | None]
@@ -93,6 +95,7 @@ def mean(parts: Sequence[Ours | None], places: Sequence[str], ddof: Literal[0, 1
         std=_std(scores, ddof),
         learned=max(cell.learned for cell in ours),
         hours=0.0,
+        hardly_learned="; ".join(dict.fromkeys(filter(None, (c.hardly_learned for c in ours)))),
     )
 
 
@@ -121,6 +124,7 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         std=_std(scores, experiment.ddof),
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
+        hardly_learned=hardly_learned(done[chosen]),
     )
 
 

@@ -141,6 +141,7 @@ class Shown:
         texts: dict[str | None, None] = {}
         for row in self.rows:
             texts |= {self.experiment.note(row.cell): None, None if row.command else row.why: None}
+            texts |= {ours.hardly_learned or None: None for ours in row.runs.values() if ours}
         texts.pop(None, None)
         return {text: f" ({number})" for number, text in enumerate(texts, start=1)}
 
@@ -153,7 +154,10 @@ class Shown:
         cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + mark
         cells["Released"] = _with_deviation(cell.released, None, digits)
         for protocol, runs in row.runs.items():
-            text = _with_deviation(runs.value, runs.std, decimals) if runs else NONE
+            text = NONE
+            if runs:
+                mark = self._marks.get(runs.hardly_learned, "")
+                text = _with_deviation(runs.value, runs.std, decimals) + mark
             cells[f"Ours ({protocol})"] = text
         cells["Difference"] = gap_text(row.gap, decimals)
         cells["Seeds"] = seeds_text(ours, experiment) if ours else NONE

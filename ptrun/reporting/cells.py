@@ -77,6 +77,18 @@ def cells(results: Sequence[RunResult], over: str | None = None) -> list[SeedGro
     return sorted(rows, key=lambda row: (row.names, row.differs))
 
 
+def hardly_learned(runs: Iterable[RunResult]) -> str:
+    """Return `2 of 3 runs hardly learned (the loss rose) at train.lr=0.1`; empty if all learned."""
+    finished = [run for run in runs if run.status == "finished"]
+    stuck = [run for run in finished if run.signs]
+    if not stuck:
+        return ""
+    signs = ", ".join(dict.fromkeys(sign for run in stuck for sign in run.signs))
+    rates = sorted({run.config.get("train", {}).get("lr", 0.0) for run in stuck} - {0.0})
+    at = f" at train.lr={', '.join(f'{rate:g}' for rate in rates)}" if rates else ""
+    return f"{len(stuck)} of {len(finished)} runs hardly learned ({signs}){at}"
+
+
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return items in groups of equal keys."""
     groups: dict[K, list[T]] = {}

@@ -5,7 +5,7 @@ import logging
 import shutil
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
@@ -19,7 +19,15 @@ from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import unfinished
 from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.reporting import formats
-from ptrun.reporting.cells import NAMES, SeedGroup, cells, grouped, mean_of_best, mean_std
+from ptrun.reporting.cells import (
+    NAMES,
+    SeedGroup,
+    cells,
+    grouped,
+    hardly_learned,
+    mean_of_best,
+    mean_std,
+)
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -89,6 +97,7 @@ class Results:
         return formats.html(self.printed)
 
 
+_HARDLY = "hardly_learned"
 _HEADERS = {"differs": "differs in", "tests": "tests by seed"}
 
 
@@ -105,10 +114,10 @@ class _Row:
         name = _HEADERS.get(key, key.replace("_", " "))
         self.texts[name] = "-" if value is None else form.format(value) + more
 
-    def add_scores(self, key: str, scores: Sequence[float]) -> None:
-        """Add mean and standard deviation."""
+    def add_scores(self, key: str, scores: Sequence[float], *, marked: bool = False) -> None:
+        """Add mean and standard deviation; those of a cell that hardly learned have a mark."""
         self.values[key], self.values[f"{key}_std"] = mean_std(scores) if scores else (None, None)
-        self.texts[key] = spread(scores)
+        self.texts[key] = spread(scores) + " *" * (marked and bool(self.values[_HARDLY]))
 
 
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
@@ -209,24 +218,36 @@ def of_runs(
                 notes.append(_DOCUMENT)
                 _add_documents(rows, groups)
             notes += _missing_seeds(groups)
+    values = [row.values for row in rows]
+    if not any(row[_HARDLY] for row in values):
+        values = [{key: row[key] for key in row if key != _HARDLY} for row in values]
+    notes += _listed(groups, lambda cell: hardly_learned(cell.runs), "* {}: {}")
     texts, lines = [row.texts for row in rows], "\n".join(notes).split("\n")
     printed = formats.Table(texts, _WORDS, _NAMES, title, lines)
-    return Results([row.values for row in rows], printed)
+    return Results(values, printed)
 
 
 def _missing_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield which cells lack seeds that another one of their task has, a line for equal seeds."""
     alike = grouped(groups, lambda cell: cell.where)
     seeds = {where: {run.seed for cell in alike[where] for run in cell.runs} for where in alike}
-    cells: dict[str, list[str]] = {}
-    for cell in groups:
+
+    def lacking(cell: SeedGroup) -> str:
         done = {run.seed for run in cell.runs if run.status == "finished"}
-        if lacking := sorted(seeds[cell.where] - done):
-            name = " ".join(part for part in (*cell.names, cell.differs) if part)
-            cells.setdefault(", ".join(map(str, lacking)), []).append(name)
-    for lacked, names in cells.items():
-        more = f"; and of {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"missing seeds: {lacked} of {'; '.join(names[:_NAMED])}{more}"
+        return ", ".join(map(str, sorted(seeds[cell.where] - done)))
+
+    return _listed(groups, lacking, "missing seeds: {} of {}")
+
+
+def _listed(
+    groups: Sequence[SeedGroup], text_of: Callable[[SeedGroup], str], form: str
+) -> Iterator[str]:
+    """Yield each text of cells in a form, with the names of the cells that it is of."""
+    cells = grouped(groups, text_of)
+    for text in filter(None, cells):
+        names = [" ".join(filter(None, (*cell.names, cell.differs))) for cell in cells[text]]
+        more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
+        yield form.format(text, "; ".join([*names[:_NAMED], *more]))
 
 
 def spread(values: Sequence[float]) -> str:
@@ -242,6 +263,7 @@ def _named(cell: SeedGroup) -> _Row:
     for name, option in zip(NAMES, cell.names, strict=True):
         row.add(name, option)
     row.add("differs", cell.differs)
+    row.values[_HARDLY] = hardly_learned(cell.runs)
     return row
 
 
@@ -249,7 +271,7 @@ def _row(cell: SeedGroup) -> _Row:
     row, tests = _named(cell), list(cell.scores("test").values())
     row.add("metric", cell.runs[0].metric)
     row.add_scores("dev", list(cell.scores("dev").values()))
-    row.add_scores("test", tests)
+    row.add_scores("test", tests, marked=True)
     row.add("n", len(tests))
     failed = sum(run.status != "finished" for run in cell.runs)
     row.add("failed", failed, "{}" if failed else "")
@@ -337,7 +359,8 @@ def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
             row = _named(cell)
             row.add("label", label)
             for metric in ("precision", "recall", "f1"):
-                row.add_scores(metric, [scores[metric] for scores in seeds])
+                scores = [each[metric] for each in seeds]
+                row.add_scores(metric, scores, marked=metric == "f1")
             row.add("count", seeds[0]["count"], "{:,}")
             row.add("n", len(seeds))
             confused = [f"{name} {-n:,}" for n, name in others[:_MOST_OTHERS]]

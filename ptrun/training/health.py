@@ -13,7 +13,7 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
 from ptrun.task.dataset import Task
-from ptrun.types import Prediction
+from ptrun.types import SIGNS, Prediction
 
 _FAR = 100  # times the usual rate, or less than its hundredth part
 _CUT = 0.1  # of the texts
@@ -139,20 +139,21 @@ _LEAST_ANSWERS = 10
 _MOVED = 0.02  # of the loss at the start
 _SMALL = 0.05  # a loss at the start below this has little left to lose
 _ROSE = 2.0  # times the loss at the start
+_STILL, _HIGHER, _ALIKE = SIGNS
 
 
 class Health:
     """Watches the losses and dev answers of one member.
 
-    It is not saved: a resumed member knows its own part alone, and says nothing about the loss.
-    A relation of facts may have one right answer: `compares` is then false.
+    A resumed member has its earlier losses from the journal; if some are lost there, nothing is
+    said about the loss. A relation of facts may have one right answer: `compares` is then false.
     """
 
     compares = True
 
     def __init__(self) -> None:
         self.losses = array("d")
-        self._alike = 0
+        self.alike = 0  # evaluations in a row with one answer
         self._said = False
 
     def step(self, loss: float) -> None:
@@ -161,25 +162,25 @@ class Health:
 
     def judge(self, predictions: Sequence[Prediction]) -> str | None:
         """Record the dev answers of an evaluation; return a warning at the third of one answer."""
-        self._alike = self._alike + 1 if self.compares and one_answer(predictions) else 0
-        if self._alike != _IN_A_ROW or self._said:
+        self.alike = self.alike + 1 if self.compares and one_answer(predictions) else 0
+        if self.alike != _IN_A_ROW or self._said:
             return None
         self._said = True
         return f"all dev answers were the same in {_IN_A_ROW} evaluations; {_REMEDY}"
 
     def findings(self, steps: int) -> list[str]:
         """Return the warnings at the end of `steps` steps."""
-        warnings = [f"the last dev answers are all the same; {_REMEDY}"] if self._alike else []
+        warnings = [f"{_ALIKE}; {_REMEDY}"] if self.alike else []
         if steps != len(self.losses) or steps < _LEAST_STEPS:
             return warnings
         size, begin = steps // 10, self.losses[0]
         start, last = fmean(self.losses[:size]), fmean(self.losses[-size:])
         if last > _ROSE * begin and last > _SMALL:
-            text = f"the loss rose from {begin:.4g} to {last:.4g}; try a lower train.lr"
+            text = f"{_HIGHER} from {begin:.4g} to {last:.4g}; try a lower train.lr"
             return [*warnings, text]
         if abs(start - last) < _MOVED * start and start > _SMALL:
             told = f"from {start:.4g} in the first tenth of the steps to {last:.4g} in the last"
-            text = f"the loss hardly moved, {told}; try a higher train.lr or more steps"
+            text = f"{_STILL}, {told}; try a higher train.lr or more steps"
             return [*warnings, text]
         return warnings
 

@@ -355,6 +355,7 @@ class Member:
             "group": list(self.group),
             "seconds": self.seconds,
             "of": self.total,
+            "alike": self.health.alike,
             "pace": [self._began[0], time.monotonic() - self._began[1]],
             **counts,
         }
@@ -374,6 +375,8 @@ class Member:
             for name in _COUNTS:
                 setattr(self, name, plain[name])
             self.token_budget = plain.get("token_budget")
+            self.health.losses.extend(plain.get("losses", ()))
+            self.health.alike = plain.get("alike", 0)
             self.seconds = self.earlier = float(plain.get("seconds", 0.0))
             if plain["best_value"] is not None:
                 self.best_value = plain["best_value"]

@@ -16,6 +16,7 @@ from rich.console import Console
 from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.folder.scan import duration
 from ptrun.papers.experiment import load
 from ptrun.papers.ours import Interval
@@ -23,6 +24,7 @@ from ptrun.papers.paper import escaped_latex, latex, tabular, terminal
 from ptrun.papers.rows import rows
 from ptrun.papers.shown import Shown, gap_text, number, table_name
 from ptrun.reporting.formats import MINUS
+from ptrun.types import SIGNS
 from tests.papers.small import filled
 
 
@@ -49,6 +51,19 @@ def test_a_table_as_csv_has_every_number_and_seed(table):
     assert plotted["why"] == "the paper plots this point without printing its number"
     assert (mean["ours_paper_value"], mean["ours_paper_hours"]) == ("77.75", "0.0")
     assert (quoted["verdict"], quoted["note"]) == ("not run", "")
+
+
+def test_runs_that_hardly_learned_have_a_mark_and_a_note(table, tmp_path):
+    outputs = tmp_path / "outputs"
+    folder = outputs / "made/table1/small.FT.full.RTE/-paper-s1"
+    done = result.read(folder)
+    rose = {"warnings": [f"{SIGNS[1]} from 1 to 9"]}
+    result.write(folder, replace(done, manifest={**done.manifest, **rose}))
+    shown = Shown(table.experiment, rows(table.experiment, outputs))
+    note = "1 of 5 runs hardly learned (the loss rose)"
+    (mark,) = (text.partition(" ")[0] for text in shown.table.notes if text.endswith(note))
+    assert str(shown.table.rows[0]["Ours (paper)"]).endswith(f" {mark}")
+    assert note in tabular([shown]) and note not in latex([table])
 
 
 def test_a_table_as_latex_has_nothing_that_latex_would_read(table):

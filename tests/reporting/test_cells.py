@@ -1,11 +1,14 @@
 """Which settings a table names for a cell, and what finding them costs."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptrun.config.identity import flat
 from ptrun.reporting import cells as module
 from ptrun.reporting.cells import NAMES, cells
 from ptrun.reporting.table import of_runs
+from ptrun.types import SIGNS
 from tests.runs.test_store import outcome
 
 CONFIGS = [
@@ -82,7 +85,21 @@ def test_many_cells_without_a_seed_are_one_line():
     (note,) = (
         n for n in of_runs({r.run_id: r for r in runs}, "made").printed.notes if "missing" in n
     )
-    assert note.startswith("missing seeds: 2 of task") and note.endswith("; and of 2 more")
+    assert note.startswith("missing seeds: 2 of task") and note.endswith("; and 2 more")
+
+
+def test_cells_that_hardly_learned_are_marked_with_their_rate():
+    config = {"method": {"length": 1}, "train": {"lr": 1e-4}}
+    still = {"warnings": [f"{SIGNS[0]}, from 0.7 in the first tenth", "another warning"]}
+    runs = [run(1, seed, config, "task") for seed in (1, 2, 3)]
+    runs.append(run(2, 1, {"method": {"length": 2}, "train": {"lr": 0.1}}, "task"))
+    plain = of_runs({r.run_id: r for r in runs}, "made")
+    marked = of_runs({r.run_id: replace(r, manifest=still) if r.seed > 1 else r for r in runs}, "")
+    told = "2 of 3 runs hardly learned (the loss hardly moved) at train.lr=0.0001"
+    assert any(note.startswith(f"* {told}: task same") for note in marked.printed.notes)
+    assert [row["test"].endswith(" *") for row in marked.printed.rows] == [True, False]
+    assert [row["hardly_learned"] for row in marked] == [told, ""] and told in marked.csv()
+    assert "hardly" not in f"{plain}{plain.csv()}" and "*" not in str(plain)
 
 
 @pytest.mark.parametrize("group", [cells, lambda runs: cells(runs, "train.lr")])

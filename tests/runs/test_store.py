@@ -66,6 +66,7 @@ def test_rows_after_the_save_and_what_a_killed_process_left_are_cut(store, told,
     file.write_bytes(before + end)
     tensors, meta = store.restore()
     assert torch.equal(tensors["x"], torch.ones(2)) and meta["history"][0]["f1"] == 1.5
+    assert meta["losses"] == [0.1, 0.1]
     assert before.startswith(file.read_bytes()) and ("damaged" in told()) == damaged
     assert [digest.row(own)["step"] for own in file.read_text().split("\n")[:-1]] == [1, 2, 2]
 
