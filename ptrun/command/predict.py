@@ -37,7 +37,7 @@ likeliest. Some read-outs have no probability.
 An --output that ends in .csv or .tsv becomes a table with a header; any other is JSON lines.
 
 Several runs over one frozen backbone share passes: the field `run` of each row has the id of its
-run, or the 8 digits at its end, and so has each line.
+run, the start of it or the 8 digits at its end, and so has each line.
 
 --submission writes the file that the server of GLUE or SuperGLUE takes, under its name (CoLA.tsv,
 BoolQ.jsonl, ...), from the hidden test: rows with their field idx or index. `ptrun import

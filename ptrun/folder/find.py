@@ -5,7 +5,7 @@ If several runs have the same id, reruns and runs that `rerun=true` set aside do
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,9 @@ def _folder(typed: str, command: str, outputs: Path) -> Path:
         return path
     ended = [] if path.is_absolute() else result.ended_folders(outputs)
     matches = [run for run in ended if run.name == typed]
-    ending = f"-{typed}" if is_hash(typed) else None
     for run in [] if matches else ended:
-        starts = run.name.startswith(typed) or str(run.relative_to(outputs)).startswith(typed)
-        if starts or (ending and run.name.partition("~")[0].endswith(ending)):
+        ids = [str(run.relative_to(outputs)), run.name, run.name.partition("~")[0]]
+        if fitting(typed, ids):
             matches.append(run)
     if len(matches) > 1:
         counted = result.run_folders(outputs)
@@ -92,6 +91,13 @@ def _folder(typed: str, command: str, outputs: Path) -> Path:
             f"{command} {typed}: {len(matches)} runs match. Give one of them: {', '.join(shown)}"
         )
     return matches[0]
+
+
+def fitting(typed: str, ids: Collection[str]) -> list[str]:
+    """Return the ids that a text stands for: itself, or those with its start or 8 last digits."""
+    ending = f"-{typed}" if is_hash(typed) else None
+    fit = [name for name in ids if name.startswith(typed) or (ending and name.endswith(ending))]
+    return [typed] if typed in ids else fit if typed else []
 
 
 def is_hash(text: str) -> bool:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ptrun.config.arguments import load
 from ptrun.errors import UserError, shown
+from ptrun.folder.find import fitting
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
 from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
@@ -236,12 +237,11 @@ def asked(
     for number, row in enumerate(rows, start=1):
         run_id = next(iter(runs))
         if len(runs) > 1:
-            name = row.data.get(RUN)
-            fit = [run for run in runs if name and (run == name or run.endswith(f"-{name}"))]
+            fit = fitting(str(row.data.get(RUN)), runs)
             if len(fit) != 1:
                 raise UserError(
-                    f"{row.where}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or the "
-                    "last 8 digits of one."
+                    f"{row.where}: {RUN}={shown(row.data.get(RUN))}; expected one of "
+                    f"{', '.join(runs)}, or the start or the last 8 digits of one."
                 )
             run_id = fit[0]
             row = Row(f"{row.where} ({run_id})", row.data)

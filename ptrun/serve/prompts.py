@@ -11,6 +11,7 @@ from typing import Any
 from ptrun.errors import UserError, visible
 from ptrun.folder import result
 from ptrun.folder.digest import PROMPT
+from ptrun.folder.find import fitting
 from ptrun.predicting.answering import ready
 from ptrun.predicting.together import Loaded, Together
 
@@ -73,7 +74,7 @@ class Prompts:
         return list(self.folders)
 
     def get(self, name: str) -> Loaded:
-        """Return a run by its id or the 8 digits at its end; it is loaded if it is not."""
+        """Return a run by what `named` takes; it is loaded if it is not."""
         name = self.named(name)
         for gone in self.loaded.keys() - self.folders.keys():  # by the one thread that loads
             del self.loaded[gone]
@@ -92,19 +93,19 @@ class Prompts:
         return self.loaded[name]
 
     def named(self, name: str) -> str:
-        """Return the id of a run, given as its id or the 8 digits at its end.
+        """Return the id of a run, given as its id, the start of it or the 8 digits at its end.
 
         Raises:
             UnknownRun: there is none, or several.
         """
-        fit = [run_id for run_id in self.ids() if name and run_id.endswith(f"-{name}")]
-        fit = [name] if name in self.folders else fit
-        if len(fit) != 1:
+        ids = fitting(name, self.ids())
+        if len(ids) != 1:
+            several = f"{len(ids)} runs, such as {', '.join(ids[:2])}"
             raise UnknownRun(
-                f"model={name!r}: {len(fit) or 'no such'} run{'s' * (len(fit) > 1)}. GET "
-                f"/v1/models lists {len(self.folders)}."
+                f"model={name!r}: {several if ids else 'no such run'}. GET /v1/models lists "
+                f"{len(self.folders)}."
             )
-        return fit[0]
+        return ids[0]
 
     def facts(self, name: str) -> dict[str, Any]:
         """Return a run as OpenAI lists a model; `created` is when it was finished."""

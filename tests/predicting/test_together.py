@@ -105,7 +105,8 @@ def test_what_cannot_share_is_refused_by_name(two):
 def test_the_command_answers_rows_of_several_runs(two, tmp_path):
     first, second, *_ = two
     texts = ["a bright film", "a dull plot"]
-    rows = [{"run": r.id[-8:], "sentence": t, "id": t} for t in texts for r in (first, second)]
+    names = (first.id[:12], second.id[-8:])
+    rows = [{"run": name, "sentence": t, "id": t} for t in texts for name in names]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     line = [sys.executable, "-m", "ptrun", "predict", str(first.folder), str(second.folder)]

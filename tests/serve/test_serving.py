@@ -267,6 +267,15 @@ def test_runs_that_do_not_fit_the_route(server, runs):
     )
 
 
+def test_the_start_of_an_id_names_a_run_if_no_other_has_it(server, runs):
+    found = asked(server, "classify", model="prompt_tuning", input="a").json()
+    assert found["model"] == runs["labels"].id
+    several = asked(server, "classify", model="ptuning_v2", input="a")
+    assert several.status_code == 404
+    told = several.json()["error"]["message"]
+    assert "2 runs, such as" in told and runs["prefix"].id in told
+
+
 @pytest.mark.parametrize("content", [b"", b"[", b"[]", b"\xff", b'{"a":' * 5000, b"NaN", b"3"])
 def test_a_body_that_is_no_object(server, content):
     found = httpx.post(f"{server}/v1/classify", content=content)
