@@ -14,13 +14,13 @@ from typing import Any
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import MadeFile, Record, TaggingFields, tagging_files
 from ptrun.task.lines import text_lines
+from ptrun.task.tag_schemes import iob2, marks_spans
 
 # Files of columns, as the CoNLL tasks have them: a word a line, blank lines between sentences.
 
 _NO_WORD = re.compile(r"-DOCSTART-|#begin document|#end document|#doc \d+\s*$")
 _BRACKETS = re.compile(r"(?:\(([^()*\s]+))?\*([^()*\s]*\))?")
 _ALONE = re.compile(r"\(([^()*\s]+)\)")  # CoNLL-2012 writes (GPE) for an entity of one word
-_TAG = re.compile(r"O|[BIESULM]-\S+")
 _END = re.compile(r"O|[BIESULM]-\S+|[_*-]|\S*[()*]\S*")  # of a line that is a word
 
 
@@ -75,26 +75,17 @@ def _columns(text: str) -> list[str]:
 
 
 def tags(sentence: Sentence, number: int) -> list[str]:
-    """Return a column of IOB1, IOB2, IOE2, BIOES, BILOU, BMES or bracketed tags as IOB2.
-
-    IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch. `S-`
-    and `U-` are one word, `E-` and `L-` the last.
-    """
+    """Return a column of tags of any scheme, or of brackets, as IOB2."""
     column = sentence.column(number)
     if all("*" in tag or _ALONE.fullmatch(tag) for tag in column):
         return _spans(sentence, column)
     for where, tag in zip(sentence.where, column, strict=True):
-        if not _TAG.fullmatch(tag):
+        if not marks_spans([tag]):
             raise UserError(
                 f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
                 "BIOES, BILOU, BMES) or brackets such as (TYPE*).\nAnother column is --tags N."
             )
-    iob2, before = [], "O"
-    for tag in column:
-        begins = tag[0] in "BSU" or before[0] in "OSUEL" or before[2:] != tag[2:]
-        iob2.append(tag if tag == "O" else f"{'B' if begins else 'I'}{tag[1:]}")
-        before = tag
-    return iob2
+    return iob2(column)
 
 
 def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
