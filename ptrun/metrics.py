@@ -6,6 +6,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
+from itertools import chain
 from math import frexp, fsum, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -194,14 +195,30 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
     span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`. A sentence
     with more or fewer tags than targets is a ValueError.
     """
-    for guess, gold in paired(predicted, targets):
-        if len(guess) != len(gold):
-            raise ValueError(f"a sentence has {len(guess)} predicted tags for {len(gold)} targets.")
+    _check_words(predicted, targets)
     guesses, golds = set(entities(_joined(predicted))), set(entities(_joined(targets)))
     right = len(guesses & golds)
     precision, recall = right / (len(guesses) or 1), right / (len(golds) or 1)
     f1 = 2 * precision * recall / (precision + recall or 1)
     return {"f1": 100.0 * f1, "precision": 100.0 * precision, "recall": 100.0 * recall}
+
+
+def word_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
+    """Return accuracy and macro F1 over the words of all sentences, 0-100.
+
+    The label of a word that the model did not read is empty: wrong, and no class. A sentence with
+    more or fewer labels than targets is a ValueError.
+    """
+    _check_words(predicted, targets)
+    guesses, golds = [*chain(*predicted)], [*chain(*targets)]
+    f1 = percent(_f1_of({*guesses, *golds} - {""}, guesses, golds))
+    return {"accuracy": accuracy(guesses, golds), "macro_f1": f1}
+
+
+def _check_words(predicted: Sequence[Tags], targets: Sequence[Tags]) -> None:
+    for guess, gold in paired(predicted, targets):
+        if len(guess) != len(gold):
+            raise ValueError(f"a sentence has {len(guess)} predicted tags for {len(gold)} targets.")
 
 
 def entities(tags: Tags) -> list[TaggedEntity]:
@@ -225,8 +242,10 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
 
     `scores` has precision, recall and F1 in 0-100, and `count`, the targets. `confusion` has the
     predictions of each target, `{target: {prediction: count}}`. Ratios without a prediction or a
-    target are 0. Empty for other answers than `label`, `labels` and `tags`.
+    target are 0. Empty for other answers than `label`, `labels`, `tags` and `word_labels`.
     """
+    if answer == "word_labels":
+        answer, predicted, targets = "label", [*chain(*predicted)], [*chain(*targets)]
     if answer == "label":
         guesses, golds = [*map(str, predicted)], [*map(str, targets)]
         hits = [guess for guess, gold in paired(guesses, golds) if guess == gold]
@@ -248,7 +267,7 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
             "f1": 200.0 * right[label] / (guessed[label] + counts[label]),
             "count": counts[label],
         }
-        for label in sorted({*guesses, *golds})
+        for label in sorted({*guesses, *golds} - {""})
     }
     if answer != "label":
         return {"scores": scores}

@@ -48,7 +48,7 @@ from ptrun.types import Example, Prediction, RunResult, Split
 
 METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
 """The methods with which a task, a read-out and a backbone are tried."""
-KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "extraction")
+KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "tags", "extraction")
 """The kinds of task with which a backbone is tried."""
 _STEPS, _FEW, _SOME = 2, 4, 100
 HEAVY = ("torch", "transformers", "datasets", "numpy", "matplotlib", "jinja2")

@@ -14,22 +14,22 @@ EXAMPLES = """\
   ptrun new method my_method                      a class and its options
   ptrun new task my_task                          one text and a label, with sample data
   ptrun new task my_task --data reviews.csv --columns review,stars
-  ptrun new task my_names --kind tagging          words with tags
+  ptrun new task my_names --kind tagging          words with tags of spans, as of names
   ptrun new backbone my_bert                      a name for a checkpoint
   ptrun new cluster my_cluster                    the jobs of sweep.on=slurm
 """
 _KINDS = """\
 kinds of tasks and their fields, the columns of FILE:
   classification  text, label                       multilabel  text, labels (a list, or a;b)
-  pair            first, second, label              tagging     tokens, tags
-  similarity      first, second, label (a number)
+  pair            first, second, label              tagging     tokens, tags (O, B-X, I-X)
+  similarity      first, second, label (a number)   tags        tokens, tags (a part of speech)
   choice          context, question, options, answer
   extraction      question, context, answers        multispan   question, context, answers
   generation      text, answer (a text to write)
   own             a class in ./ptrun_parts, with sample data
 
 FILE is CSV, TSV, JSON, parquet, Arrow or Excel; lists need JSON, parquet or Arrow."""
-_KIND_NAMES = ["classification", "multilabel", "pair", "similarity", "choice", "tagging"]
+_KIND_NAMES = ["classification", "multilabel", "pair", "similarity", "choice", "tagging", "tags"]
 _KIND_NAMES += ["extraction", "multispan", "generation", "own"]
 _CAUSAL = "backbone=pocket_gpt2"
 _TRY = "task=pocket_sentiment"

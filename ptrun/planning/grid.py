@@ -24,6 +24,7 @@ TASKS = {
     "regression": "pocket_similarity",
     "choice": "pocket_choice",
     "tagging": "pocket_ner",
+    "tags": "pocket_words",
     "extraction": "pocket_qa",
     "facts": "pocket_facts",
     "multi": "pocket_multi",

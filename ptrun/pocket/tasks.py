@@ -12,7 +12,7 @@ VERSION = 2  # raise it when any generated text changes
 TASKS = (
     *("pocket_ner", "pocket_sentiment", "pocket_topics", "pocket_pairs", "pocket_similarity"),
     *("pocket_choice", "pocket_srl", "pocket_qa", "pocket_multispan", "pocket_facts"),
-    *("pocket_writing", "pocket_two_topics"),
+    *("pocket_writing", "pocket_two_topics", "pocket_words"),
 )
 SPLITS = ("train", "validation", "test")
 

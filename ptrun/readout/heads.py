@@ -120,9 +120,10 @@ class EntityHead(ChoiceHead):
 
 
 class TokenHead(Head):
-    """One label for each word, read at its first sub-token; truncated words get `O`.
+    """One label for each word, read at its first sub-token; truncated words get `O`, or "".
 
     So do words without a sub-token, such as a joiner of emoji, unless an entity goes on after them.
+    "" is for labels that mark no spans, of which none means that there is none.
 
     There is no pooler. An encoder-decoder is read in its encoder.
 
@@ -138,6 +139,7 @@ class TokenHead(Head):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__(backbone, task, len(task.labels))
+        self.unread = "O" if task.answer == "tags" else ""
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
@@ -156,11 +158,11 @@ class TokenHead(Head):
         """Return a tag for each word of each example."""
         predictions: list[Prediction | Features] = []
         for features, best in batch.pairs(self.scores(output, batch).argmax(dim=-1).cpu()):
-            tags = [self.task.labels[0]] * features.facts["size"]
+            tags = [self.unread] * features.facts["size"]
             for word, label in zip(features.facts["words"], best.tolist(), strict=True):
                 tags[word] = self.task.labels[label]
             for word in features.facts.get("unseen", ()):
-                if word + 1 < len(tags) and tags[word + 1].startswith("I-"):
+                if self.unread and word + 1 < len(tags) and tags[word + 1].startswith("I-"):
                     tags[word] = tags[word + 1]  # the entity goes on around it
             predictions.append(Prediction(features.id, tags))
         return predictions
@@ -186,6 +188,7 @@ HEADS = Classes(
     option=ChoiceHead,
     entity=EntityHead,
     tags=TokenHead,
+    word_labels=TokenHead,
     span="ptrun.readout.spans.SpanHead",
     spans="ptrun.readout.spans.TagHead",
 )

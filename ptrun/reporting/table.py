@@ -363,7 +363,7 @@ def _label_rows(title: str, groups: Sequence[SeedGroup]) -> list[_Row]:
                 row.add_scores(metric, scores, marked=metric == "f1")
             row.add("count", seeds[0]["count"], "{:,}")
             row.add("n", len(seeds))
-            confused = [f"{name} {-n:,}" for n, name in others[:_MOST_OTHERS]]
+            confused = [f"{name or 'not read'} {-n:,}" for n, name in others[:_MOST_OTHERS]]
             confused += [f"{len(others) - _MOST_OTHERS} more"] * (len(others) > _MOST_OTHERS)
             row.add("read_as", dict(read), "", ", ".join(confused))
             rows.append(row)
@@ -408,6 +408,8 @@ def voted(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> float:
             raise UserError(f"seeds {seeds[0].seed} and {run.seed} have different test sets")
     golds = [row["target"] for row in rows[0]]
     by_seed = [[row["prediction"] for row in examples] for examples in rows]
+    if seeds[0].metric == "accuracy" and all(isinstance(gold, list) for gold in golds):
+        golds, *by_seed = ([*chain(*sentences)] for sentences in (golds, *by_seed))  # words vote
     by_example, every = list(zip(*by_seed, strict=True)), [*golds, *chain(*by_seed)]
     metric = seeds[0].metric
     if metric == _NUMBERS and all(map(is_number, every)):

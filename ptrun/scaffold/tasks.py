@@ -86,6 +86,7 @@ KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {"context": "article", "question": "question", "options": "options", "answer": "answer"},
     ),
     "tagging": ("ner", {"tokens": "tokens", "tags": "ner_tags"}),
+    "tags": ("words", {"tokens": "tokens", "tags": "word_tags"}),
     "extraction": ("qa", _QA),
     "generation": ("writing", {"text": "facts", "answer": "sentences"}),
     "multispan": ("multispan", _QA),
@@ -207,9 +208,11 @@ def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
         answer = every[0].data["answer"]
         word = "letter" if isinstance(answer, str) and len(answer) == 1 else "text"
         return {"answer_is": "index" if isinstance(answer, int) else word}
-    if kind == "tagging":  # what is no list of tags is refused when the row is read
+    if kind in ("tagging", "tags"):  # what is no list of tags is refused when the row is read
         lists = [row.data["tags"] for row in every if isinstance(row.data["tags"], list)]
         tags = {tag for listed in lists for tag in listed if isinstance(tag, str)}
+        if kind == "tags":
+            return {"labels": _json(sorted(tags - {""}))}
         return {"entities": _json(sorted({t[2:] for t in tags if t[:2] in ("B-", "I-")}))}
     return {}
 

@@ -62,7 +62,8 @@ class Task(Protocol):
 
     kind: str
     answer: str
-    """What a prediction is: label, number, option, entity, tags, span, spans, word or several."""
+    """What a prediction is: label, labels, number, option, entity, tags, word_labels, span, spans,
+    word, text or several."""
     fills_gap: bool = False
     """Whether words that fill a gap of the text decide the label (WSC)."""
     stratified: bool = False

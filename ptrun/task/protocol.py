@@ -280,7 +280,7 @@ def unseen(task: Task, split: Split) -> list[str]:
             for name, scores in equal.items()
             if len(scores) == 1
         ]
-    if task.answer not in ("label", "labels", "tags") or not split.train:
+    if task.answer not in ("label", "labels", "tags", "word_labels") or not split.train:
         return []
     learned = {label for target in targets_of(split.train) for label in _listed(target)}
     warnings = []

@@ -1,10 +1,12 @@
 import warnings
+from itertools import chain
 
 import pytest
+import sklearn.metrics
 from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from ptrun.metrics import by_label, entities, entity_scores
+from ptrun.metrics import by_label, entities, entity_scores, word_scores
 from tests.metrics.corruption import labels, rounds
 from tests.tiers import tiered
 
@@ -46,6 +48,21 @@ def test_scores_and_entities_equal_seqeval_exactly_on_random_tags(scheme):
             assert scores["precision"] == 100.0 * precision_score(golds, guesses, zero_division=0)
             assert scores["recall"] == 100.0 * recall_score(golds, guesses, zero_division=0)
             assert [entities(row) for row in guesses] == [get_entities(row) for row in guesses]
+
+
+def test_labels_of_words_are_scored_as_sklearn_does():
+    names = ["DET", "NOUN", "VERB"]
+    for rng in rounds():
+        golds = [labels(rng, names, rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]
+        guesses = [[rng.choice(names) if rng.random() < 0.3 else t for t in row] for row in golds]
+        flat = [*chain(*golds)], [*chain(*guesses)]
+        assert word_scores(guesses, golds) == {
+            "accuracy": pytest.approx(100 * sklearn.metrics.accuracy_score(*flat)),
+            "macro_f1": pytest.approx(100 * sklearn.metrics.f1_score(*flat, average="macro")),
+        }
+        assert by_label("word_labels", guesses, golds) == by_label("label", *flat[::-1])
+    with pytest.raises(ValueError, match="1 predicted tags for 2 targets"):
+        word_scores([["DET"]], [["DET", "NOUN"]])
 
 
 def test_a_stray_inside_tag_opens_a_chunk():

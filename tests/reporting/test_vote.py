@@ -13,6 +13,7 @@ from tests.reporting.test_report import cells_of
 from tests.runs.test_store import outcome
 
 GOLD = [*"abba"]
+WORDS = [["a", "b"], ["b"]]
 ANSWERS = [[*"aabb"], [*"bbbb"], [*"abab"]]  # the majority: a b b b
 
 
@@ -79,9 +80,12 @@ def test_what_cannot_vote_says_why(seeds, tmp_path):
     refused(runs, folders, "r2 has no predictions.jsonl")
 
 
-def test_lists_of_tags_cannot_vote(seeds):
-    runs, folders = seeds([[["O"]], [["O"]]], [["O"]])
-    refused(runs, folders, "accuracy of x is not computed from one label per example")
+def test_labels_of_words_vote_word_by_word_and_tags_of_spans_cannot(seeds):
+    """The majority is a b, a: two of three words, more than each seed has."""
+    runs, folders = seeds([[["a", "c"], ["c"]], [["c", "b"], ["a"]], [["a", "b"], ["a"]]], WORDS)
+    assert voted(runs, folders) == pytest.approx(200 / 3)
+    f1 = [outcome(**{**vars(run), "metric": "f1"}) for run in runs]
+    refused(f1, folders, "f1 of x is not computed from one label per example")
 
 
 def test_the_report_shows_the_vote_and_why_there_is_none(seeds, tmp_path):

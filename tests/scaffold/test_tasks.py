@@ -68,6 +68,7 @@ CASES = {
         ["false", "true"],
     ),
     "tagging": ([{"w": ["Åse", "left"], "t": ["B-Ø", "O"]}], ["w", "t"], ["O", "B-Ø", "I-Ø"]),
+    "tags": ([{"w": ["Åse", "left"], "t": ["PROPN", "N"]}], ["w", "t"], ["N", "PROPN"]),
 }
 
 
@@ -112,6 +113,7 @@ WRONG = {  # rows of a kind, their columns if they are named, and what is said
     "no text": ("classification", NUMBER, [], "mine.jsonl:1: field 'text' is 1; expected text"),
     "no number": ("similarity", [{"first": "x", "second": "y", "label": "nan"}], [], "a number"),
     "tags": ("tagging", [{"tokens": ["x"], "tags": ["B-A", "O"]}], [], "jsonl:1: .* equal length"),
+    "parts of speech": ("tagging", [{"tokens": ["x"], "tags": ["N"]}], [], "--kind tags"),
     "no tags": ("tagging", [{"tokens": ["x"], "tags": 3}], [], "jsonl:1: "),
     "offset": ("extraction", [OFFSET], [], "mine.jsonl:1: "),
     "own": ("own", TEXTS, [], "--data is not for --kind own"),

@@ -55,6 +55,11 @@ KINDS = {
         {"words": ["Ann", "ran"], "tags": ["B-PER", "O"], "verb": 1},
         [{"verb": 2}, {"verb": -1}, {"tags": ["B-PER"]}, {"tags": ["X", "O"]}, {"words": []}],
     ),
+    "tags": Kind(
+        *("tagging.Tags", {"tokens": "words", "tags": "tags", "labels": ["DET", "NOUN"]}),
+        {"words": ["The", "cat"], "tags": ["DET", "NOUN"]},
+        [{"tags": ["DET"]}, {"tags": ["DET", "X"]}, {"tags": ["DET", None]}, {"words": []}],
+    ),
     "extraction": Kind(
         *("extraction.Extraction", {}, SPAN),
         [answers(["Bob"], start) for start in (7, -1, 10**9, 8.0, "8")],

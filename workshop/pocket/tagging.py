@@ -1,4 +1,4 @@
-"""Rows of tagged words: named entities and semantic roles.
+"""Rows of tagged words: named entities, semantic roles and parts of speech.
 
 A sentence with names is made of one or two facts, like news. Semantic roles are who did what to
 whom, where and when, with one row for each predicate of a sentence; some sentences have two
@@ -123,6 +123,38 @@ def srl(draw: Draw) -> list[Row]:
     sentence.add(".", ["", ""])
     sentence.tokens[0] = sentence.tokens[0][:1].upper() + sentence.tokens[0][1:]
     return [_row(sentence, i, verbs[i]) for i in range(2 if name == "two" else 1)]
+
+
+def words(draw: Draw) -> list[Row]:
+    """Return one sentence with the part of speech of each word, as Universal Dependencies has it.
+
+    A name has a capital letter and does not begin the sentence, unless it is no other word.
+    """
+    tokens, tags = srl(draw)[0]["tokens"], []
+    for place, token in enumerate(tokens):
+        small = _classes().get(token.lower(), "NUM" if token.isdigit() else "")
+        if token[0].isupper() and (place or not small):
+            small = "PROPN"
+        elif token.lower() == "to" and tokens[place + 1] in _bases():
+            small = "PART"
+        tags.append(small or "NOUN")
+    return [{"tokens": tokens, "word_tags": tags}]
+
+
+@cache
+def _classes() -> dict[str, str]:
+    verbs = {form: "VERB" for verb in _verbs() for form in verb.split(":")}
+    listed = table("srl")["classes"].items()
+    return verbs | {word: name for name, words in listed for word in words.split()}
+
+
+@cache
+def _bases() -> set[str]:
+    return {verb.split(":")[2] for verb in _verbs()}
+
+
+def _verbs() -> list[str]:
+    return [verb for listed in table("srl")["verbs"].values() for verb in items(listed)]
 
 
 def _row(sentence: Sentence, number: int, verb: str) -> Row:

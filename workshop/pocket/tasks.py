@@ -8,7 +8,7 @@ from workshop.pocket import probe
 from workshop.pocket.draw import splits
 from workshop.pocket.pairs import pairs, similarity
 from workshop.pocket.reading import choice, multispan, qa
-from workshop.pocket.tagging import ner, srl
+from workshop.pocket.tagging import ner, srl, words
 from workshop.pocket.texts import SIZES, sentiment, several, topics, writing
 
 MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
@@ -24,4 +24,5 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_facts": probe.splits,
     "pocket_writing": partial(splits, "writing", writing, ("facts",), (2000, 300, 400)),
     "pocket_two_topics": partial(splits, "two topics", several, ("text",), (1500, 300, 400)),
+    "pocket_words": partial(splits, "words", words, ("tokens",), (1000, 200, 300)),
 }
