@@ -48,6 +48,16 @@ def _value(action: argparse.Action) -> str:
     return shown if isinstance(shown, str) else " ".join(shown)
 
 
+def imports(of: str = "") -> str:
+    """Return the kinds of `ptrun import`, or those of a class, and what each reads."""
+    rows = [
+        (f"`{name}`", cell(str(kind.PARSER.description).partition("\n\n")[0]))
+        for name, kind in kinds().items()
+        if of in ("", type(kind).__name__)
+    ]
+    return table(("`ptrun import`", "reads"), rows)
+
+
 def starts() -> str:
     """Return the values of `start=` from the docstring of the module that reads them."""
     text = import_module("ptrun.start.spec").__doc__ or ""

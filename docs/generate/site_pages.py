@@ -18,6 +18,7 @@ import starting
 _MARK = re.compile(r"^<!-- make: (.+?) -->$", re.MULTILINE)
 MAKERS: Mapping[str, Callable[..., str]] = {
     "commands": commands.commands,
+    "imports": commands.imports,
     "starts": commands.starts,
     "groups": options.groups,
     "root": options.root,

@@ -7,14 +7,14 @@ files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for e
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import MadeFile, Record, TaggingFields, tagging_files
-from ptrun.task.lines import text_lines
-from ptrun.task.tag_schemes import iob2, marks_spans
+from ptrun.importing.data import Words
+from ptrun.task.lines import text_lines, top_of
+from ptrun.task.source import Account
+from ptrun.task.table import Given, Quoting, Table, table
 
 # Files of columns, as the CoNLL tasks have them: a word a line, blank lines between sentences.
 
@@ -22,6 +22,16 @@ _NO_WORD = re.compile(r"-DOCSTART-|#begin document|#end document|#doc \d+\s*$")
 _BRACKETS = re.compile(r"(?:\(([^()*\s]+))?\*([^()*\s]*\))?")
 _ALONE = re.compile(r"\(([^()*\s]+)\)")  # CoNLL-2012 writes (GPE) for an entity of one word
 _END = re.compile(r"O|[BIESULM]-\S+|[_*-]|\S*[()*]\S*")  # of a line that is a word
+_NODE = re.compile(r"\d+([-.])\d+")  # in CoNLL-U: words 2-3 as they are written, or a node 4.1
+_NODES = {"-": "left out: a multiword line (2-3)", ".": "left out: an empty node (4.1)"}
+_U = 10  # columns of CoNLL-U
+_PIPED = re.compile(r"\S+\|(O|[BIESUL]-[^\s|]+)")
+_NAMES = [
+    re.compile("words?|tokens?|forms?"),
+    re.compile("(ner|iob|bio|entity)?(tag|label)s?|ner|iob|bio|entity|entities"),
+    re.compile("sent(ence)?s?(id|idx|index|no|nr|num|number)?"),
+]
+"""The names of columns of words, tags and sentences, in small letters and digits."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +53,21 @@ class Sentence:
         return [line[place] for line in self.lines]
 
 
-def sentences(file: Path) -> Iterator[Sentence]:
+def sentences(
+    file: Path, account: Account, words: int | None, has_tabs: bool
+) -> Iterator[Sentence]:
     """Yield the sentences of a file; columns are separated by tabs, or else by spaces."""
     where: list[str] = []
     lines: list[list[str]] = []
     for place, text in text_lines(file):
         columns = _columns(text)
-        if not lines and columns and columns[0].startswith("#") and not _END.fullmatch(columns[-1]):
-            continue  # a comment before the first word, as MultiCoNER and GermEval have them
-        if columns and not _NO_WORD.match(text):
+        is_word = columns and _END.fullmatch(columns[-1]) and ("\t" in text or not has_tabs)
+        if columns and columns[0].startswith("#") and not lines and not is_word:
+            continue  # a comment, as MultiCoNER, GermEval and CoNLL-U have them
+        is_u = words not in (None, 1) or len(columns) == _U
+        if is_u and columns and (node := _NODE.fullmatch(columns[0])):
+            account.noted[_NODES[node[1]]] += 1
+        elif columns and not _NO_WORD.match(text):
             if lines and len(columns) != len(lines[0]):
                 raise UserError(
                     f"{place}: {shown(text.rstrip())} has {len(columns)} columns; the sentence "
@@ -74,21 +90,7 @@ def _columns(text: str) -> list[str]:
     return [column for column in text.split(" ") if column]
 
 
-def tags(sentence: Sentence, number: int) -> list[str]:
-    """Return a column of tags of any scheme, or of brackets, as IOB2."""
-    column = sentence.column(number)
-    if all("*" in tag or _ALONE.fullmatch(tag) for tag in column):
-        return _spans(sentence, column)
-    for where, tag in zip(sentence.where, column, strict=True):
-        if not marks_spans([tag]):
-            raise UserError(
-                f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
-                "BIOES, BILOU, BMES) or brackets such as (TYPE*).\nAnother column is --tags N."
-            )
-    return iob2(column)
-
-
-def roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
+def _roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the place of each predicate, from 0, and its roles as IOB2 tags.
 
     `left` and `right` are the first and the last column of them, as in `Sentence.column`.
@@ -121,82 +123,148 @@ def _spans(sentence: Sentence, column: Sequence[str]) -> list[str]:
     return tagged
 
 
+def conll(
+    file: Path,
+    account: Account,
+    words: int | str | None = None,
+    tags: int | str | None = None,
+    sentence: int | str | None = None,
+    roles: tuple[int, int] | None = None,
+    quoting: Quoting = None,
+) -> Iterator[Words]:
+    """Yield the sentences of a file of columns, or of a table with one word a row.
+
+    `words`, `tags` and `sentence` are numbers of columns, from 1, or from -1 at the end, or names
+    in a table. None is 1 and -1, in CoNLL-U 2 and 4, and in a table the first that is named so. A
+    cell of `sentence` begins a sentence. `roles` are the first and the last column of roles: a row
+    is yielded for each predicate. `quoting` is that of a table.
+    """
+    if columns := _header(file, Given(quoting=quoting), words, tags, sentence):
+        yield from _cells(*columns)
+        return
+    top = top_of(file).splitlines()
+    lines = [line.split() for line in top]
+    if any(len(line) > 1 and all(map(_PIPED.fullmatch, line)) for line in lines):
+        yield from _piped(file)
+        return
+    if roles is None and any("|||" in line and line[0].isdecimal() for line in lines):
+        yield from _predicates(file)
+        return
+    has_tabs = any("\t" in line and line[0] != "#" for line in top)
+    words, tags = cast("int | None", words), cast("int | None", tags)  # names are of tables
+    for block in sentences(file, account, words, has_tabs):
+        if len(block.lines[0]) == 1:
+            raise UserError(
+                f"{block.where[0]}: {shown(block.lines[0][0])} is one column; expected a word and "
+                "its tag, separated by a tab or spaces. A CSV names its columns in its first line."
+            )
+        is_u = len(block.lines[0]) == _U and block.lines[0][0] == "1"
+        tokens = block.column(words or (2 if is_u else 1))
+        if roles is not None:
+            for place, labels in _roles(block, *roles):
+                yield Words(block.where, tokens, labels, place)
+            continue
+        labels = block.column(tags or (4 if is_u else -1))
+        if is_u and "_" in labels:
+            account.left_out["a word without a tag (_)"] += 1
+            continue
+        if all("*" in tag or _ALONE.fullmatch(tag) for tag in labels):
+            labels = _spans(block, labels)
+        yield Words(block.where, tokens, labels)
+
+
+def _piped(file: Path) -> Iterator[Words]:
+    """Yield the sentences of spaCy's .iob, each a line of `Ann|NNP|B-PER` or `Ann|B-PER`."""
+    for where, text in text_lines(file):
+        parts = [word.split("|") for word in text.split()]
+        if any(len(part) not in (2, 3) or len(part) != len(parts[0]) for part in parts):
+            raise UserError(f"{where}: {shown(text.strip())}; expected WORD|TAG in each place.")
+        if parts:
+            yield Words(where, [part[0] for part in parts], [part[-1] for part in parts])
+
+
+# Tables with one word a row, as Kaggle's ner_dataset.csv and simpletransformers have them.
+
+
+def _header(
+    file: Path, form: Given, *typed: int | str | None
+) -> tuple[Table, list[str | None]] | None:
+    """Return a table and its columns of words, tags and sentences, if its first line names them."""
+    is_named = any(isinstance(place, str) for place in typed)
+    try:
+        cells = table(file, form)
+        columns = cells.columns
+    except UserError:
+        if is_named:
+            raise
+        return None  # columns of another kind
+    plain = {re.sub(r"[\W_]", "", name.lower()): name for name in reversed(columns)}
+    fitting = [next((plain[n] for n in plain if p.fullmatch(n)), None) for p in _NAMES]
+    if not is_named and (fitting[0] is None or fitting[1:] == [None, None]):
+        return None
+    numbered: dict[int | str, str] = dict(enumerate(columns, start=1))
+    numbered |= dict(enumerate(columns, start=-len(columns)))
+    return cells, [
+        numbered.get(place, str(place)) if place else name
+        for place, name in zip(typed, fitting, strict=True)
+    ]
+
+
+def _cells(cells: Table, columns: Sequence[str | None]) -> Iterator[Words]:
+    """Yield the sentences of a table; a blank row, or a new cell of its column, begins one."""
+    for option, column in zip(("--words", "--tags", "--sentence"), columns, strict=True):
+        if column not in cells.columns and (column or option != "--sentence"):
+            allowed = names(cells.columns)
+            raise UserError(f"{cells.file}: name the column, {option} NAME: one of {allowed}.")
+    known, sentence, count, end = set[str](), "", 0, 0
+    where, tokens, tags = list[str](), list[str](), list[str]()
+    for place, data in cells.rows([column for column in columns if column]):
+        values = (data.get(str(column)) for column in columns)
+        token, tag, name = ("" if value is None else str(value) for value in values)
+        line = int(place.rpartition(":")[2]) if cells.kind == "cells" else 0
+        is_blank = not f"{token}{tag}".strip()
+        begins = name not in ("", sentence) if columns[2] else is_blank or line > end + 1
+        end = line + f"{token}{tag}".count("\n")
+        if begins and columns[2] and name in known:
+            raise UserError(
+                f"{place}: sentence {shown(name)} was above, and another one stands between. Sort "
+                "the rows by this column."
+            )
+        if begins and tokens:
+            yield Words(where, tokens, tags)
+            count += 1
+            where, tokens, tags = [], [], []
+        known.add(sentence := name or sentence)
+        if not is_blank:
+            where.append(place)
+            tokens.append(token)
+            tags.append(tag)
+    if columns[2] is None and not count:
+        raise UserError(
+            f"{cells.file}: no line is blank, so name the column that says where a sentence begins,"
+            f" --sentence NAME: one of {names(cells.columns)}."
+        )
+    if tokens:
+        yield Words(where, tokens, tags)
+
+
+# The lines of P-tuning v2's files.
+
 _DIGITS = 10  # no sentence has so many words; Python refuses to read thousands of digits
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns to read, from 1, or from -1 at the end; `roles` are the first and the last."""
-
-    words: int = 1
-    tags: int = -1
-    roles: tuple[int, int] | None = None
-
-
-def import_conll(
-    source: Path,
-    *,
-    words: int = 1,
-    tags: int = -1,
-    roles: tuple[int, int] | None = None,
-    **chosen: Any,
-) -> tuple[list[MadeFile], dict[Path, str]]:
-    """Return the files of a task of entities or of roles, and its options if it is new.
-
-    Args beyond those of `Columns`: `task`, `train`, `dev` and `test` of `tagging_files`.
-    """
-    return tagging_files(source, partial(rows, Columns(words, tags, roles)), **chosen)
-
-
-def rows(columns: Columns, file: Path, fields: TaggingFields) -> Iterator[Record]:
-    """Yield the rows of a file of columns, for a task of entities or of roles."""
-    return (_predicates if fields.predicate else _entities)(file, fields, columns)
-
-
-def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
-    for sentence in sentences(file):
-        tagged = tags(sentence, columns.tags)
-        for where, tag in zip(sentence.where, tagged, strict=True):
-            if fields.entities and tag != "O" and tag[2:] not in fields.entities:
-                raise UserError(
-                    f"{where}: {shown(tag)} is of no type of the task: {names(fields.entities)}. "
-                    "Choose another column with --tags, or another --task."
-                )
-        words = sentence.column(columns.words)
-        if "" in words:
-            raise UserError(f"{sentence.where[words.index('')]}: a tag without a word.")
-        yield {fields.tokens: words, fields.tags: tagged}
-
-
-def _predicates(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
-    rows = _lines(file)
-    if columns.roles is not None:
-        rows = (
-            (sentence.column(columns.words), *found)
-            for sentence in sentences(file)
-            for found in roles(sentence, *columns.roles)
-        )
-    for words, place, tagged in rows:
-        yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}
-
-
-def _lines(file: Path) -> Iterator[tuple[list[str], int, list[str]]]:
-    """Yield the words, predicate and tags of each line of P-tuning v2's files."""
+def _predicates(file: Path) -> Iterator[Words]:
+    """Yield the words, predicate and tags of each line: its index, the words, `|||`, the tags."""
     for where, text in text_lines(file):
         if not text.strip():
             continue
         left, bar, right = text.partition("|||")
         index, *words = left.split() or [""]
-        tagged = right.split()
-        if not bar:
-            raise UserError(
-                f"{where}: no |||. For files of columns name those of the roles, as in "
-                "--words 4 --roles 12:-2 for CoNLL-2012."
-            )
+        tags = right.split()
         place = int(index) if index.isdecimal() and len(index) < _DIGITS else -1
-        if not 0 <= place < len(words) == len(tagged):
+        if not bar or not 0 <= place < len(words) == len(tags):
             raise UserError(
-                f"{where}: predicate {shown(index)}, {len(words)} words and {len(tagged)} tags; "
-                "expected the index of a word and as many tags as words."
+                f"{where}: predicate {shown(index)}, {len(words)} words and {len(tags)} tags; "
+                "expected the index of a word, the words, |||, and as many tags as words."
             )
-        yield words, place, tagged
+        yield Words(where, words, tags, place)

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ptrun.config.paths import leads_out, options
 from ptrun.errors import UserError, names, shown
 from ptrun.hub.staging import check_new, progress, staging
 from ptrun.task.lines import json_records
-from ptrun.task.source import Row
+from ptrun.task.source import Account, Row
+from ptrun.task.tag_schemes import iob2, marks_spans
 
 # Writing of imported data: all folders of an import appear complete, or none does.
 
@@ -128,19 +130,31 @@ def label(row: Row, names: Sequence[Any]) -> int:
     return list(names).index(raw)
 
 
-# What the YAML file of a tagging task says about its files, and the files a folder has for it.
+# Words with tags as the files of a tagging task, known or new.
 
-_SPLITS = {
-    "train": {"train"},
-    "dev": {"dev", "devel", "development", "valid", "validation", "testa"},
-    "test": {"test", "testb"},
-}
-"""The words in the names of the files of each part."""
+
+@dataclass(frozen=True)
+class Words:
+    """A sentence of a file.
+
+    Args:
+        where: its place for errors, or that of each word.
+        tokens, tags: its words, and their tags as the file has them.
+        predicate: the index of the word whose roles are the tags.
+    """
+
+    where: str | Sequence[str]
+    tokens: list[str]
+    tags: Sequence[str]
+    predicate: int | None = None
 
 
 @dataclass(frozen=True)
 class TaggingFields:
-    """The folder, splits and fields of a tagging task; `entities` None allows any type."""
+    """The folder, splits and fields of a tagging task; `entities` None allows any type.
+
+    `of_spans` is whether tags mark spans; else they are labels of words.
+    """
 
     folder: str
     splits: Mapping[str, str | None]
@@ -148,10 +162,158 @@ class TaggingFields:
     tags: str
     predicate: str | None = None
     entities: Sequence[str] | None = None
+    of_spans: bool = True
+
+    def record(self, words: Words) -> Record:
+        """Return the row of a sentence, with IOB2 tags if they mark spans."""
+        places = [words.where] * len(words.tags) if isinstance(words.where, str) else words.where
+        if "" in words.tokens:
+            raise UserError(f"{places[words.tokens.index('')]}: a tag without a word.")
+        if (words.predicate is None) != (self.predicate is None):
+            roles = "roles of a predicate, but the task has none. Choose another --task."
+            raise UserError(f"{places[0]}: {_ROLES if self.predicate else roles}")
+        for where, tag in zip(places, words.tags, strict=True) if self.of_spans else ():
+            if not marks_spans([tag]):
+                raise UserError(
+                    f"{where}: {shown(tag)} is no tag; expected O, B-TYPE, I-TYPE (or BIOES, "
+                    "BILOU, BMES) or brackets such as (TYPE*).\nAnother column is --tags N."
+                )
+            if self.entities and tag != "O" and tag[2:] not in self.entities:
+                raise UserError(
+                    f"{where}: {shown(tag)} is of no type of the task: {names(self.entities)}. "
+                    "Choose another column with --tags, or another --task."
+                )
+        tags = iob2(words.tags) if self.of_spans else list(words.tags)
+        predicate = {self.predicate: words.predicate} if self.predicate else {}
+        return {self.tokens: words.tokens, **predicate, self.tags: tags}
 
 
-def task_fields(task: str) -> TaggingFields:
-    """Return what the file of a task says."""
+Read = Callable[[Path, Account], Iterator[Words]]
+_LOG = logging.getLogger(__name__)
+_SPLITS = {
+    "train": {"train"},
+    "dev": {"dev", "devel", "development", "valid", "validation", "testa"},
+    "test": {"test", "testb"},
+}
+"""The words in the names of the files of each part."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
+_NEW = {"train": "train", "dev": "validation", "test": "test"}
+_SHARE = 10  # one of so many texts goes to dev, and one to test
+_ROLES = (
+    "no |||. For files of columns name those of the roles, as in --words 4 --roles 12:-2 for "
+    "CoNLL-2012."
+)
+_YAML = """\
+# {what}, imported from {origin}.
+_target_: ptrun.task.tagging.{kind}
+name: {name}
+version: 1                     # raise it when the {labels} change
+source: {{folder: {name}}}       # DIR/{name}/*.jsonl, with data_dir=DIR
+splits: {splits}
+tokens: tokens
+tags: {tags}
+{labels}: {listed}
+"""
+
+
+def tagging_files(
+    source: Path, read: Read, task: str, origin: str, files: str = "*", **chosen: Path | None
+) -> tuple[list[MadeFile], dict[Path, str]]:
+    """Return the files of a task, and the text of its options if it is new; rows are numbered.
+
+    Args:
+        source: a file, which is divided into train, dev and test by a hash of its words, or a
+            folder with one file, or folder of `files`, for each. A folder of `files` without such
+            names is divided too, by file if there are ten or more.
+        read: reads a file; what it leaves out is counted, and printed in one line.
+        task: an option of `task`, or the name of a new one, which may lack dev and test.
+        origin: what the files are, for the options of a new task.
+        files: a pattern of the names of files in a folder.
+        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
+    """
+    new = task not in options("task")
+    inside = [source] if source.is_file() else sorted(source.rglob(files))
+    try:
+        fields = _fields(task)
+    except UserError:
+        for file in inside[:1]:  # what is wrong with the file comes first
+            next(read(file, Account()), None)
+        raise
+
+    def sentences(place: Path, files: Sequence[Path]) -> list[list[Words]]:
+        account = Account()
+        blocks = [list(read(file, account)) for file in files]
+        account.read = sum(map(len, blocks)) + account.left_out.total()
+        if not any(blocks):
+            raise UserError(f"{place}: no examples in it; {account}.")
+        if account.left_out or account.noted:
+            _LOG.warning("%s: %s", place, account)
+        return blocks
+
+    # 1) the sentences of each part
+    made_of = {part: inside for part, split in fields.splits.items() if split is not None}
+    named = {part: _named(source, part, files, chosen) for part in made_of}
+    if not any(chosen.values()) and (source.is_file() or (inside and not any(named.values()))):
+        parts = _divided(source, sentences(source, inside), list(made_of))
+    else:
+        parts = {}
+        for part, entries in named.items():
+            if not new or part == "train" or entries:
+                if len(entries) != 1:
+                    problem = f"several files for {part}" if entries else f"no file for {part}"
+                    beside = entries or (sorted(source.iterdir()) if source.is_dir() else [])
+                    among = names(entry.name for entry in beside) or "no files"
+                    wanted = "" if files == "*" else f", or name files {files}"
+                    raise UserError(
+                        f"{source}: {problem} among {among}; type --{part} FILE{wanted}."
+                    )
+                (place,) = entries
+                made_of[part] = sorted(place.rglob(files)) if place.is_dir() else [place]
+                if not made_of[part] or not all(file.is_file() for file in made_of[part]):
+                    raise UserError(f"{place}: no such file, nor a folder of files {files}.")
+                parts[part] = [
+                    words for block in sentences(place, made_of[part]) for words in block
+                ]
+    # 2) whether their tags mark spans
+    if new:
+        counts = Counter(tag for part in parts.values() for words in part for tag in words.tags)
+        of_spans = marks_spans(counts) or max(counts, key=counts.__getitem__) == "O"
+        if not of_spans:
+            _LOG.warning("%s: no tag marks a span; %d labels of words", source, len(counts))
+        fields = replace(fields, of_spans=of_spans, tags="ner_tags" if of_spans else "tags")
+    # 3) their rows
+    outputs, tags = [], set[str]()
+    for part, every in parts.items():
+        rows = [{"id": str(number), **fields.record(words)} for number, words in enumerate(every)]
+        tags.update(tag for row in rows for tag in row[fields.tags])
+        name = f"{fields.splits[part]}.jsonl"
+        outputs.append(MadeFile(fields.folder, name, made_of[part], rows))
+    file = Path(f"ptrun_conf/task/{task}.yaml")
+    return outputs, {file: _yaml(fields, origin, [*parts], tags)} if new else {}
+
+
+def _named(
+    source: Path, part: str, files: str, chosen: Mapping[str, Path | None]
+) -> Sequence[Path]:
+    """Return the place that is typed, or the entries whose name has a word of the part."""
+    if place := chosen.get(part):
+        return [place]
+    entries = sorted(source.iterdir()) if source.is_dir() else []
+    named = [e for e in entries if _SPLITS[part] & set(re.split(r"[\W_]+", e.name.lower()))]
+    return [e for e in named if e.is_dir() or e.match(files)] or named
+
+
+def _fields(task: str) -> TaggingFields:
+    """Return what the file of a task says, or the fields of a new task."""
+    if task not in options("task"):
+        if not _NAME.fullmatch(task):
+            raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
+        if close := get_close_matches(task, options("task"), 1, _TYPO):
+            raise UserError(
+                f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
+            )
+        return TaggingFields(task, _NEW, "tokens", "ner_tags")
     node = compose_run([f"task={task}"]).task
     if not {"tokens", "tags", "splits"} <= node.keys():
         raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
@@ -161,120 +323,41 @@ def task_fields(task: str) -> TaggingFields:
         if leads_out(name):
             raise UserError(f"--task {task}: {shown(name)} in its file leads out of --out.")
     fields = (node["tokens"], node["tags"], node.get("predicate"), node.get("entities"))
-    return TaggingFields(folder, splits, *fields)
+    return TaggingFields(folder, splits, *fields, not node["_target_"].endswith(".Tags"))
 
 
-def candidates(source: Path, part: str) -> list[Path]:
-    """Return the files or folders whose name has a word of the part: `eng.testa`, `dev.txt`."""
-    entries = sorted(source.iterdir()) if source.is_dir() else []
-    return [e for e in entries if _SPLITS[part] & set(re.split(r"[\W_]+", e.name.lower()))]
-
-
-def found(source: Path, part: str) -> Path:
-    """Return the one file or folder of a part."""
-    files = candidates(source, part)
-    if len(files) == 1:
-        return files[0]
-    entries = files or (sorted(source.iterdir()) if source.is_dir() else [])
-    problem = f"several files for {part}" if files else f"no file for {part}"
-    raise UserError(
-        f"{source}: {problem} among {names(e.name for e in entries) or 'no files'}; type "
-        f"--{part} FILE."
-    )
-
-
-# Texts with tags as the files of a tagging task, known or new.
-
-Read = Callable[[Path, TaggingFields], Iterator[Record]]
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
-_NEW = {"train": "train", "dev": "validation", "test": "test"}
-_SHARE = 10  # one of so many texts goes to dev, and one to test
-_YAML = """\
-# Words with tags, from files that `ptrun import` read.
-_target_: ptrun.task.tagging.Tagging
-name: {name}
-version: 1                     # raise it when the types change
-source: {{folder: {name}}}       # DIR/{name}/*.jsonl, with data_dir=DIR
-splits: {splits}
-tokens: tokens
-tags: ner_tags
-entities: {entities}
-"""
-
-
-def tagging_files(
-    source: Path, read: Read, *, task: str, **chosen: Path | None
-) -> tuple[list[MadeFile], dict[Path, str]]:
-    """Return the files of a task, and the text of its options if it is new; rows are numbered.
-
-    Args:
-        source: a file, which is divided into train, dev and test by a hash of its words, or a
-            folder with one file, or folder of files *conll, for each.
-        read: reads a file.
-        task: an option of `task`, or the name of a new one, which may lack dev and test.
-        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
-    """
-    new = task not in options("task")
-    fields = _new(task) if new else task_fields(task)
-
-    def rows(files: Sequence[Path]) -> Iterator[Record]:
-        every = chain.from_iterable(read(file, fields) for file in files)
-        return ({"id": str(number), **row} for number, row in enumerate(every))
-
-    parts: dict[str, tuple[Sequence[Path], Iterable[Record]]] = {}
-    names = [part for part, split in fields.splits.items() if split is not None]
-    if source.is_file() and not any(chosen.values()):
-        divided = _divided(source, list(rows([source])), fields.tokens, names)
-        parts = {part: ([source], records) for part, records in divided.items()}
-        names = []
-    for part in names:
-        if not new or part == "train" or chosen.get(part) or candidates(source, part):
-            place = chosen.get(part) or found(source, part)
-            sources = sorted(place.rglob("*conll")) if place.is_dir() else [place]
-            if not sources or not all(file.is_file() for file in sources):
-                raise UserError(f"{place}: no such file, nor a folder of files *conll.")
-            parts[part] = sources, list(rows(sources)) if new else rows(sources)
-    files = [
-        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", made_of, records)
-        for part, (made_of, records) in parts.items()
-    ]
-    if not new:
-        return files, {}
-    every = [row for _, records in parts.values() for row in records]
-    return files, {Path(f"ptrun_conf/task/{task}.yaml"): _yaml(task, [*parts], every)}
-
-
-def _new(task: str) -> TaggingFields:
-    """Return the fields of a new task."""
-    if not _NAME.fullmatch(task):
-        raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
-    if close := get_close_matches(task, options("task"), 1, _TYPO):
-        raise UserError(
-            f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
-        )
-    return TaggingFields(task, _NEW, "tokens", "ner_tags")
-
-
-def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
-    types = sorted({tag[2:] for row in rows for tag in row["ner_tags"] if tag != "O"})
-    if not types:
-        raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
-    for name in types:
-        if name.startswith("B-") and f"I-{name[2:]}" in types:
-            raise UserError(
-                f"--task {task}: types {name} and I-{name[2:]}; name the type of a span, "
-                f"{name[2:]}, without B- and I-."
-            )
+def _yaml(fields: TaggingFields, origin: str, parts: Sequence[str], tags: set[str]) -> str:
+    """Return the options of a new task."""
+    task, types = fields.folder, sorted(tags)
+    if fields.of_spans:
+        types = sorted({tag[2:] for tag in tags if tag != "O"})
+        if not types:
+            raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
+        for name in types:
+            if name.startswith("B-") and f"I-{name[2:]}" in types:
+                raise UserError(
+                    f"--task {task}: types {name} and I-{name[2:]}; name the type of a span, "
+                    f"{name[2:]}, without B- and I-."
+                )
     splits = json.dumps({part: split if part in parts else None for part, split in _NEW.items()})
-    return _YAML.format(name=task, splits=splits, entities=json.dumps(types, ensure_ascii=False))
+    spans = ("Names in texts", "Tagging", "entities")
+    what, kind, labels = spans if fields.of_spans else ("Words with labels", "Tags", "labels")
+    listed = json.dumps(types, ensure_ascii=False)
+    texts = {"what": what, "kind": kind, "labels": labels, "listed": listed, "splits": splits}
+    return _YAML.format(name=task, origin=origin, tags=fields.tags, **texts)
 
 
 def _divided(
-    source: Path, rows: Sequence[Record], tokens: str, parts: Sequence[str]
-) -> dict[str, list[Record]]:
-    """Divide rows by a hash of their words: equal ones stay together, and order does not matter."""
-    keys = [hashlib.sha256(" ".join(row[tokens]).encode()).hexdigest() for row in rows]
+    source: Path, blocks: Sequence[list[Words]], parts: Sequence[str]
+) -> dict[str, list[Words]]:
+    """Divide sentences by a hash of their words: equal ones stay together in any order.
+
+    The sentences of a file stay together too, if there are ten files or more.
+    """
+    if len(blocks) < _SHARE:
+        blocks = [[words] for block in blocks for words in block]
+    texts = ["\n".join(" ".join(words.tokens) for words in block) for block in blocks]
+    keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     order = sorted(set(keys))
     if len(order) < len(parts):
         raise UserError(
@@ -284,5 +367,7 @@ def _divided(
     size = max(1, len(order) // _SHARE)
     others = [part for part in parts if part != "train"]
     part_of = {key: others[i // size] for i, key in enumerate(order[: size * len(others)])}
-    pairs = list(zip(keys, rows, strict=True))
-    return {p: [row for key, row in pairs if part_of.get(key, "train") == p] for p in parts}
+    divided = {part: list[Words]() for part in parts}
+    for key, block in zip(keys, blocks, strict=True):
+        divided[part_of.get(key, "train")] += block
+    return divided

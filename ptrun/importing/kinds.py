@@ -8,6 +8,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ class _Kind:
         for option, keywords in options.items():
             self.PARSER.add_argument(f"--{option}", **keywords)
 
-    def read(self, options: dict[str, Any]) -> Any:
+    def read(self, options: dict[str, Any], *beside: Any) -> Any:
         """Return what the function returns for the options that were typed."""
         module, _, function = self.function.partition(":")
-        return getattr(import_module(module), function)(**options)
+        return getattr(import_module(module), function)(*beside, **options)
 
 
 class Checkpoint(_Kind):
@@ -57,7 +58,8 @@ class Data(_Kind):
     """
 
     def __init__(self, *texts: Any, accepts: str = "folder", **options: Any):
-        super().__init__(*texts, **options)
+        encoding = {"metavar": "NAME", "help": "of its texts, if not UTF-8: cp1252, gb18030, ..."}
+        super().__init__(*texts, **options, encoding=encoding)
         self.accepts = accepts
 
     def main(self, arguments: Sequence[str]) -> None:
@@ -70,33 +72,60 @@ class Data(_Kind):
             raise UserError(f"{source}: no such {self.accepts}; unpack an archive first.")
         from ptrun.config.trust import new_options
         from ptrun.importing.data import write
+        from ptrun.task.lines import ENCODING
+        from ptrun.task.table import Given
 
-        files = self.read(options)
-        files, tasks = files if isinstance(files, tuple) else (files, {})
-        with new_options() if tasks else nullcontext():
-            for line in write(out, files, tasks):
-                print(line)
-            for file in tasks:
-                print(f"{file}: options of task={file.stem}")
+        encoding = ENCODING.set(Given(encoding=options.pop("encoding")).encoding)
+        try:
+            files = self.read(options)
+            files, tasks = files if isinstance(files, tuple) else (files, {})
+            with new_options() if tasks else nullcontext():
+                for line in write(out, files, tasks):
+                    print(line)
+                for file in tasks:
+                    print(f"{file}: options of task={file.stem}")
+        finally:
+            ENCODING.reset(encoding)
 
 
-def _column(text: str) -> int:
-    if not re.fullmatch(r"-?[1-9]\d*", text):
+class Tags(Data):
+    """A kind of words with tags: `function(file, account, ...)` yields the `Words` of a file.
+
+    `files` is a pattern of the names of files in a folder.
+    """
+
+    def __init__(self, *texts: Any, files: str = "*", **options: Any):
+        super().__init__(*texts, **{"accepts": "file or folder", **options, **_TAGGING})
+        self.files = files
+
+    def read(self, options: dict[str, Any], *_: Any) -> Any:
+        """Return the files of the task, and the text of its options if it is new."""
+        from ptrun.importing.data import tagging_files
+
+        task = {name: options.pop(name) for name in ("source", *_TAGGING)}
+        read = partial(super().read, options)
+        return tagging_files(**task, read=read, origin=self.name, files=self.files)
+
+
+def _column(text: str) -> int | str:
+    """Return the number or the name of a column."""
+    if not re.fullmatch(r"-?\d+", text):
+        return text
+    if int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no column; they count from 1 or from -1")
     return int(text)
 
 
 def _columns(text: str) -> tuple[int, int]:
-    first, colon, last = text.partition(":")
-    if not colon:
+    if not (match := re.fullmatch(r"(-?[1-9]\d{0,8}):(-?[1-9]\d{0,8})", text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:LAST, such as 12:-2")
-    return _column(first), _column(last)
+    return int(match[1]), int(match[2])
 
 
 _TAGGING: dict[str, dict[str, Any]] = {
     "task": {"required": True, "metavar": "NAME", "help": "the tagging task to write"},
     **{
-        part: {"type": Path, "metavar": "FILE", "help": f"the file, or folder of *conll, of {part}"}
+        part: {"type": Path, "metavar": "FILE", "help": f"the file or folder of {part}"}
         for part in ("train", "dev", "test")
     },
 }
@@ -139,44 +168,72 @@ id.""",
         )
         for name, (file, what) in _OF_DOCUMENTS.items()
     ),
-    Data(
+    Tags(
         "conll",
-        "ptrun.importing.conll:import_conll",
-        f"""Files of columns: CoNLL-2003 or any other IOB file.
+        "ptrun.importing.conll:conll",
+        f"""Files with one word a line: CoNLL, any IOB columns, CoNLL-U, a CSV.
 
-Or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles. Columns count from 1, or from -1 at the
-end.{_DIVIDED}""",
+Tags that mark no spans, such as parts of speech, become labels of words. The first line of a CSV
+names its columns; --sentence, or a blank line, says where a sentence begins. Lines `INDEX WORDS |||
+TAGS` are P-tuning v2's roles. Columns count from 1, or from -1 at the end.{_DIVIDED}""",
         """\
   ptrun import conll CoNLL03 --task conll03 --out DIR           words first, tags last
+  ptrun import conll ud.conllu --task my_pos --out DIR          words and UPOS of CoNLL-U
+  ptrun import conll ner.csv --words Word --tags Tag --sentence 1 --task my_ner --out DIR
   ptrun import conll CoNLL05 --task conll05_wsj --test CoNLL05/conll05.test.wsj.txt --out DIR
   ptrun import conll conll-2012/v4/data --task conll12 --words 4 --roles 12:-2 --out DIR""",
-        accepts="file or folder",
-        words={"type": _column, "default": 1, "metavar": "N", "help": "of words; default 1"},
-        tags={"type": _column, "default": -1, "metavar": "N", "help": "of tags; default -1"},
+        files="*conll*",
+        words={"type": _column, "metavar": "COLUMN", "help": "of words; default 1, in CoNLL-U 2"},
+        tags={"type": _column, "metavar": "COLUMN", "help": "of tags; default -1, in CoNLL-U 4"},
+        sentence={"type": _column, "metavar": "COLUMN", "help": "of a CSV: what begins a sentence"},
+        quoting={"choices": ["none", "cells", "backslash"], "help": "of a CSV: see task.quoting"},
         roles={"type": _columns, "metavar": "N:N", "help": "first and last of roles in brackets"},
-        **_TAGGING,
     ),
-    Data(
+    Tags(
         "spans",
-        "ptrun.importing.spans:json_files",
-        f"""JSON lines with marked spans, as Prodigy and doccano write them.
+        "ptrun.importing.spans:json_spans",
+        f"""JSON with marked spans, as Prodigy, doccano and spaCy write it.
 
-A line is {{"text": ..., "spans": [{{"start": 0, "end": 3, "label": "PER"}}]}}. The key may be
-"entities", a span [0, 3, "PER"]; end is the character after the last (Prodigy), "label" or
-"labels", with start_offset and end_offset (doccano).{_DIVIDED}""",
+A line is {{"text": ..., "spans": [{{"start": 0, "end": 3, "label": "PER"}}]}}, or a list of a text
+and such an object. The key may be "entities", "label" or "labels", a span [0, 3, "PER"], with
+start_offset and end_offset (doccano); end is the character after the last.{_DIVIDED}""",
         "  ptrun import spans marked.jsonl --task my_names --out DIR     a new task",
-        accepts="file or folder",
         text=_TEXT,
-        **_TAGGING,
     ),
-    Data(
-        "label_studio",
-        "ptrun.importing.spans:label_studio_files",
-        f"A JSON export of Label Studio with labels of texts.{_DIVIDED}",
-        "  ptrun import label_studio export.json --task my_names --out DIR",
-        accepts="file or folder",
+    Tags(
+        "brat",
+        "ptrun.importing.brat:brat",
+        f"""A folder of brat: a.txt and a.ann, also in its folders.
+
+A line of a text is a sentence; one that ends inside a span goes on with the next.{_DIVIDED}""",
+        "  ptrun import brat corpus --task my_names --out DIR",
+        files="*.ann",
+        accepts="folder",
+    ),
+    Tags(
+        "webanno",
+        "ptrun.importing.webanno:webanno",
+        f"""WebAnno TSV 3, which INCEpTION exports too.
+
+A sentence that ends inside a span goes on with the next.{_DIVIDED}""",
+        "  ptrun import webanno curation --task my_names --out DIR",
+        files="*.tsv",
+        layer={"metavar": "NAME", "help": "one of several layers, such as NamedEntity"},
+        feature={"metavar": "NAME", "help": "one of several features, such as value"},
+    ),
+    Tags(
+        "spacy",
+        "ptrun.importing.spacy:spacy",
+        f"spaCy's .spacy (if spaCy is installed), .iob, and JSON of version 2.{_DIVIDED}",
+        "  ptrun import spacy train.spacy --task my_names --out DIR",
         text=_TEXT,
-        **_TAGGING,
+    ),
+    Tags(
+        "label_studio",
+        "ptrun.importing.spans:label_studio",
+        f"The JSON export of Label Studio with labels of parts of texts.{_DIVIDED}",
+        "  ptrun import label_studio export.json --task my_names --out DIR",
+        text=_TEXT,
     ),
 )
 KINDS = {kind.name: kind for kind in _KINDS}

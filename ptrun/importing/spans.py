@@ -1,31 +1,20 @@
 """Texts with marked spans as rows of words and tags: JSON lines, Prodigy, doccano, Label Studio."""
 
-import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from html import unescape
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import regex
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import (
-    MadeFile,
-    Record,
-    TaggingFields,
-    each,
-    inner,
-    rows,
-    tagging_files,
-    whole_number,
-)
-from ptrun.task.dataset import Account
-from ptrun.task.source import Row
+from ptrun.importing.data import Words, each, inner, rows, whole_number
+from ptrun.task.source import Account, Row
 
-_LOG = logging.getLogger(__name__)
 _SINGLE = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _PART = rf"(?!{_SINGLE})[\p{{L}}\p{{N}}\p{{M}}_]"
 # `\p{Cf}` is invisible, such as a joiner inside a word
@@ -35,27 +24,61 @@ _WORD = regex.compile(rf"{_PART}(?:\p{{Cf}}*{_PART})*|[^\s\p{{C}}]")
 #
 # Words are runs of letters, digits and marks; every other visible character is a word of its own,
 # and so is every Chinese character and Japanese kana, as no spaces stand between them.
+#
+# Programs count characters in different ways: an emoji is two in JavaScript and Java (UTF-16), a
+# line end of Windows is one in a browser and in Python, a byte order mark may be one. The texts of
+# the spans tell how: the text is taken as it is if they fit, else in the first way that they fit.
+
+_SECOND = "\ufffb"  # an invisible character, for the second unit of one that UTF-16 writes as two
 
 
 @dataclass(frozen=True)
 class Span:
     """The characters `start` to `end`, from 0 and without the last, their type, and their text.
 
-    A text of None is not checked.
+    A text of None is not checked. `name` is that of the span in its file.
     """
 
     start: int
     end: int
     label: str
     text: str | None = None
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.start}-{self.end} ({self.label})"
+        return f"{self.name or f'{self.start}-{self.end}'} ({self.label})"
+
+    def fits(self, text: str) -> bool:
+        """Return whether the span's own text stands there; spaces and line ends are the same."""
+        marked = text[self.start : self.end].replace(_SECOND, "")
+        return self.text is None or self.text.split() == marked.split()
 
 
 def words(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each word."""
     return [word.span() for word in _WORD.finditer(text)]
+
+
+def sentences(where: str, text: str, spans: Sequence[Span]) -> Iterator[Words]:
+    """Yield the words and tags of each line of a text; one that ends inside a span goes on."""
+    text = counted(text, spans)
+    tokens, tags = tagged(where, text, spans)
+    ends = [end.start() for end in re.finditer("\r\n?|\n", text)]
+    lines = [bisect_right(ends, start) for start, _ in words(text)]
+    inside = [i for i in range(1, len(tags)) if lines[i] != lines[i - 1] and tags[i][0] != "I"]
+    for start, stop in pairwise([0, *inside, len(tags)]):
+        yield Words(where, tokens[start:stop], tags[start:stop])
+
+
+def counted(text: str, spans: Sequence[Span]) -> str:
+    """Return a text as its spans count the characters, the most usual way first."""
+    for lines in (text, text.removeprefix("\ufeff")):
+        for reading in (lines, lines.replace("\r\n", "\n")):
+            units = "".join(c if c <= "\uffff" else c + _SECOND for c in reading)
+            for counts in (reading, units):
+                if all(span.fits(counts) for span in spans):
+                    return counts
+    return text
 
 
 def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:
@@ -76,10 +99,10 @@ def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], lis
                 )
             owners[index] = span
             tags[index] = f"{'I' if number else 'B'}-{span.label}"
-    return [text[start:end] for start, end in places], tags
+    return [text[start:end].replace(_SECOND, "") for start, end in places], tags
 
 
-def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Span) -> list[int]:
+def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Span) -> range:
     """Return the indices of a span's words."""
     if not 0 <= span.start < span.end <= len(text):
         raise UserError(
@@ -87,12 +110,15 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
             "from 0, and end is the character after the last."
         )
     marked = text[span.start : span.end]
-    if span.text is not None and span.text != marked:
+    if not span.fits(text):
         raise UserError(
             f"{where}: span {span} says {shown(span.text)}, but the text there is {shown(marked)}. "
-            "start and end count characters, where an emoji is one, not bytes or UTF-16 units."
+            "start and end count characters, where an emoji is one, or UTF-16 units, not bytes."
         )
-    touched = [i for i, (start, end) in enumerate(places) if start < span.end and end > span.start]
+    touched = range(
+        bisect_right(places, span.start, key=itemgetter(1)),
+        bisect_left(places, span.end, key=itemgetter(0)),
+    )
     if not touched:
         raise UserError(f"{where}: span {span} has no word, only spaces. Remove it.")
     left, right = places[touched[0]], places[touched[-1]]
@@ -107,33 +133,24 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
 
 # Files of texts with marked spans: JSON lines, and the JSON export of Label Studio.
 
-_KEYS = ("spans", "entities", "label", "labels")
+_KEYS = ("spans", "entities", "label", "labels", "annotations")
 _PARTS = ("start", "end", "label")
 _DOCCANO = {"start_offset": "start", "end_offset": "end"}
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's
 _MARKUP = re.compile(r"<!--.*?-->|</?[a-zA-Z!][^>]*>", re.DOTALL)
+_KEY = {"textarea": "answer", "taxonomy": "kind=multilabel task.label"}
+_KEY |= dict.fromkeys(("rating", "number"), "kind=regression task.label")
 _WHOLE_TEXT = ("choices", "taxonomy", "rating", "number", "textarea", "pairwise")
 
 
-@dataclass(frozen=True)
-class Marked:
-    """A text, its place for errors, and its spans."""
-
-    where: str
-    text: str
-    spans: Sequence[Span]
-
-
-def json_spans(file: Path, text: str) -> Iterator[Marked]:
+def json_spans(file: Path, account: Account, text: str = "text") -> Iterator[Words]:
     """Yield the rows of a JSON file, also of Prodigy and doccano.
 
     A row has a text and `spans`, `entities`, `label` or `labels`: objects with `start`, `end` and
     `label` (doccano: `start_offset`, `end_offset`), or lists of the three. Rows that Prodigy's
-    `answer` rejects or ignores are left out, with their number in a line.
+    `answer` rejects or ignores are left out and counted.
     """
-    account = Account()
     for row in rows(file):
-        account.read += 1
         if row.data.get(_VERDICT) in _LEFT_OUT:
             account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
             continue
@@ -144,9 +161,11 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
                 f"{row.where}: no field 'spans' or 'entities'; this row has "
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
-        yield Marked(row.where, _text(row, text), _marked(row, key))
-    if account.left_out:
-        _LOG.warning("%s: %s", file, account)
+        yield _whole(row.where, _text(row, text), _marked(row, key))
+
+
+def _whole(where: str, text: str, spans: Sequence[Span]) -> Words:
+    return Words(where, *tagged(where, counted(text, spans), spans))
 
 
 def _text(row: Row, key: str) -> str:
@@ -176,31 +195,35 @@ def _marked(row: Row, key: str) -> list[Span]:
     return [_span(Row(row.where, span)) for span in objects]
 
 
-def label_studio(file: Path, text: str) -> Iterator[Marked]:
+def label_studio(file: Path, account: Account, text: str = "text") -> Iterator[Words]:
     """Yield the tasks of a JSON export of Label Studio that somebody annotated.
 
-    Tasks without an annotation, or with a cancelled one, are left out, with their number in a line.
+    Tasks without an annotation, or with a cancelled one, are left out and counted.
     """
-    account = Account()
     for index, row in enumerate(rows(file)):
-        account.read += 1
         task = Row(f"{file} task {row.data.get('id', index)}", row.data)
         if "annotations" not in task.data:
             raise UserError(
                 f"{task.where}: no field 'annotations'. Export with the format JSON, not JSON-MIN, "
-                "from Label Studio 1.0 or newer."
+                "from Label Studio 1.0 or newer. Labels of whole texts are read from JSON-MIN:\n"
+                f"ptrun task=csv task.train={file} task.text={text} task.label=NAME"
             )
         if (annotation := _annotation(task)) is None:
             account.left_out["no annotation, or a cancelled one"] += 1
             continue
         results = each(annotation, "result")
-        regions = [region for region in results if _is_region(region, alone=len(results) == 1)]
+        regions = [region for region in results if _is_region(region, text, len(results) == 1)]
         shown_text = _text(inner(task, "data"), text)
         if any(region.data["type"] == "hypertextlabels" for region in regions):
             shown_text = unescape(_MARKUP.sub("", shown_text))  # as a browser shows it
-        yield Marked(task.where, shown_text, [_region(region) for region in regions])
-    if account.left_out:
-        _LOG.warning("%s: %s", file, account)
+        spans = [_region(region) for region in regions]
+        after = [s for s in spans if s.text is None and max(shown_text[: s.end]) > "\uffff"]
+        if after and len(after) == len(spans):
+            raise UserError(
+                f"{task.where}: span {after[0]} does not say its text, and an emoji before its end "
+                "may count as one character or as two. Export again with the texts of spans."
+            )
+        yield _whole(task.where, shown_text, spans)
 
 
 def _annotation(task: Row) -> Row | None:
@@ -214,7 +237,7 @@ def _annotation(task: Row) -> Row | None:
     return chosen[0] if chosen else None
 
 
-def _is_region(region: Row, *, alone: bool) -> bool:
+def _is_region(region: Row, text: str, alone: bool) -> bool:
     """Return whether a result marks a part of the text; relations between regions do not.
 
     Nor do results about the whole text, unless it has no other.
@@ -224,8 +247,9 @@ def _is_region(region: Row, *, alone: bool) -> bool:
         return False
     if kind in _WHOLE_TEXT:
         raise UserError(
-            f"{region.where}: a result of type {kind}, about the whole text.\nExport CSV for "
-            "labels of texts, and type task=csv."
+            f"{region.where}: a result of type {kind}, about the whole text. Export JSON-MIN from "
+            f"Label Studio, and type\nptrun task=csv task.train=export.json task.text={text} "
+            f"task.{_KEY.get(str(kind), 'label')}={region.data.get('from_name', 'NAME')}"
         )
     if kind not in ("labels", "hypertextlabels", "relation"):
         raise UserError(
@@ -251,34 +275,3 @@ def _span(row: Row) -> Span:
         raise UserError(f"{row.where}: a span has an empty label. Name its type.")
     text = row.text("text") if "text" in row.data else None
     return Span(whole_number(row, "start"), whole_number(row, "end"), label, text)
-
-
-def import_spans(
-    source: Path,
-    *,
-    text: str = "text",
-    mark: Callable[[Path, str], Iterator[Marked]],
-    **chosen: Any,
-) -> tuple[list[MadeFile], dict[Path, str]]:
-    """Return the files of a task of marked spans, and its options if it is new.
-
-    `text` is the field of the text, and `mark` yields the marked texts of a file; the other
-    arguments are those of `tagging_files`.
-    """
-
-    def tagged_rows(file: Path, fields: TaggingFields) -> Iterator[Record]:
-        for marked in mark(file, text):
-            for span in marked.spans:
-                if fields.entities and span.label not in fields.entities:
-                    raise UserError(
-                        f"{marked.where}: {shown(span.label)} is no type of the task: "
-                        f"{names(fields.entities)}."
-                    )
-            tokens, tags = tagged(marked.where, marked.text, marked.spans)
-            yield {fields.tokens: tokens, fields.tags: tags}
-
-    return tagging_files(source, tagged_rows, **chosen)
-
-
-json_files = partial(import_spans, mark=json_spans)
-label_studio_files = partial(import_spans, mark=label_studio)

@@ -12,10 +12,9 @@ from typing import Any
 
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import MadeFile, Record, each, inner, label, rows, whole_number
-from ptrun.task.dataset import Account
 from ptrun.task.facts import template, word_list
 from ptrun.task.lines import json_file, text_lines
-from ptrun.task.source import Row
+from ptrun.task.source import Account, Row
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ import inspect
 import json
 import logging
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
@@ -15,7 +14,7 @@ from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
 from ptrun.errors import UserError, unknown
 from ptrun.hub.repository import Repository
 from ptrun.task.columns import gathered
-from ptrun.task.source import Row, Source
+from ptrun.task.source import Account, Row, Source
 from ptrun.task.stored import code_of, stored
 from ptrun.types import Example, Prediction
 
@@ -33,25 +32,6 @@ MESSAGES = "messages"
 """The field of a conversation."""
 GAP = "@placeholder"
 """Where an entity is left out of a query."""
-
-
-@dataclass
-class Account:
-    """The rows of a file: how many were read, left out by reason, and read in part."""
-
-    read: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    noted: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        reasons = [f"{count:,} left out: {why}" for why, count in self.left_out.items()]
-        reasons += [f"{count:,} {what}" for what, count in self.noted.items()]
-        return f"{self.read:,} rows{', ' if reasons else ''}{'; '.join(reasons)}"
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        noted = {"noted": dict(self.noted)} if self.noted else {}
-        return {"read": self.read, "left_out": dict(self.left_out), **noted}
 
 
 _NONE: Mapping[str, Any] = {}

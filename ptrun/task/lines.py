@@ -15,6 +15,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -24,6 +25,8 @@ from ptrun.errors import UserError, names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""
+ENCODING: ContextVar[str | None] = ContextVar("encoding", default=None)
+"""The encoding of all texts that an import reads, if its user typed one."""
 _COMMON = ("gb18030", "shift_jis", "cp1252")
 _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
@@ -95,11 +98,18 @@ def encoding_of(start: bytes) -> str:
     return next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
 
 
+def top_of(file: Path, encoding: str | None = None) -> str:
+    """Return the first lines of a file; what is no text in them is left out."""
+    start = start_of(file)
+    encoding = encoding or ENCODING.get() or encoding_of(start)
+    return start.decode(encoding, errors="ignore").lstrip("\ufeff")
+
+
 def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield `file:line` and the text of each line; None takes the encoding from the file."""
     start = start_of(file)
-    encoding = encoding or encoding_of(start)
-    top = start.decode(encoding, errors="ignore")
+    encoding = encoding or ENCODING.get() or encoding_of(start)
+    top = top_of(file, encoding)
     end = "\r" if "\n" not in top and "\r" in top.rstrip("\r") else "\n"  # as on a classic Mac
     number, letters, most = 0, 0, most_bytes(file)
     try:
@@ -159,8 +169,8 @@ def _undecoded(where: str, encoding: str, error: UnicodeEncodeError, start: byte
     listed = " or ".join(f"{name} if it says {shown(text[:40])}" for text, name in texts.items())
     return UserError(
         f"{where}: byte 0x{content[at]:02x} at {at + 1} is not readable as {encoding.upper()}.\n"
-        "Save the file as UTF-8, or give its encoding (task=csv: task.encoding=..., ptrun predict: "
-        f"--encoding ...): {listed or 'as Python names it'}."
+        "Save the file as UTF-8, or give its encoding (task=csv: task.encoding=..., ptrun predict "
+        f"and import: --encoding ...): {listed or 'as Python names it'}."
     )
 
 
@@ -187,9 +197,10 @@ def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str,
         line += text.count("\n", begin, at)
         begin = at
         content, at = _parsed(str(file), text, at)
-        for data in content if isinstance(content, list) else [content]:
+        is_list = isinstance(content, list) and not _is_pair(content)
+        for data in content if is_list else [content]:
             row += 1
-            place = f"{file} row {row}" if isinstance(content, list) else f"{file}:{line}"
+            place = f"{file} row {row}" if is_list else f"{file}:{line}"
             yield place, _object(place, data)
 
 
@@ -260,7 +271,14 @@ def json_file(file: Path) -> dict[str, Any]:
     return _object(str(file), _parsed(str(file), text)[0])
 
 
+def _is_pair(data: Any) -> bool:
+    """Return whether a value is a text and an object, as a row of spaCy is."""
+    return isinstance(data, list) and [*map(type, data)] == [str, dict]
+
+
 def _object(where: str, data: Any) -> dict[str, Any]:
+    if _is_pair(data):
+        return {"text": data[0], **data[1]}
     if not isinstance(data, dict):
         raise UserError(f"{where}: {shown(data)} is not an object {{...}}.")
     return data

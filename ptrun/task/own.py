@@ -19,7 +19,7 @@ from ptrun.metrics import accuracy, macro_f1
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
 from ptrun.task.conversation import BESIDE, EMPTY, answered, asked, turns_of
-from ptrun.task.dataset import MESSAGES, PARTS, Account, Part, Scores, Task
+from ptrun.task.dataset import MESSAGES, PARTS, Part, Scores, Task
 from ptrun.task.generation import references, written_pvps
 from ptrun.task.label import (
     NO_LABEL,
@@ -35,7 +35,7 @@ from ptrun.task.lines import unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
 from ptrun.task.own_pattern import entry
 from ptrun.task.shapes import are_turns, columns_of, joined
-from ptrun.task.source import HubTable, Row
+from ptrun.task.source import Account, HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, table
 from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction

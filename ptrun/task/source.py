@@ -5,9 +5,10 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from glob import escape
 from itertools import islice
@@ -69,6 +70,25 @@ class Row(NamedTuple):
     def with_fields(self, fields: Mapping[str, Any]) -> "Row":
         """Return the row with some fields added or replaced."""
         return Row(self.where, {**self.data, **fields})
+
+
+@dataclass
+class Account:
+    """The rows of a file: how many were read, left out by reason, and read in part."""
+
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        reasons = [f"{count:,} left out: {why}" for why, count in self.left_out.items()]
+        reasons += [f"{count:,} {what}" for what, count in self.noted.items()]
+        return f"{self.read:,} rows{', ' if reasons else ''}{'; '.join(reasons)}"
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        noted = {"noted": dict(self.noted)} if self.noted else {}
+        return {"read": self.read, "left_out": dict(self.left_out), **noted}
 
 
 class Made(ABC):

@@ -258,7 +258,7 @@ class Table:
                 f"{self.file}:{line}: the row that starts here cannot be read ({error}).\nClose "
                 'every quote, and write "" for a quote within quotes; for \\" type '
                 "task.quoting=backslash. If quotes are plain text, type task.quoting=none (ptrun "
-                "predict: --quoting none)."
+                "predict and import: --quoting none)."
             ) from error
 
     def _lines(self) -> Iterator[str]:
@@ -281,8 +281,8 @@ class Table:
             raise UserError(
                 f"{where}: a quote opens here and closes {count - 1} lines below, and each "
                 f"of these lines has {width} cells.\nIf quotes are plain text, type "
-                "task.quoting=none (ptrun predict: --quoting none); if one cell has these lines, "
-                "task.quoting=cells (--quoting cells)."
+                "task.quoting=none (ptrun predict and import: --quoting none); if one cell has "
+                "these lines, task.quoting=cells (--quoting cells)."
             )
 
 
@@ -349,8 +349,7 @@ def _one(file: Path, form: Given) -> Table:
     kind = _kind(file)
     if kind != "cells":
         return Table(file, kind, form=form)
-    start = lines.start_of(file)
-    text = start.decode(form.encoding or lines.encoding_of(start), errors="ignore")
+    text = lines.top_of(file, form.encoding)
     top = text.lstrip("\ufeff\r\n ").partition("\n")[0].partition("\r")[0]
     says = re.fullmatch(r"sep=(.)\s*", top)
     separator = max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", top).count)

@@ -67,7 +67,7 @@ def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
         (["conll", "x", "--out", "y"], "required: --task"),
         (["conll", "x", "--out", "y", "--words", "0"], "'0' is no column"),
         (["conll", "x", "--out", "y", "--roles", "3"], "'3' is not FIRST:LAST"),
-        (["data", "conll", "x", "--out", "y", "--roles", "a:-2"], "'a' is no column"),
+        (["data", "conll", "x", "--out", "y", "--roles", "a:-2"], "'a:-2' is not FIRST:LAST"),
     ],
 )
 def test_bad_arguments_are_user_errors_with_the_usage(arguments, words):
@@ -80,7 +80,7 @@ def test_bad_arguments_are_user_errors_with_the_usage(arguments, words):
 
 @pytest.mark.parametrize("kind", ["gpt", "data", "cpm"])
 def test_an_unknown_kind_is_refused_with_the_kinds(kind):
-    with pytest.raises(UserError, match=f"import {kind}: unknown.* Allowed: conll, cpm2, "):
+    with pytest.raises(UserError, match=f"import {kind}: unknown.* Allowed: brat, conll, cpm2, "):
         main(["data", kind, "x", "--out", "y"])
 
 

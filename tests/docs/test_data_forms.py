@@ -1,7 +1,6 @@
 """The tables of howto/data.md: each form, label and export that they name is read."""
 
 from tests.docs.pages import ROOT, blocks, source, text
-from tests.fuzz import test_exports as exports
 from tests.task.tables import PACKED, READ
 from tests.task.test_own import LABELS as OWN_LABELS
 
@@ -40,21 +39,13 @@ LABELS = {
 """The cases of `tests/task/test_own.py` that each label of the page names."""
 
 
-EXPORTS = {
-    "conll": [],  # tests/importing/data/test_exports.py
-    "spans": ["prodigy", "doccano", "entities"],
-    "label_studio": ["label studio"],
-    "squad": ["squad"],
-    "glue": exports.GLUE,
-    "superglue": exports.SUPERGLUE,
-}
-"""The cases of `tests/fuzz/test_exports.py` that each kind names."""
-
-
 def test_the_tables_name_what_is_tested():
     assert first_cells("a file") == list(FORMS) and first_cells("a label") == list(LABELS)
-    assert first_cells("`ptrun import`") == [f"`{kind}`" for kind in EXPORTS]
-    assert {name for names in EXPORTS.values() for name in names} <= exports.EXPORTS.keys()
+    tested = {
+        f"`{file.stem.removeprefix('test_')}`"
+        for file in (ROOT / "tests/importing/data").glob("test_*.py")
+    }
+    assert set(first_cells("`ptrun import`")) - tested == {"`label_studio`"}  # in test_spans.py
     assert {name for names in FORMS.values() for name in names} <= READ.keys()
     assert {name for names in LABELS.values() for name in names} <= OWN_LABELS.keys()
 

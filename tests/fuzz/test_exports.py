@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptrun.importing.spans import json_spans, label_studio, tagged
+from ptrun.importing.spans import json_spans, label_studio
 from ptrun.papers import published
+from ptrun.task.source import Account
 from tests.fuzz.strategies import JSON, read_or_refused, spoilt
 
 TEXT = "Ann met Bob in Oslo"
@@ -94,17 +95,17 @@ def checked(rows):
 def spans(place, rows):
     file = place / "s.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in (rows if type(rows) is list else [rows])))
-    return tokens(json_spans(file, "text"))
+    return tokens(json_spans(file, Account()))
 
 
 def studio(place, content):
     file = place / "studio.json"
     file.write_text(json.dumps(content))
-    return tokens(label_studio(file, "text"))
+    return tokens(label_studio(file, Account()))
 
 
 def tokens(rows):
-    found = checked(tagged(marked.where, marked.text, marked.spans) for marked in rows)
+    found = checked((words.tokens, words.tags) for words in rows)
     assert all(len(words) == len(tags) and all(words) for words, tags in found)
     return found
 

@@ -1,9 +1,11 @@
 """Column files become the rows of tagging tasks: entities and semantic roles."""
 
+import json
+
 import pytest
 
 from ptrun.errors import UserError
-from tests.importing.data.original import imported, task
+from tests.importing.data.original import imported, load, task
 from tests.tiers import tiered
 
 IOB1 = """-DOCSTART- -X- O O
@@ -117,13 +119,13 @@ def test_roles_and_entities_are_read_from_brackets_in_a_tree_of_files(tmp_path):
 
 
 OTHER = [
-    ("conll03", '{"tokens": ["Ann"]}\n', (), r"train.txt:1: column -1 is '\[\"Ann\"\]}', no tag"),
-    ("conll03", IOB1, ("--tags", "2"), r"(?s)train.txt:3: column 2 is .NNP., no tag; .* --tags"),
+    ("conll03", '{"tokens": ["Ann"]}\n', (), r"train.txt:1: '\[\"Ann\"\]}' is no tag"),
+    ("conll03", IOB1, ("--tags", "2"), r"(?s)train.txt:3: 'NNP' is no tag; .* --tags"),
     ("conll03", IOB1, ("--tags", "5"), "train.txt:3: 'Ann NNP I-NP I-PER' has 4 columns, so none"),
-    ("conll03", IOB1.replace("PER", "Peop"), (), "train.txt:3: 'B-Peop' is of no type .*PER, ORG"),
+    ("conll03", IOB1.replace("PER", "Peop"), (), "train.txt:3: 'I-Peop' is of no type .*PER, ORG"),
     ("conll03", IOB1.replace("Lee NNP", "Lee"), (), "train.txt:4: 'Lee I-NP I-PER' has 3 columns"),
-    ("conll03", "-DOCSTART- O\n\n", (), "train.txt: no examples in it"),
-    ("conll12", SPANS, (), r"train.txt:1: no \|\|\|. For files of columns .*--roles 12:-2"),
+    ("conll03", "-DOCSTART- O\n\n", (), "no examples in it; 0 rows"),
+    ("conll12", SPANS, (), r"train.txt:2: no \|\|\|. For files of columns .*--roles 12:-2"),
     ("conll12", SPANS.replace("(V*) *", "* *"), ROLES, r"train.txt:2: column 12 .* no \(V\*\)"),
     ("conll12", SPANS.replace("*) *) -", "* *) -"), ROLES, r"train.txt:6: span \(ARG1\* has no"),
     ("conll12", SPANS, ("--roles", "4:-2"), "train.txt:2: 'Ann' opens or closes no span"),
@@ -141,3 +143,124 @@ def test_another_form_is_named_and_nothing_is_written(tmp_path, name, text, opti
     with pytest.raises(UserError, match=words):
         read(name, write(tmp_path / "c", text), *options)
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+
+
+UD = """# text = Blood type O
+# newpar
+1|The|the|DET|DT|_|2|det|_|_
+2-3|don't|_|_|_|_|_|_|_|_
+2|do|do|AUX|VB|_|0|root|_|_
+3|not|not|PART|RB|_|2|x|_|_
+4|10 0|_|NUM|CD|_|_|_|_|_
+4.1|_|_|_|_|_|_|_|_|_
+
+# text = #
+1|#|#|SYM|_|_|_|_|_|_
+
+1|a|a|_|_|_|_|_|_|_
+
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def new(file, *options, text=None):
+    """Return the words and tags of a new task, from a file of the text three times."""
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    out = imported("conll", file, file.parent / "out", "--task", "mine", *options)
+    rows = [row for part in sorted((out / "mine").iterdir()) for row in load(part)]
+    return sorted([*row.values()][1:] for row in rows)
+
+
+def test_conll_u_gives_words_with_their_parts_of_speech(project, caplog):
+    text = "".join(UD.replace("|", "\t").replace("The", word) for word in ("The", "A"))
+    first = ["DET", "AUX", "PART", "NUM"]
+    assert new(project / "a.conllu", text=text) == [
+        [["#"], ["SYM"]],
+        [["#"], ["SYM"]],
+        [["A", "do", "not", "10 0"], first],
+        [["The", "do", "not", "10 0"], first],
+    ]
+    counts = "2 left out: a word without a tag (_); 2 left out: a multiword line (2-3)"
+    assert f"a.conllu: 6 rows, {counts}; 2 left out: an empty node (4.1)" in caplog.text
+    yaml = (project / "ptrun_conf/task/mine.yaml").read_text()
+    assert "tagging.Tags" in yaml and 'labels: ["AUX", "DET", "NUM", "PART", "SYM"]' in yaml
+    assert task("mine", project / "out").load("train")[0].target
+
+
+KAGGLE = (
+    "Sentence #,Word,POS,Tag\nSentence: 1,Zoë,NNP,B-per\n"
+    ',"""",``,O\n,",",COMMA,O\nSentence: 2,NA,NN,B-per\n,null,NN,I-per\nSentence: 3,x,NN,O\n'
+)
+ROWS = [
+    [["NA", "null"], ["B-per", "I-per"]],
+    [["Zoë", '"', ","], ["B-per", "O", "O"]],
+    [["x"], ["O"]],
+]
+TABLES = {
+    "Kaggle": (KAGGLE, []),
+    "pandas' index": (
+        ',sentence_id,words,labels\n0,7,Zoë,B-per\n1,7,"""",O\n2,7,",",O\n3,8,NA,B-per\n'
+        "4,8,null,I-per\n5,9,x,O\n",
+        [],
+    ),
+    "blank lines": (
+        'token\ttag\nNA\tB-per\nnull\tI-per\n\nZoë\tB-per\n"\tO\n,\tO\n\nx\tO\n',
+        ["--quoting", "none"],
+    ),
+    "blank rows": (
+        'w;t\nNA;B-per\nnull;I-per\n;\nZoë;B-per\n"""";O\n,;O\n;\nx;O\n',
+        ["--words", "w", "--tags", "2"],
+    ),
+    "JSON lines": (
+        "".join(
+            json.dumps({"sentence_id": i, "word": word, "label": tag}) + "\n"
+            for i, (words, tags) in enumerate(ROWS)
+            for word, tag in zip(words, tags, strict=True)
+        ),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "options"), TABLES.values(), ids=TABLES)
+def test_tables_with_one_word_a_row(project, text, options):
+    suffix = "jsonl" if text[0] == "{" else "csv"
+    assert new(project / f"a.{suffix}", *options, text=text) == ROWS
+
+
+def test_an_encoding_is_an_option_of_the_import(project):
+    data = KAGGLE.encode("latin-1")
+    with pytest.raises(UserError, match=r"import: --encoding \.\.\.\): .*cp1252 if it says"):
+        new(project / "a.csv", text=data)
+    assert new(project / "a.csv", "--encoding", "cp1252") == ROWS
+    with pytest.raises(UserError, match="encoding='x': unknown"):
+        new(project / "a.csv", "--encoding", "x")
+
+
+def test_another_column_of_a_table_is_named(project):
+    rows = new(project / "a.csv", "--tags", "POS", text=KAGGLE)
+    assert [tags for _, tags in rows] == [["NN", "NN"], ["NNP", "``", "COMMA"], ["NN"]]
+
+
+WRONG = {
+    "word,tag\na,O\nb,O\n": ([], "no line is blank, so name the column .* --sentence NAME: one of"),
+    "word,tag,sent\na,O,1\nb,O,2\nc,O,1\n": ([], r"a.csv:4: sentence '1' was above.*Sort"),
+    "word,pos,sent\na,O,1\n": ([], "name the column, --tags NAME: one of word, pos, sent"),
+    "a,b\nc,O\n": (["--words", "x"], "name the column, --words NAME: one of a, b"),
+    "w PER\nw O\n\nw O\n\nx O\n": ([], "a.csv:1: 'PER' is no tag; expected O, B-TYPE"),
+    "a,B-X\nb,O\n": ([], r"a.csv:1: 'a,B-X' is one column.*A CSV names its columns"),
+}
+
+
+@pytest.mark.parametrize(("text", "case"), WRONG.items())
+def test_a_table_without_its_columns_is_refused(project, text, case):
+    options, told = case
+    with pytest.raises(UserError, match=told):
+        new(project / "a.csv", *options, text=text)
+    assert not (project / "out").exists()

@@ -55,8 +55,8 @@ def test_germeval_s_columns(project):
 
 FORMLESS = {
     "w PER\nw PER\nw O\n": "expected O, B-TYPE, I-TYPE",
-    "w b-per\nw i-per\n": "'b-per', no tag",
-    "Ann,B-PER\nleft,O\n": "no tag",
+    "w b-per\nw i-per\n": "'b-per' is no tag",
+    "Ann,B-PER\nleft,O\n": "is one column",
     "\tO\nleft\tO\n": "without a word",
 }
 

@@ -125,7 +125,9 @@ def test_a_known_task_names_fields_and_types(project):
     assert [len(data.load(part)) for part in ("train", "dev", "test")] == [10, 1, 1]
     assert not (project / "ptrun_conf").exists()
     dump(source, [{"text": TEXT, "spans": [{**PLACE, "label": "CITY"}]}] * 3 + marked())
-    with pytest.raises(UserError, match=r"m.jsonl:1: 'CITY' is no type of the task: PER, ORG, LOC"):
+    with pytest.raises(
+        UserError, match=r"m.jsonl:1: 'B-CITY' is of no type of the task: PER, ORG, LOC"
+    ):
         imported("spans", source, project / "e", "--task", "conll03")
 
 
@@ -181,7 +183,7 @@ REFUSED = [
     ("label_studio", "{}", "no field 'annotations'"),
     ("label_studio", "[1]", "is not an object"),
     ("label_studio", '[{"text": "a"}]', "task 0: no field 'annotations'. Export .*JSON-MIN"),
-    ("conll", "", "m.jsonl: 0 different texts"),
+    ("conll", "", "m.jsonl: no examples in it"),
     ("spans", '{"text": "x", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
 ]
 
@@ -208,3 +210,49 @@ def test_wrong_options_are_refused(project, options, told):
     dump(project / "m.jsonl", marked())
     with pytest.raises(UserError, match=told):
         imported("spans", project / "m.jsonl", project / "out", *options)
+
+
+def counted(text, units):
+    """Return a text of Label Studio's whose last word is a name."""
+    places = [text.index("Ann"), text.index("Ann") + 3]
+    if units:
+        places = [len(text[:place].encode("utf-16-le")) // 2 for place in places]
+    made = studio(text)
+    value = {"start": places[0], "end": places[1], "text": "Ann", "labels": ["PER"]}
+    made["annotations"][0]["result"] = [{"type": "labels", "from_name": "who", "value": value}]
+    return made
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_label_studio_may_count_utf_16_units(project, units):
+    tasks = [counted(f"👍 {i} 𠮷 Ann", units) for i in range(3)]
+    out = imported(
+        "label_studio", write_studio(project / "e.json", tasks), project / "o", "--task", "m"
+    )
+    for part in (out / "m").iterdir():
+        row = json.loads(part.read_text())
+        assert row["tokens"][2:] == ["𠮷", "Ann"] and row["ner_tags"] == ["O", "O", "O", "B-PER"]
+    del tasks[0]["annotations"][0]["result"][0]["value"]["text"]
+    with pytest.raises(UserError, match="does not say its text, and an emoji before its end"):
+        imported(
+            "label_studio", write_studio(project / "f.json", tasks), project / "p", "--task", "n"
+        )
+
+
+WHOLE = {
+    "choices": r"task.text=text task.label=feeling$",
+    "taxonomy": r"task.text=text task.kind=multilabel task.label=feeling$",
+    "rating": r"task.text=text task.kind=regression task.label=feeling$",
+    "textarea": r"task.text=text task.answer=feeling$",
+}
+
+
+@pytest.mark.parametrize("task", ["c3", "pocket_sentiment"])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_labels_of_whole_texts_lead_to_another_command(project, task, kind):
+    made = studio(TEXT)
+    value = {"from_name": "feeling", "to_name": "text", "type": kind, "value": {kind: ["good"]}}
+    made["annotations"][0]["result"] = [value]
+    file = write_studio(project / "e.json", [made] * 3)
+    with pytest.raises(UserError, match=f"ptrun task=csv task.train=export.json {WHOLE[kind]}"):
+        imported("label_studio", file, project / "o", "--task", task)
