@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, get_args, get_origin, get_type_hints
 
-from text import cell, table
+from text import cell, notes, table
 
 from ptrun.config import schema
 from ptrun.config.build import target
@@ -99,13 +99,14 @@ def method(name: str) -> str:
         if k != "_target_"
     ]
     rows += [(f"`train.{k}`", "", f"`{v}`", cell(said.get(k, ""))) for k, v in train.items()]
-    return table(("key", "type", "default", "meaning"), rows)
+    shown = table(("key", "type", "default", "meaning"), rows)
+    return f"{shown}\n\n{notes(options('method')[name])}".rstrip()
 
 
 def presets(name: str) -> str:
     """Return the files that change defaults of a method, with what they change."""
     base = _node(name)
-    rows = []
+    rows, more = [], []
     for other, file in options("method").items():
         node = _node(other)
         if other == name or node["_target_"] != base["_target_"]:
@@ -113,7 +114,10 @@ def presets(name: str) -> str:
         changed = [f"{k}={_yaml(v)}" for k, v in node.items() if base.get(k, "") != v]
         shown = " ".join(f"`{text}`" for text in changed)
         rows.append((f"`method={other}`", cell(describe(file)), shown))
-    return table(("type", "what it is", "what it changes"), rows) if rows else "None."
+        if said := notes(file):
+            more.append(f"**`method={other}`**\n\n{said}")
+    head = table(("type", "what it is", "what it changes"), rows) if rows else "None."
+    return "\n\n".join([head, *more])
 
 
 @cache

@@ -1,10 +1,15 @@
 """A paper's tables: what they hold, how they are run and what cannot be run."""
 
 from collections import Counter
+from collections.abc import Sequence
 
-from text import cell, table
+from text import cell, notes, table
 
+from ptrun.config.paths import conf_dir, options
 from ptrun.papers.experiment import Experiment, load, names, own_cells
+
+_SHOWN = ("#   ptrun experiment=", "#   ptrun report", "# About ", "# Options: ", "# Minutes on")
+"""How lines begin that a section shows by its commands and facts."""
 
 
 def paper(name: str) -> str:
@@ -15,7 +20,15 @@ def paper(name: str) -> str:
         for e in found
     ]
     head = table(("table", "subject", "cells", "seeds"), rows)
-    return "\n\n".join([head, *map(_section, found)])
+    return "\n\n".join([head, *map(_section, found), _data(found)])
+
+
+def _data(found: Sequence[Experiment]) -> str:
+    """Return what is written about the data sets of the tables, beside their kind of task."""
+    words = {word for e in found for change in e.axes["task"].values() for word in change}
+    named = sorted(w.removeprefix("task=") for w in words if w.startswith("task="))
+    rows = [(f"`task={n}`", said) for n in named if (said := notes(options("task")[n]))]
+    return f"## Data\n\n{table(('data set', 'notes'), rows)}" if rows else ""
 
 
 def _tables_first(name: str) -> tuple[bool, str]:
@@ -32,6 +45,8 @@ def _section(own: Experiment) -> str:
         script = f"scripts/reproduce.sh {own.name}"
         parts.append(f"`{script}` checks, runs and reports its {run} cells.")
     parts.append("\n".join(f"- **{name}:** {said}" for name, said in _facts(own)))
+    if said := notes(conf_dir() / "experiment" / f"{own.name}.yaml", _SHOWN):
+        parts.append(said)
     if reasons := _reasons(own):
         parts += ["Cells without a run of their own:", table(("cells", "reason"), reasons)]
     return "\n\n".join(parts)
@@ -54,6 +69,7 @@ def _facts(own: Experiment) -> list[tuple[str, str]]:
         ("Precision", own.precision),
         ("GPU hours", own.hours),
         ("Pocket scale", _pocket(own)),
+        *((" · ".join(", ".join(values) for values in n.when.values()), n.what) for n in own.notes),
     ]
     return [(name, cell(said)) for name, said in facts if said]
 

@@ -10,6 +10,7 @@ from functools import cache
 
 import commands
 import figures
+import lists
 import options
 import papers
 import results
@@ -21,6 +22,12 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "imports": commands.imports,
     "starts": commands.starts,
     "groups": options.groups,
+    "group": lists.group,
+    "kinds": lists.kinds,
+    "metrics": lists.metrics,
+    "models": lists.models,
+    "methods": lists.methods,
+    "extras": lists.extras,
     "root": options.root,
     "method": options.method,
     "presets": options.presets,

@@ -26,7 +26,7 @@ class Keys(Common, total=False):
 
 
 class Classification(Dataset):
-    """Texts with one label each.
+    """Texts, or pairs of texts, with one label each.
 
     Args beyond those of `Common`:
         fields: the one or two text fields, in the order the model reads them.
@@ -212,7 +212,7 @@ def correlations(guesses: Sequence[float], golds: Sequence[float]) -> Scores:
 
 
 class Regression(Dataset):
-    """Texts with one number each.
+    """Texts, or pairs of texts, with one number each.
 
     Args beyond those of `Common`:
         fields: the one or two text fields, in the order the model reads them.

@@ -365,7 +365,7 @@ class Own(Task):
             elif label is None or lacking:
                 empty.append((row.where, self._label if label is None else lacking[0]))
                 account.left_out["an empty cell"] += 1
-            elif part != "train" and (unknown := self._unknown(row, label)):
+            elif (part != "train" or self._labels) and (unknown := self._unknown(row, label)):
                 strange.append((row.where, unknown[0]))
             else:
                 account.noted.update(f"without {field}" for field in texts if not texts[field])
@@ -380,7 +380,7 @@ class Own(Task):
             _LOG.info("%s: not read: %s", table.file, names(sorted(unread)))
 
     def _unknown(self, row: Row, label: str) -> list[str]:
-        """Return the labels of a row that the training file does not have."""
+        """Return the labels of a row that `task.labels` or the training file does not have."""
         is_list = self.kind == "multilabel"
         labels = labels_of(row, self._each or self._label) if is_list else [label]
         return [name for name in labels if self.stratified and name not in self.labels]
@@ -429,9 +429,9 @@ class Own(Task):
         counts = Counter(label for _, label in places)
         return UserError(
             f"{places[0][0]}: {self._label} is {shown(places[0][1])}, a label that "
-            f"{self._table('train').file} does not have; it has {names(self.labels)}\n"
-            f"In {len(places)} rows: correct them, or type {skipping(sorted(counts)[:_SHOWN])} to "
-            f"leave them out{' (and so on)' * (len(counts) > _SHOWN)}."
+            f"{'task.labels' if self._labels else self._table('train').file} does not have; it has "
+            f"{names(self.labels)}\nIn {len(places)} rows: correct them, or type "
+            f"{skipping(sorted(counts)[:_SHOWN])} to leave them out{' ...' * (len(counts) > _SHOWN)}."
         )
 
     def _empties(self, places: Sequence[tuple[str, str]]) -> UserError:

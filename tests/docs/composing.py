@@ -40,10 +40,10 @@ def compose(line):
 
 def _install(packages):
     for package in packages:
-        if package == ".":  # a checkout
-            continue
-        name, extra = re.fullmatch(r"(\w+)(?:\[(\w+)\])?", package).groups()
-        assert name == "ptrun" and (extra is None or extra in EXTRAS), package
+        name, extras = re.fullmatch(
+            r"(\w+|\.)(?:\[([\w,]+)\])?", package
+        ).groups()  # . is a checkout
+        assert name in ("ptrun", ".") and {*(extras or "all").split(",")} <= {*EXTRAS}, package
 
 
 def _ptrun(words):

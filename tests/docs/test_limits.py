@@ -14,7 +14,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.plan import plan
 from ptrun.serve.structured import Structure
-from tests.docs.pages import text
+from tests.docs.pages import ROOT, text
 from tests.tiers import package
 
 SHIPPED = Path(ptrun.__file__).parent / "pocket" / "models" / "pocket_gpt2"
@@ -49,15 +49,34 @@ def devices(folder):
         plan(compose_run(["task=pocket_sentiment", "hardware.device=mps"]))
 
 
-ROWS = {  # other rows name what tests of their rooms refuse
-    "JSON schemas with": schemas,  # calls: readout/test_calls.py
-    "Checkpoints with a vision": quantized,  # a vision part: backbone/test_probe.py
+ROWS = {
+    "JSON schemas with": schemas,
+    "Checkpoints with a vision": quantized,
     "Training a finished run": more_steps,
     "GPUs other than CUDA": devices,
 }
+ELSEWHERE = {
+    "Keys of a conversation": "task/test_conversation.py: what_is_not_obeyed_is_refused_by_name",
+    "An earlier call": "readout/test_chat.py: a_template_that_does_not_say_is_refused",
+    "SeamlessM4T": "readout/test_languages.py: a_decoder_that_is_not_told_its_language_is_refused",
+    "Images, sound": "task/test_conversation.py: what_is_not_obeyed_is_refused_by_name",
+    "One server over": "serve/test_prompts.py: a_server_offers_what_can_share_and_tells_the_rest",
+    "Models whose code": "backbone/test_pretrained.py: what_cannot_be_loaded_is_refused_by_name",
+    "Pickled weights": "hub/test_pickled.py: an_id_that_is_no_preset_is_refused_with_the_line",
+    "A score on test": "cli/test_search.py: a_killed_search_has_the_same_winner_and_test_labels",
+}
+"""Rows that tests of their rooms try."""
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_is_true(row, tmp_path):
-    assert f"\n| {row}" in text("concepts/limits.md")
     ROWS[row](tmp_path)
+
+
+def test_each_row_is_tried():
+    shown = text("concepts/limits.md").partition("| --- | --- |\n")[2].splitlines()
+    rows = [*ROWS, *ELSEWHERE]
+    assert [line for line in shown if not any(line.startswith(f"| {row}") for row in rows)] == []
+    assert len(shown) == len(rows)
+    for file, name in (test.split(": ") for test in ELSEWHERE.values()):
+        assert f"def test_{name}" in (ROOT / "tests" / file).read_text("utf-8"), file

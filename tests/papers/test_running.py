@@ -58,7 +58,7 @@ def test_tasks_of_local_files_alone_are_left_out_where_these_are_absent(tmp_path
     assert kept == [hub, own, local]
     (line,) = told
     assert line.startswith("left out: 2 cells of task=conll05_wsj, whose data are not here: type")
-    assert "ptrun import conll SOURCE --task conll05_wsj" in line
+    assert "ptrun import data conll SOURCE --task conll05_wsj" in line
     assert line.endswith("; then add data_dir=DIR")
 
 

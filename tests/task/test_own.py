@@ -156,6 +156,7 @@ def test_labels_that_train_lacks_are_named_all_at_once():
         "dev.csv:3: label is 'maybe', a label that reviews.csv does not have; it has negative, "
         "positive\nIn 3 rows: correct them, or type 'task.skip=[maybe,never]' to leave them out."
     )
+    assert "a label that task.labels does not have" in refused(labels=["negative"])
     task = own(dev="dev.csv", skip=["maybe", "never"])
     assert [e.target for e in task.load("dev")] == ["positive"]
 
