@@ -426,12 +426,12 @@ class Own(Task):
         return empty if len(empty) == len(texts) else [f for f in empty if f not in self.optional]
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
-        counts = Counter(label for _, label in places)
+        labels = sorted({label for _, label in places})
         return UserError(
             f"{places[0][0]}: {self._label} is {shown(places[0][1])}, a label that "
             f"{'task.labels' if self._labels else self._table('train').file} does not have; it has "
             f"{names(self.labels)}\nIn {len(places)} rows: correct them, or type "
-            f"{skipping(sorted(counts)[:_SHOWN])} to leave them out{' ...' * (len(counts) > _SHOWN)}."
+            f"{skipping(labels[:_SHOWN])} to leave them out{' ...' * (len(labels) > _SHOWN)}."
         )
 
     def _empties(self, places: Sequence[tuple[str, str]]) -> UserError:
