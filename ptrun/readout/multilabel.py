@@ -23,7 +23,8 @@ from ptrun.task.dataset import Task
 from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
 from ptrun.types import Example, Prediction
 
-_NAME = "readout.thresholds"
+THRESHOLDS = "readout.thresholds"
+"""The name of saved thresholds."""
 
 
 class Several(Readout):
@@ -82,11 +83,11 @@ class Several(Readout):
 
     def settled(self) -> dict[str, Tensor]:
         """Return the thresholds, by the name they are saved under."""
-        return {} if self.chosen is None else {_NAME: self.chosen}
+        return {} if self.chosen is None else {THRESHOLDS: self.chosen}
 
     def recall(self, tensors: dict[str, Tensor]) -> None:
         """Take the thresholds of a saved prompt, if it has any."""
-        self.chosen = tensors.get(_NAME)
+        self.chosen = tensors.get(THRESHOLDS)
 
     def weigh(self, examples: Sequence[Example]) -> None:
         """Set the weights of rows that have a label: the others over these."""

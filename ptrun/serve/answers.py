@@ -212,5 +212,5 @@ def error_of(error: Refused) -> dict[str, Any]:
 def error_response(error: Refused, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error as an answer of its own."""
     if error.status == 401:
-        headers = {"WWW-Authenticate": 'Basic realm="ptrun"'}
+        headers = {"WWW-Authenticate": "Bearer"}
     return JSONResponse(error_of(error), error.status, headers)

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.files import read_text
 from ptrun.serve.hosts import LOOPBACK, Hosts, is_address, named
 
@@ -32,6 +32,7 @@ POST /v1/classify                {"model": RUN, "input": [TEXT or {FIELD: TEXT}]
 POST /v1/predict                 the same input: the lines of ptrun predict
 GET  /health, /metrics, /        is it alive, figures for Prometheus, a page to try a run
 """
+_SHOWN = 10  # runs in the first lines
 
 
 def _name(typed: str) -> str:
@@ -106,6 +107,12 @@ def main(arguments: Sequence[str]) -> None:
     port, name = listening.getsockname()[1], prompts.shared.backbone.name
     count, host = len(prompts.folders), f"[{names[0]}]" if ":" in names[0] else names[0]
     print(f"{count} run{'s' * (count != 1)} on {name}: http://{host}:{port}", flush=True)
+    for facts in map(prompts.facts, prompts.ids()[:_SHOWN]):
+        run = facts.get("ptrun", {"fields": ["unknown"], "answer": "unknown"})
+        reads = ", ".join(run["fields"])
+        print(visible(f"  {facts['id']} reads {reads}; answers: {run['answer']}"))
+    print(f"  and {count - _SHOWN} more\n" if count > _SHOWN else "", end="")
+    print("Open the address in a browser to try them; Ctrl-C ends it.", flush=True)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a terminal that was closed
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:

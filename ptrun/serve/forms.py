@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from ptrun.serve.requests import ChatRequest, CompletionRequest, RowsRequest
+from ptrun.serve.requests import ChatRequest, CompletionRequest, PredictRequest, RowsRequest
 
 # fmt: off
 Entry = TypeVar("Entry")
@@ -42,7 +42,10 @@ ChatPiece = TypedDict("ChatPiece", {
 TextChoice = TypedDict("TextChoice", {
     "index": int, "text": str, "logprobs": TextScores | None, "finish_reason": Ended | None,
 })
-Run = TypedDict("Run", {"id": str, "object": Literal["model"], "created": int, "owned_by": str})
+Run = TypedDict("Run", {
+    "id": str, "object": Literal["model"], "created": int, "owned_by": str,
+    "ptrun": NotRequired[dict[str, Any]],
+})
 Label = TypedDict("Label", {
     "index": int, "label": Any, "probabilities": dict[str, float] | list[float],
     "shortened": NotRequired[bool],
@@ -79,7 +82,7 @@ _FORMS: dict[str, tuple[Any, ...]] = {  # of a request, an answer, and a piece o
     "/v1/completions": (CompletionRequest, Written[TextChoice], Written[TextChoice]),
     "/v1/chat/completions": (ChatRequest, Written[ChatChoice], Written[ChatPiece]),
     "/v1/classify": (RowsRequest, Listed[Label]),
-    "/v1/predict": (RowsRequest, Listed[Line]),
+    "/v1/predict": (PredictRequest, Listed[Line], Written[TextChoice]),
     "/v1/models": (None, Listed[Run]),
     "/v1/models/{name}": (None, Run),
     "/health": (None, dict[str, str]),

@@ -5,15 +5,20 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, visible
+from ptrun.files import from_json, opened_tensors
 from ptrun.folder import result
-from ptrun.folder.digest import PROMPT
+from ptrun.folder.digest import PROMPT, unpacked
 from ptrun.folder.find import fitting
 from ptrun.predicting.answering import ready
 from ptrun.predicting.together import Loaded, Together
+from ptrun.readout.multilabel import THRESHOLDS
+from ptrun.runs.finished import recalled
+from ptrun.task.dataset import MESSAGES
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY = 2.0  # seconds
@@ -44,6 +49,7 @@ class Prompts:
         self.most_bytes, self.watch = most_bytes, watch
         self._weights: str | None = None  # the fingerprint of the backbone
         self._reasons: dict[Path, str | None] = {}
+        self._answers: dict[Path, dict[str, Any]] = {}
         self.folders = self._found()
         self._looked = time.monotonic()
         if not self.folders:
@@ -108,10 +114,22 @@ class Prompts:
         return ids[0]
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Return a run as OpenAI lists a model; `created` is when it was finished."""
-        mark = self.folders[name] / result.FINISHED if name in self.folders else None
-        created = int(mark.stat().st_mtime) if mark and mark.exists() else 0
-        return {"id": name, "object": "model", "created": created, "owned_by": "ptrun"}
+        """Return a run as OpenAI lists a model, with what it answers; a damaged one lacks that.
+
+        `created` is when it was finished.
+        """
+        facts = {"id": name, "object": "model", "created": 0, "owned_by": "ptrun"}
+        if (folder := self.folders.get(name)) is None:
+            return facts
+        if (mark := folder / result.FINISHED).exists():
+            facts["created"] = int(mark.stat().st_mtime)
+        if folder not in self._answers:
+            try:
+                self._answers[folder] = {"ptrun": _answers(folder)}
+            except Exception as error:  # a folder of somebody else may hold anything
+                _LOG.warning("%s is not listed with its task (%s)", visible(name), error)
+                self._answers[folder] = {}
+        return {**facts, **self._answers[folder]}
 
     @property
     def size(self) -> int:
@@ -172,3 +190,31 @@ def _finished(place: Path) -> Iterator[Path]:
         if result.FINISHED in files:
             folders.clear()
             yield Path(folder)
+
+
+def _answers(folder: Path) -> dict[str, Any]:
+    """Return the task, method, seed and score of a run, and what it reads and answers.
+
+    A field is a `text`, `lines` (a list of texts), `words` (those of a sentence) or a `number`.
+    """
+    done = result.read(folder)
+    assert done is not None
+    with opened_tensors(folder / PROMPT, "pt") as file:
+        saved = from_json(unpacked(file.metadata())["task"])
+        chosen = file.get_tensor(THRESHOLDS) if THRESHOLDS in [*file.keys()] else None
+    task = recalled(done.config["task"], saved, None)
+    thresholds = dict.fromkeys(task.labels, 0.5) if task.answer == "labels" else None
+    if chosen is not None:
+        thresholds = dict(zip(task.labels, chosen.tolist(), strict=True))
+    fields = dict.fromkeys(task.reads, "text")
+    if task.answer == "tags":  # of words, and perhaps of a predicate by its index
+        fields = {name: "words" if name in task.fields else "number" for name in fields}
+    fields |= {name: "lines" for name in fields if name == task.options}
+    part = "test" if done.metrics["test"] else "dev"  # a trial of a search has no test
+    score = done.metrics[part].get(done.metric, nan)
+    return {
+        "task": done.names["task"], "method": done.names["method"], "seed": done.seed,
+        "metric": done.metric, "part": part, "score": score if isfinite(score) else None,
+        "fields": fields, "answer": "turn" if MESSAGES in task.fields else task.answer,
+        "labels": [*task.labels], "options": task.options, "thresholds": thresholds,
+    }  # fmt: skip

@@ -329,7 +329,7 @@ class ChatRequest(TextRequest):
 
 
 class RowsRequest(_Typed):
-    """`POST /v1/classify` and `/v1/predict`."""
+    """`POST /v1/classify`."""
 
     model: Annotated[str, Field(min_length=1, max_length=500)]
     input: str | dict[str, Any] | list[str | dict[str, Any]]
@@ -339,6 +339,12 @@ class RowsRequest(_Typed):
         """The fields of each row."""
         every = self.input if isinstance(self.input, list) else [self.input]
         return [{"prompt": row} if isinstance(row, str) else row for row in every]
+
+
+class PredictRequest(RowsRequest):
+    """`POST /v1/predict`; texts can be streamed, as those of `/v1/completions`."""
+
+    stream: bool = False
 
 
 def parsed(kind: type[Model], content: Any) -> Model:

@@ -1,13 +1,14 @@
 """The routes of `ptrun serve`: OpenAI's, labels, rows, health and metrics.
 
 Every request passes three checks: its Host is one of the server's names, its body is small enough,
-and, with `--key-file`, it has one of the keys, which `/health` does not need.
+and, with `--key-file`, it has one of the keys, which `/health` and the page do not need.
 """
 
 import asyncio
-import base64
+import hashlib
 import hmac
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,7 @@ from ptrun.serve.requests import (
     CompletionRequest,
     InvalidRequest,
     Model,
+    PredictRequest,
     RowsRequest,
     parsed,
 )
@@ -53,10 +55,18 @@ _OFFERED = (
     "For texts there are /v1/chat/completions and /v1/completions, for labels /v1/classify, for "
     "other rows /v1/predict."
 )
-_PAGE = Path(__file__).with_name("page.html")
+_PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+
+def _hash(tag: str) -> str:
+    """Return the hash of the one element of the page with a tag, for its policy."""
+    text = _PAGE.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 _SAFE = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'",
+    "Content-Security-Policy": f"default-src 'none'; style-src {_hash('style')}; script-src "
+    f"{_hash('script')}; connect-src 'self'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
@@ -124,8 +134,10 @@ def made(
         return Response(counted.text(), media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return HTMLResponse(_PAGE.read_text(encoding="utf-8"))
+    async def page(request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise Refused(406, f"/ is a page for browsers. {_OFFERED}")
+        return HTMLResponse(_PAGE)
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -169,7 +181,7 @@ class _Checked:
         try:
             if said := self.hosts.refusal(path, request.headers):
                 raise Refused(421, said)
-            if path != "/health":
+            if path not in ("/", "/health"):
                 _check_key(request, self.keys)
         except Refused as error:
             await error_response(error)(scope, receive, sent)
@@ -178,16 +190,11 @@ class _Checked:
 
 
 def _check_key(request: Request, keys: Sequence[str]) -> None:
-    """Refuse a request without a key: `Bearer KEY`, or the password of a browser."""
+    """Refuse a request without a key."""
     if not keys:
         return
     kind, _, value = request.headers.get("authorization", "").partition(" ")
-    typed = value.strip()
-    if kind.lower() == "basic":
-        try:
-            typed = base64.b64decode(typed, validate=True).decode().partition(":")[2]
-        except ValueError:
-            typed = ""
+    typed = value.strip() if kind.lower() == "bearer" else ""
     fits = [hmac.compare_digest(typed.encode(), key.encode()) for key in keys]
     if not any(fits):
         raise Refused(401, "a key is needed: Authorization: Bearer KEY.")
@@ -201,7 +208,7 @@ class _Asking:
 
     async def classify(self, request: Request) -> dict[str, Any]:
         """Return labels with the probabilities of all."""
-        answers = await self._of_rows(request)
+        answers = await self._answers(request, self._jobs(await self._asked(request, RowsRequest)))
         if any(a.prediction.probabilities is None for a in answers):
             raise Refused(400, f"{answers[0].loaded.id} has no probabilities; use /v1/predict.")
         lines = [line_of(answer, probabilities=True) for answer in answers]
@@ -212,14 +219,16 @@ class _Asking:
         ]
         return {"object": "list", "model": answers[0].loaded.id, "data": data}
 
-    async def predict(self, request: Request) -> dict[str, Any]:
-        """Return the lines of `ptrun predict`."""
-        answers = await self._of_rows(request)
-        return {
-            "object": "list",
-            "model": answers[0].loaded.id,
-            "data": [line_of(answer) for answer in answers],
-        }
+    async def predict(self, request: Request) -> Response:
+        """Return the lines of `ptrun predict`, or stream texts as completions."""
+        asked = await self._asked(request, PredictRequest)
+        jobs = self._jobs(asked)
+        if asked.stream:
+            form = Form(CompletionRequest(model=asked.model, prompt=" "))
+            return await self._streamed(jobs, form)
+        answers = await self._answers(request, jobs)
+        head = {"object": "list", "model": answers[0].loaded.id}
+        return JSONResponse({**head, "data": [line_of(answer) for answer in answers]})
 
     async def complete(self, request: Request) -> Response:
         """Return or stream the text after a prompt."""
@@ -253,14 +262,12 @@ class _Asking:
         # thousands of log-probabilities take their time, in which others are answered
         return await asyncio.to_thread(lambda: JSONResponse(form.whole(answers)))
 
-    async def _of_rows(self, request: Request) -> list[WaitingRow]:
-        asked = await self._asked(request, RowsRequest)
+    def _jobs(self, asked: RowsRequest) -> list[WaitingRow]:
         if not 1 <= len(asked.rows) <= self.limits.rows:
             said = f"input has {len(asked.rows)} rows; expected 1 to {self.limits.rows}."
             raise Refused(400, said, key="input")
         rows = enumerate(asked.rows, start=1)
-        jobs = [WaitingRow(asked.model, row, number=number) for number, row in rows]
-        return await self._answers(request, jobs)
+        return [WaitingRow(asked.model, row, number=number) for number, row in rows]
 
     async def _asked(self, request: Request, kind: type[Model]) -> Model:
         """Return the typed request of a body, which has at most `Limits.body` bytes."""

@@ -43,7 +43,7 @@ class Choice(Dataset):
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
-        self.fields, self._options, self._answer = fields, options, answer
+        self.fields, self.options, self._answer = fields, options, answer
         self._limits = limits
         self._answer_is, self._texts = answer_is, [*fields, *(extra or [])]
         self.columns = [*self._texts, *([options] if isinstance(options, str) else options)]
@@ -58,12 +58,12 @@ class Choice(Dataset):
         for field in self._texts:  # a list of turns or sentences becomes one text
             value = row.value(field)
             texts[field] = "\n".join(value) if is_texts(value) else row.text(field)
-        if isinstance(self._options, list):
-            texts["options"] = [row.text(field) for field in self._options]
+        if not isinstance(self.options, str):
+            texts["options"] = [row.text(field) for field in self.options]
         else:
-            texts["options"] = row.value(self._options)
+            texts["options"] = row.value(self.options)
             if not is_texts(texts["options"]) or not 2 <= len(texts["options"]) <= len(_LETTERS):
-                raise row.wrong(self._options, "2 to 16 texts")
+                raise row.wrong(self.options, "2 to 16 texts")
         if self._limits and (most := row.data.get(self._limits)) is not None:
             values = most.values() if isinstance(most, dict) else [None]
             if not all(type(tokens) is int and tokens > 0 for tokens in values):
@@ -99,7 +99,8 @@ class EntityChoice(Dataset):
     answer = "entity"
     metric = "f1"
     fields = ("passage", "query")
-    columns = (*fields, "entities")
+    options = "entities"
+    columns = (*fields, options)
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, the best over the right entities, 0-100."""

@@ -55,6 +55,8 @@ class Task(Protocol):
     optional: Collection[str] = ()
     """The text fields that a row may lack, or whose text may be empty."""
     labels: Sequence[str] = ()
+    options: str | Sequence[str] = ()
+    """The field of a list of options, or the fields of one option each."""
     metric: str
     """The metric that selects, one of those `score` returns."""
     pvps: Mapping[str, Any] = _NONE

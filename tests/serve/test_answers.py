@@ -119,6 +119,8 @@ def test_lists_rows_and_errors_have_the_forms_of_the_document(folder, runs, docu
             ("POST", "v1/classify", {"model": name, "input": sentences}, 200),
             ("POST", "v1/predict", {"model": name, "input": sentences}, 200),
             ("POST", "v1/predict", {"model": name, "input": ["a", 3]}, 400),
+            ("POST", "v1/predict", {"model": runs["lora"].id, "input": "a", "stream": True}, 200),
+            ("POST", "v1/classify", {"model": name, "input": "a", "stream": True}, 400),
             ("POST", "v1/predict", {"model": "none", "input": "a"}, 404),
             ("POST", "v1/completions", {"model": name, "prompt": "a"}, 400),
             ("POST", "v1/completions", {"model": name, "prompt": "a", "stream": True}, 400),
