@@ -1,4 +1,4 @@
-"""Named entities and semantic roles from column files, as rows of a tagging task.
+"""Entities, roles and labels of words from files with one word a line, or one word a row.
 
 Roles are read from bracketed columns (CoNLL-2005, CoNLL-2012), or from the lines of P-tuning v2's
 files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for each word.
@@ -158,7 +158,7 @@ def conll(
                 f"{block.where[0]}: {shown(block.lines[0][0])} is one column; expected a word and "
                 "its tag, separated by a tab or spaces. A CSV names its columns in its first line."
             )
-        is_u = len(block.lines[0]) == _U and block.lines[0][0] == "1"
+        is_u = len(block.lines[0]) == _U and block.lines[0][0].isdecimal()
         tokens = block.column(words or (2 if is_u else 1))
         if roles is not None:
             for place, labels in _roles(block, *roles):
@@ -166,7 +166,9 @@ def conll(
             continue
         labels = block.column(tags or (4 if is_u else -1))
         if is_u and "_" in labels:
-            account.left_out["a word without a tag (_)"] += 1
+            account.left_out[
+                f"a word without a tag (_ in column {tags or 4}; --tags chooses another)"
+            ] += 1
             continue
         if all("*" in tag or _ALONE.fullmatch(tag) for tag in labels):
             labels = _spans(block, labels)
@@ -198,15 +200,17 @@ def _header(
         if is_named:
             raise
         return None  # columns of another kind
-    plain = {re.sub(r"[\W_]", "", name.lower()): name for name in reversed(columns)}
-    fitting = [next((plain[n] for n in plain if p.fullmatch(n)), None) for p in _NAMES]
-    if not is_named and (fitting[0] is None or fitting[1:] == [None, None]):
+    fitting = [
+        [name for name in columns if pattern.fullmatch(re.sub(r"[\W_]", "", name.lower()))]
+        for pattern in _NAMES
+    ]
+    if not is_named and not (fitting[0] and (fitting[1] or fitting[2])):
         return None
     numbered: dict[int | str, str] = dict(enumerate(columns, start=1))
     numbered |= dict(enumerate(columns, start=-len(columns)))
     return cells, [
-        numbered.get(place, str(place)) if place else name
-        for place, name in zip(typed, fitting, strict=True)
+        numbered.get(place, str(place)) if place else fits[0] if len(fits) == 1 else None
+        for place, fits in zip(typed, fitting, strict=True)
     ]
 
 

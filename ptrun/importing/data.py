@@ -167,8 +167,11 @@ class TaggingFields:
     def record(self, words: Words) -> Record:
         """Return the row of a sentence, with IOB2 tags if they mark spans."""
         places = [words.where] * len(words.tags) if isinstance(words.where, str) else words.where
-        if "" in words.tokens:
-            raise UserError(f"{places[words.tokens.index('')]}: a tag without a word.")
+        for where, word, tag in zip(places, words.tokens, words.tags, strict=True):
+            if not word or not tag:
+                raise UserError(
+                    f"{where}: a {'tag without a word' if tag else 'word without a tag'}."
+                )
         if (words.predicate is None) != (self.predicate is None):
             roles = "roles of a predicate, but the task has none. Choose another --task."
             raise UserError(f"{places[0]}: {_ROLES if self.predicate else roles}")
@@ -233,12 +236,16 @@ def tagging_files(
         chosen: the file or folder of train, dev or test, by part, if its name does not tell.
     """
     new = task not in options("task")
-    inside = [source] if source.is_file() else sorted(source.rglob(files))
+
+    def within(place: Path) -> list[Path]:
+        return sorted(f for f in place.rglob(files) if f.is_file()) if place.is_dir() else [place]
+
+    inside = within(source)
     try:
         fields = _fields(task)
     except UserError:
         for file in inside[:1]:  # what is wrong with the file comes first
-            next(read(file, Account()), None)
+            list(read(file, Account()))
         raise
 
     def sentences(place: Path, files: Sequence[Path]) -> list[list[Words]]:
@@ -269,7 +276,7 @@ def tagging_files(
                         f"{source}: {problem} among {among}; type --{part} FILE{wanted}."
                     )
                 (place,) = entries
-                made_of[part] = sorted(place.rglob(files)) if place.is_dir() else [place]
+                made_of[part] = within(place)
                 if not made_of[part] or not all(file.is_file() for file in made_of[part]):
                     raise UserError(f"{place}: no such file, nor a folder of files {files}.")
                 parts[part] = [

@@ -108,12 +108,8 @@ class Tags(Data):
 
 
 def _column(text: str) -> int | str:
-    """Return the number or the name of a column."""
-    if not re.fullmatch(r"-?\d+", text):
-        return text
-    if int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no column; they count from 1 or from -1")
-    return int(text)
+    """Return the number of a column, or its name."""
+    return int(text) if re.fullmatch(r"-?[1-9]\d{0,8}", text) else text
 
 
 def _columns(text: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ def spacy(file: Path, account: Account, text: str = "text") -> Iterator[Words]:
         yield from _docs(file, account)
     elif top_of(file).lstrip()[:1] not in ("[", "{"):
         yield from conll(file, account)
-    elif "paragraphs" not in next(rows(file)).data:
+    elif not (document := next(rows(file), None)) or "paragraphs" not in document.data:
         yield from json_spans(file, account, text)
     else:
         for document in rows(file):
@@ -54,7 +54,8 @@ def _docs(file: Path, account: Account) -> Iterator[Words]:
             if tokens and token.is_sent_start and not inside:
                 yield Words(f"{file} doc {number}", tokens, tags)
                 tokens, tags = [], []
-            account.noted["words without annotation, read as O"] += token.ent_iob_ == ""
+            if not token.ent_iob_:
+                account.noted["words without annotation, read as O"] += 1
             if not token.is_space:
                 tokens.append(token.text)
                 tags.append(f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O")

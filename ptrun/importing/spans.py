@@ -133,13 +133,14 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
 
 # Files of texts with marked spans: JSON lines, and the JSON export of Label Studio.
 
-_KEYS = ("spans", "entities", "label", "labels", "annotations")
+_KEYS = ("spans", "entities", "label", "labels", "annotations", "ents")
 _PARTS = ("start", "end", "label")
 _DOCCANO = {"start_offset": "start", "end_offset": "end"}
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's
 _MARKUP = re.compile(r"<!--.*?-->|</?[a-zA-Z!][^>]*>", re.DOTALL)
 _KEY = {"textarea": "answer", "taxonomy": "kind=multilabel task.label"}
 _KEY |= dict.fromkeys(("rating", "number"), "kind=regression task.label")
+_REGIONS = ("labels", "hypertextlabels")
 _WHOLE_TEXT = ("choices", "taxonomy", "rating", "number", "textarea", "pairwise")
 
 
@@ -161,6 +162,8 @@ def json_spans(file: Path, account: Account, text: str = "text") -> Iterator[Wor
                 f"{row.where}: no field 'spans' or 'entities'; this row has "
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
+        if isinstance(relations := row.data.get("relations"), list) and relations:
+            account.noted["left out: a relation"] += len(relations)
         yield _whole(row.where, _text(row, text), _marked(row, key))
 
 
@@ -198,8 +201,10 @@ def _marked(row: Row, key: str) -> list[Span]:
 def label_studio(file: Path, account: Account, text: str = "text") -> Iterator[Words]:
     """Yield the tasks of a JSON export of Label Studio that somebody annotated.
 
-    Tasks without an annotation, or with a cancelled one, are left out and counted.
+    Tasks without an annotation, or with a cancelled one, are left out and counted, and so are
+    results about whole texts and relations. A file of whole texts alone is refused.
     """
+    has_regions, whole = False, ""
     for index, row in enumerate(rows(file)):
         task = Row(f"{file} task {row.data.get('id', index)}", row.data)
         if "annotations" not in task.data:
@@ -211,19 +216,38 @@ def label_studio(file: Path, account: Account, text: str = "text") -> Iterator[W
         if (annotation := _annotation(task)) is None:
             account.left_out["no annotation, or a cancelled one"] += 1
             continue
-        results = each(annotation, "result")
-        regions = [region for region in results if _is_region(region, text, len(results) == 1)]
+        regions = []
+        for result in each(annotation, "result"):
+            kind = str(result.data.get("type"))
+            if kind in _REGIONS:
+                regions.append(result)
+            elif kind == "relation" or kind in _WHOLE_TEXT:
+                account.noted[f"left out: a result of type {kind}"] += 1
+            else:
+                raise UserError(
+                    f"{task.where}: a result of type {shown(kind)}; expected {names(_REGIONS)}."
+                )
+            if kind in _WHOLE_TEXT:
+                name = result.data.get("from_name", "NAME")
+                key = f"task.{_KEY.get(kind, 'label')}={name}"
+                whole = f"{task.where}: a result of type {kind}, about the whole text. Export "
+                whole += (
+                    f"JSON-MIN from Label Studio, and type\nptrun task=csv task.train=FILE {key}"
+                )
         shown_text = _text(inner(task, "data"), text)
         if any(region.data["type"] == "hypertextlabels" for region in regions):
             shown_text = unescape(_MARKUP.sub("", shown_text))  # as a browser shows it
         spans = [_region(region) for region in regions]
-        after = [s for s in spans if s.text is None and max(shown_text[: s.end]) > "\uffff"]
-        if after and len(after) == len(spans):
+        has_regions = has_regions or bool(spans)
+        after = [s for s in spans if max(shown_text[: max(s.end, 0)], default="") > "\uffff"]
+        if after and all(span.text is None for span in after):
             raise UserError(
                 f"{task.where}: span {after[0]} does not say its text, and an emoji before its end "
                 "may count as one character or as two. Export again with the texts of spans."
             )
         yield _whole(task.where, shown_text, spans)
+    if whole and not has_regions:
+        raise UserError(f"{whole} task.text={text}")
 
 
 def _annotation(task: Row) -> Row | None:
@@ -235,27 +259,6 @@ def _annotation(task: Row) -> Row | None:
         count = f"{len(every)} annotations, {len(true)} marked as ground truth"
         raise UserError(f"{task.where}: {count}; mark one in Label Studio and export again.")
     return chosen[0] if chosen else None
-
-
-def _is_region(region: Row, text: str, alone: bool) -> bool:
-    """Return whether a result marks a part of the text; relations between regions do not.
-
-    Nor do results about the whole text, unless it has no other.
-    """
-    kind = region.data.get("type")
-    if kind in _WHOLE_TEXT and not alone:
-        return False
-    if kind in _WHOLE_TEXT:
-        raise UserError(
-            f"{region.where}: a result of type {kind}, about the whole text. Export JSON-MIN from "
-            f"Label Studio, and type\nptrun task=csv task.train=export.json task.text={text} "
-            f"task.{_KEY.get(str(kind), 'label')}={region.data.get('from_name', 'NAME')}"
-        )
-    if kind not in ("labels", "hypertextlabels", "relation"):
-        raise UserError(
-            f"{region.where}: a result of type {shown(kind)}; expected labels or hypertextlabels."
-        )
-    return str(kind) != "relation"
 
 
 def _region(region: Row) -> Span:

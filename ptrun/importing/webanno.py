@@ -21,6 +21,7 @@ _LAYER = re.compile(r"#T_(SP|RL|CH)=(?:[^|]*\.)?([^|]*)\|?(.*)")
 _WORD = re.compile(r"(\d+)-\d+(\.\d+)?\t\d+-\d+\t([^\t]*)\t?(.*)")
 _VALUES = re.compile(r"(?:\\.|[^\\|])+")
 _VALUE = re.compile(r"((?:\\.|[^\\\[])*)(?:\[(\d+)\])?")
+_READ = "words with {0.layer} {0.name}"
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r"}
 
 
@@ -46,6 +47,7 @@ def webanno(
         for column, cell in zip(columns, cells, strict=False)
         if column in fitting and cell != "_" and not (cell[0] == "*" and column.name)
     }
+    used |= {column for column in spans if account.noted[_READ.format(column)]}  # in other files
     if not fitting or len(used) > 1:
         typed = [f"--layer {c.layer} --feature {c.name}" for c in spans if c in used or not used]
         allowed = " or ".join(typed) or "another file"
@@ -61,11 +63,12 @@ def webanno(
             tokens.append(_plain(token))
         for column, cell in zip(columns, cells, strict=False):
             if cell != "_" and column not in used:
-                account.noted[f"left out: a word with {column.layer} {column.name}"] += 1
+                account.noted[f"left out: {_READ.format(column)}"] += 1
             for value in _VALUES.findall(cell) if cell != "_" and column in used else []:
+                account.noted[_READ.format(column)] += 1
                 label, span = cast("re.Match[str]", _VALUE.match(value)).groups()
                 if label == "*" and column.name:
-                    account.noted[f"left out: a word of a span without {column.name}"] += 1
+                    account.noted[f"left out: words without {column.name}"] += 1
                     continue
                 if part:
                     raise UserError(f"{where}: {value} marks a part of a word. Mark whole words.")

@@ -65,7 +65,6 @@ def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
         (["megatron", "x", "--out", "y", "--unscale"], "unrecognized arguments: --unscale"),
         (["lama", "x", "--out", "y", "--task", "lama"], "unrecognized arguments: --task lama"),
         (["conll", "x", "--out", "y"], "required: --task"),
-        (["conll", "x", "--out", "y", "--words", "0"], "'0' is no column"),
         (["conll", "x", "--out", "y", "--roles", "3"], "'3' is not FIRST:LAST"),
         (["data", "conll", "x", "--out", "y", "--roles", "a:-2"], "'a:-2' is not FIRST:LAST"),
     ],

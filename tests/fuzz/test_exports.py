@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptrun.importing.brat import brat
+from ptrun.importing.conll import conll
+from ptrun.importing.spacy import spacy
 from ptrun.importing.spans import json_spans, label_studio
+from ptrun.importing.webanno import webanno
 from ptrun.papers import published
 from ptrun.task.source import Account
 from tests.fuzz.strategies import JSON, read_or_refused, spoilt
@@ -133,7 +137,28 @@ def glue(name, place, content):
     return [row for made in published.glue(folder.parent) for row in checked(made.rows)]
 
 
+FILES = {
+    "a.conllu": "# Bo\n1\tBo\tbo\tX\t_\t_\t0\troot\t_\t_\n2-3\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n",
+    "a.csv": 'Sentence #,Word,POS,Tag\nSentence: 1,"a ""b",NN,B-per\n,,,\n,c,NN,O\n',
+    "a.iob": "Ann|NNP|B-PER met|VBD|O\n\nBo|NNP|B-PER met|VBD|O\n",
+    "a.ann": "T1\tPER 0 3\tAnn\nT2\tLOC 8 11;12 14\tBob in\nR1\tx Arg1:T1 Arg2:T2\n",
+    "a.tsv": "#FORMAT=WebAnno TSV 3.3\n#T_SP=x.Name|id|value\n\n#Text=Ann\n1-1\t0-3\tAnn\t*[1]\t"
+    "PER\\_[1]\t\n1-1.1\t0-1\tA\t_\t_\t\n1-2\t4-5\tx\t_\t*|O\t\n",
+}
+"""Files of lines, by the name that says which reader reads them."""
+
+
+def lines(name, place, content):
+    file = place / name
+    file.write_bytes(content)
+    file.with_suffix(".txt").write_text(TEXT)
+    read = {".ann": brat, ".tsv": webanno, ".csv": conll}.get(file.suffix, spacy)
+    return tokens(read(file, Account()))
+
+
 EXPORTS = {
+    **{name: (text.encode(), partial(lines, name)) for name, text in FILES.items()},
+    "spacy": ([["Ann met", {"entities": [[0, 3, "PER"]]}]], spans),
     "prodigy": ([PRODIGY], spans),
     "doccano": ([DOCCANO], spans),
     "entities": ([ENTITIES], spans),

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from ptrun.command.import_ import kinds
 from ptrun.errors import UserError
+from ptrun.importing.kinds import Data
 from tests.importing.data.original import dump, imported, task
 from tests.importing.data.test_conll import write
 
@@ -156,7 +158,7 @@ def test_regions_of_label_studio(project, text, value):
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"), [("choices", "task=csv"), ("rectanglelabels", "expected labels or hyper")]
+    ("kind", "told"), [("choices", "task=csv"), ("rectanglelabels", "expected labels, hyper")]
 )
 def test_other_regions_are_refused_by_type(project, kind, told):
     with pytest.raises(UserError, match=told):
@@ -198,6 +200,17 @@ def test_squad_s_own_files(project, version, impossible):
     first = rows(folder, "validation")[0]
     assert first["answers"] == {"text": ["Oslo"], "answer_start": [13]}
     assert [row["id"] for row in rows(folder)] == (["1", "2"] if impossible else ["1"])
+
+
+def test_an_encoding_is_an_option_of_all_data(project):
+    squad_file(project / "source" / "train-v1.1.json", "1.1")
+    squad_file(project / "source" / "dev-v1.1.json", "1.1")
+    for file in (project / "source").iterdir():
+        file.write_bytes(file.read_text().replace("Where", "O\u00f9").encode("utf-16-le"))
+    options = ("--encoding", "utf-16-le")
+    out = imported("squad", project / "source", project / "out", *options)
+    assert rows(out / "squad")[0]["question"] == "O\u00f9?"
+    assert all("--encoding" in k.PARSER.flags for k in kinds().values() if isinstance(k, Data))
 
 
 def test_squads_of_two_versions_in_a_folder_are_refused(project):

@@ -151,7 +151,10 @@ def test_an_export_of_label_studio_equals_the_same_spans(project, caplog):
     dump(project / "e.jsonl", [{"text": t, "spans": spans} for t in texts])
     logging.getLogger("ptrun").propagate = True
     imported("label_studio", file, project / "a", "--task", "mine")
-    assert f"{file}: 6 rows, 2 left out: no annotation, or a cancelled one" in caplog.messages
+    left_out = (
+        "2 left out: no annotation, or a cancelled one; 4 left out: a result of type relation"
+    )
+    assert f"{file}: 6 rows, {left_out}" in caplog.messages
     imported("spans", project / "e.jsonl", project / "b", "--task", "mine")
     for name in ("train", "validation", "test"):
         ours, theirs = (project / side / "mine" / f"{name}.jsonl" for side in "ab")
@@ -240,10 +243,10 @@ def test_label_studio_may_count_utf_16_units(project, units):
 
 
 WHOLE = {
-    "choices": r"task.text=text task.label=feeling$",
-    "taxonomy": r"task.text=text task.kind=multilabel task.label=feeling$",
-    "rating": r"task.text=text task.kind=regression task.label=feeling$",
-    "textarea": r"task.text=text task.answer=feeling$",
+    "choices": r"task.label=feeling task.text=text$",
+    "taxonomy": r"task.kind=multilabel task.label=feeling task.text=text$",
+    "rating": r"task.kind=regression task.label=feeling task.text=text$",
+    "textarea": r"task.answer=feeling task.text=text$",
 }
 
 
@@ -254,5 +257,5 @@ def test_labels_of_whole_texts_lead_to_another_command(project, task, kind):
     value = {"from_name": "feeling", "to_name": "text", "type": kind, "value": {kind: ["good"]}}
     made["annotations"][0]["result"] = [value]
     file = write_studio(project / "e.json", [made] * 3)
-    with pytest.raises(UserError, match=f"ptrun task=csv task.train=export.json {WHOLE[kind]}"):
+    with pytest.raises(UserError, match=f"ptrun task=csv task.train=FILE {WHOLE[kind]}"):
         imported("label_studio", file, project / "o", "--task", task)

@@ -68,7 +68,7 @@ def test_of_several_layers_one_is_typed_and_the_others_are_counted(project, capl
     with pytest.raises(UserError, match=r"type --layer POS --feature PosValue or .* identifier or"):
         read(folder, "--layer", "Lemma")
     assert read(folder, "--layer", "NamedEntity")[0][1] == ["B-PER", "O"]
-    assert "3 left out: a word with Dependency kind" in caplog.text
+    assert "3 left out: words with Dependency kind" in caplog.text
 
 
 def test_parts_of_speech_are_labels_of_words(project):
