@@ -58,11 +58,7 @@ class Split:
     """The source of each part in words: `{"dev": "10 % of train", ...}`."""
 
 
-SIGNS = (
-    "the loss hardly moved",
-    "the loss rose",
-    "the last dev answers are all the same",
-)
+SIGNS = ("the loss hardly moved", "the loss rose", "the last dev answers are all the same")
 """How the warnings begin that say that a run hardly learned."""
 
 

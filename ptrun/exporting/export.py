@@ -27,8 +27,7 @@ from ptrun.readout.head import Head
 from ptrun.readout.languages import tokenizer_of
 from ptrun.runs.examples import split_of
 from ptrun.runs.finished import Finished
-from ptrun.runs.plan import plan
-from ptrun.runs.rerun import again, command
+from ptrun.runs.rerun import plan_again
 from ptrun.task.dataset import MESSAGES
 from ptrun.types import Example
 
@@ -192,10 +191,7 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
     """Return the dev examples of the run."""
     old = RunFolder(run.folder, run.done)
     try:
-        planned = plan(again(old, typed))
-        if planned.content["data"] != run.done.config["data"]:
-            raise UserError("the data have changed since")
-        return split_of(planned)[0].dev
+        return split_of(plan_again(old, typed, "export"))[0].dev
     except UserError as error:
         raise UserError(
             f"export {run.folder}: logits are compared on the run's dev examples, and these cannot "
@@ -291,7 +287,7 @@ def card(run: Finished, form: PeftForm, kind: Kind, gap: Parity, base: str, use:
         scores="\n".join(scores),
         counts=", ".join(counts),
         loader=_LOADERS[kind],
-        command=command(request.read(run.folder)),
+        command=request.command(request.read(run.folder)),
         weights=done.manifest["backbone"]["weights"],
         data=done.config["data"],
         versions=", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items()),

@@ -51,7 +51,7 @@ class RunFolder:
 
 def find(typed: str, command: str, outputs: Path = Path("outputs")) -> RunFolder:
     """Return the run of a folder or an id."""
-    folder, exists = _folder(typed, command, outputs), Path(typed).expanduser().exists()
+    folder, exists = place_of(typed, command, outputs), Path(typed).expanduser().exists()
     done = result.read(folder) if exists else result.read_named(folder)
     if done is None:
         told = f"not a run, it has no {result.FINISHED} or {result.FAILED}."
@@ -65,21 +65,25 @@ def find(typed: str, command: str, outputs: Path = Path("outputs")) -> RunFolder
     return RunFolder(folder, done)
 
 
-def _folder(typed: str, command: str, outputs: Path) -> Path:
+def place_of(typed: str, command: str, outputs: Path, *, ended: bool = True) -> Path:
+    """Return the folder of a run, which has `ended` or may be at work."""
     path = Path(typed).expanduser()
     if path.name in (result.FINISHED, result.FAILED) and path.is_file():
         return path.parent
     if path.is_dir():
         return path
-    ended = [] if path.is_absolute() else result.ended_folders(outputs)
-    matches = [run for run in ended if run.name == typed]
-    for run in [] if matches else ended:
+    from ptrun.folder.scan import folders as begun  # imports Hydra
+
+    every = result.ended_folders(outputs) if ended else sorted(begun(outputs))
+    folders = [] if path.is_absolute() else every
+    matches = [run for run in folders if run.name == typed]
+    for run in [] if matches else folders:
         ids = [str(run.relative_to(outputs)), run.name, run.name.partition("~")[0]]
         if fitting(typed, ids):
             matches.append(run)
     if len(matches) > 1:
-        counted = result.run_folders(outputs)
-        matches = [run for run in matches if run in counted] or matches
+        left_out = {*result.ended_folders(outputs)} - {*result.run_folders(outputs)}
+        matches = [run for run in matches if run not in left_out] or matches
     if not matches:
         raise UserError(
             f"{command} {typed}: no such folder, and no run below {outputs} has an id that starts "

@@ -5,6 +5,7 @@ are labels into text.
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import plain_yaml
-from ptrun.config.compose import Composed
-from ptrun.config.identity import NOT_OF_A_RUN
+from ptrun.config.compose import Composed, compose_run
+from ptrun.config.identity import NOT_OF_A_RUN, flat
+from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS, root
+from ptrun.config.writing import value_text
 from ptrun.errors import UserError
 from ptrun.files import read_text, write_text
 from ptrun.folder import result
@@ -26,6 +29,7 @@ from ptrun.hub.repository import COMMIT
 FILE = "run.yaml"
 
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
+_TYPED = ("method", "readout", "backbone", "task", "setting", "protocol")
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
@@ -39,6 +43,35 @@ def write(folder: Path, composed: Composed) -> None:
     if composed.needs:
         content["needs"] = composed.needs
     write_text(folder / FILE, _HEAD + plain_yaml.dump(content))
+
+
+def command(run: Composed, *more: str) -> str:
+    """Return the command that does a run again from the current folder, with its own data.
+
+    What a run of these options does by itself is left out. `more` has keys beside those of its id.
+    """
+    names = {group: name for group, name in run.names.items() if group in _TYPED}
+    if names["readout"] == "auto":
+        names.pop("readout")
+    if names["task"] not in options("task"):
+        names["task"] = "hub" if run.config["task"].get("hub") else "csv"
+    path, option = (run.config["backbone"].get(key) for key in ("path", "name"))
+    named = path or option == "hub"  # results show another name than that of the option
+    if named and option in options("backbone"):
+        names["backbone"] = option
+    elif path:
+        names.pop("backbone")
+    typed = [*(f"{group}={name}" for group, name in names.items())]
+    typed += [f"backbone.path={path}"] if path else []
+    base, now = flat(compose_run(typed).config), flat(run.config)
+    keys = (*_TYPED, "train", "seed", "data_seed", "start", "continue", *more)
+    changed = {
+        key: value
+        for key, value in now.items()
+        if key.partition(".")[0] in keys and base.get(key) != value
+    }
+    typed += [f"{'' if k in base else '+'}{k}={value_text(k, v)}" for k, v in changed.items()]
+    return " ".join(["ptrun", *map(shlex.quote, typed)])
 
 
 def needs(folder: Path) -> tuple[str, ...]:

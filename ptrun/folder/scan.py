@@ -134,7 +134,7 @@ class Known:
 def runs(root: Path) -> list[Known]:
     """Return the runs below a folder, without those that `rerun=true` set aside."""
     scanned = []
-    for folder in sorted(_folders(root)):
+    for folder in sorted(folders(root)):
         state = state_of(folder)
         goes_on = state.kind in ("running", "interrupted")
         so_far = progress(folder) if goes_on else Progress()
@@ -145,10 +145,10 @@ def runs(root: Path) -> list[Known]:
 
 def unfinished(root: Path, ended: Container[Path]) -> Counter[str]:
     """Return how many runs below a folder are in each state, beside those that have ended."""
-    return Counter(state_of(folder).kind for folder in _folders(root) if folder not in ended)
+    return Counter(state_of(folder).kind for folder in folders(root) if folder not in ended)
 
 
-def _folders(root: Path) -> Iterator[Path]:
+def folders(root: Path) -> Iterator[Path]:
     """Yield run folders, and those that a process is about to create."""
     for place, inner, files in os.walk(root):
         if not _FILES.isdisjoint(files):

@@ -12,26 +12,10 @@ from typing import Any
 from ptrun.papers.ours import Interval
 from ptrun.papers.shown import Shown, count_text, gap_text, paper_name, seeds_text, table_name
 from ptrun.reporting.cells import grouped
-from ptrun.reporting.formats import Cell, Table, html
+from ptrun.reporting.formats import Cell, Table, html, page_head
 from ptrun.types import __version__
 
 _HEAD = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>Ledger: {papers}</title>
-<style>
-:root {{ color-scheme: light dark; font: 0.875rem/1.5 system-ui, sans-serif; }}
-section {{ margin-top: 3rem; overflow-x: auto; }}
-p, li {{ max-width: 60rem; }}
-img {{ max-width: 100%; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 0.3rem 0.8rem 0.3rem 0; border-bottom: 1px solid #8888; text-align: left; }}
-[align] {{ text-align: right; white-space: nowrap; }}
-</style>
 <h1>Ledger</h1>
 <p>Every printed number of the papers beside ours, with the command that reproduces it: {counts}.
 </p>"""
@@ -46,8 +30,7 @@ split selects, and all seeds count.</p>
 def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, str]]) -> str:
     """Return the content of the file; `drawings` are SVG by the experiment's and their own name."""
     papers = grouped(tables, lambda table: paper_name(table.experiment.paper))
-    names = escape(", ".join(papers))
-    parts = [_HEAD.format(papers=names, counts=count_text(tables))]
+    parts = [page_head(f"Ledger: {', '.join(papers)}"), _HEAD.format(counts=count_text(tables))]
     for paper, shown in papers.items():
         parts += [f"<h2>{escape(paper)}</h2>", "<ul>"]
         for table in shown:

@@ -154,11 +154,9 @@ class Shown:
         cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + mark
         cells["Released"] = _with_deviation(cell.released, None, digits)
         for protocol, runs in row.runs.items():
-            text = NONE
-            if runs:
-                mark = self._marks.get(runs.hardly_learned, "")
-                text = _with_deviation(runs.value, runs.std, decimals) + mark
-            cells[f"Ours ({protocol})"] = text
+            mark = self._marks.get(runs.hardly_learned, "") if runs else ""
+            text = _with_deviation(runs.value, runs.std, decimals) if runs else NONE
+            cells[f"Ours ({protocol})"] = text + mark
         cells["Difference"] = gap_text(row.gap, decimals)
         cells["Seeds"] = seeds_text(ours, experiment) if ours else NONE
         cells["Learned"] = f"{ours.learned:,}" if ours else NONE

@@ -40,6 +40,11 @@ class SeedGroup:
         """Task, setting and protocol."""
         return self.names[0], *self.names[3:]
 
+    @property
+    def hardly_learned(self) -> str:
+        """How many runs hardly learned, why and at which rate."""
+        return hardly_learned(self.runs)
+
     def scores(self, split: str) -> dict[str, float]:
         """Return the mean of the selecting metric over a value's finished runs, on dev or test.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ptrun.errors import readable
 from ptrun.files import safe
 
 if TYPE_CHECKING:
@@ -160,3 +161,31 @@ def html(table: Table) -> str:
         rows.append("".join(f"<{tag}{side}>{escape(text)}</{tag}>" for side, text in cells))
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return "\n".join([f"<table>\n{body}\n</table>", *(f"<p>{escape(n)}</p>" for n in table.notes)])
+
+
+_HEAD = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; font: 0.875rem/1.5 system-ui, sans-serif; }}
+section {{ margin-top: 3rem; overflow-x: auto; }}
+p, li, dl {{ max-width: 60rem; }}
+img {{ max-width: 100%; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 0.3rem 0.8rem 0.3rem 0; border-bottom: 1px solid #8888; text-align: left; }}
+[align] {{ text-align: right; white-space: nowrap; }}
+dt {{ opacity: 0.7; }}
+dd {{ margin: 0 0 0.5rem; white-space: pre-wrap; overflow-wrap: anywhere; }}
+polyline {{ fill: none; stroke: #3b7dd8; stroke-width: 2; vector-effect: non-scaling-stroke; }}
+svg {{ display: block; width: 100%; height: 7rem; border-bottom: 1px solid #8888; }}
+</style>"""
+
+
+def page_head(title: str) -> str:
+    """Return the beginning of an HTML file that needs no other, in light and dark."""
+    return _HEAD.format(title=escape(readable(title)))

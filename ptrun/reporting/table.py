@@ -19,15 +19,7 @@ from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import unfinished
 from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.reporting import formats
-from ptrun.reporting.cells import (
-    NAMES,
-    SeedGroup,
-    cells,
-    grouped,
-    hardly_learned,
-    mean_of_best,
-    mean_std,
-)
+from ptrun.reporting.cells import NAMES, SeedGroup, cells, grouped, mean_of_best, mean_std
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -221,7 +213,7 @@ def of_runs(
     values = [row.values for row in rows]
     if not any(row[_HARDLY] for row in values):
         values = [{key: row[key] for key in row if key != _HARDLY} for row in values]
-    notes += _listed(groups, lambda cell: hardly_learned(cell.runs), "* {}: {}")
+    notes += _listed(groups, lambda cell: cell.hardly_learned, "* {}: {}")
     texts, lines = [row.texts for row in rows], "\n".join(notes).split("\n")
     printed = formats.Table(texts, _WORDS, _NAMES, title, lines)
     return Results(values, printed)
@@ -263,7 +255,7 @@ def _named(cell: SeedGroup) -> _Row:
     for name, option in zip(NAMES, cell.names, strict=True):
         row.add(name, option)
     row.add("differs", cell.differs)
-    row.values[_HARDLY] = hardly_learned(cell.runs)
+    row.values[_HARDLY] = cell.hardly_learned
     return row
 
 

@@ -4,31 +4,28 @@ The rerun goes into `outputs/reruns`, into a folder that has no result yet. The 
 read.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ptrun.config.compose import Composed, compose_run
-from ptrun.config.identity import flat
 from ptrun.config.overriding import at, gone, parsed, put
-from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS
-from ptrun.config.writing import value_text
 from ptrun.errors import UserError
 from ptrun.folder import request, result
 from ptrun.folder.find import RunFolder
-from ptrun.runs.plan import plan
+from ptrun.runs.plan import Plan, plan
 
 _FIXED = ("name", "rerun")
-_TYPED = ("method", "readout", "backbone", "task", "setting", "protocol")
 _COMPONENTS = (*GROUPS, "pretraining")
 _RUNS = ("start", "continue", "task.source.labeller", "pretraining.task.source.labeller")
 
 
-def again(old: RunFolder, typed: Sequence[str]) -> Composed:
+def again(old: RunFolder, typed: Sequence[str], command: str = "rerun") -> Composed:
     """Return the configuration of a run, changed by overrides, under a name without a result.
+
+    Errors name the `command`.
 
     Raises:
         UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
@@ -66,48 +63,27 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     # 3. Find the files and the other runs here
-    _check_places(old, config)
+    _check_places(old, config, command)
     _resolve_runs(config, str(recorded.config["name"]))
     return _under_free_name(Composed(config, names, recorded.commits, [*keys.values()]))
 
 
-def command(run: Composed) -> str:
-    """Return the command that does a run again from the current folder, with its own data.
-
-    What a run of these options does by itself is left out.
-    """
-    names = {group: name for group, name in run.names.items() if group in _TYPED}
-    if names["readout"] == "auto":
-        names.pop("readout")
-    if names["task"] not in options("task"):
-        names["task"] = "hub" if run.config["task"].get("hub") else "csv"
-    path, option = (run.config["backbone"].get(key) for key in ("path", "name"))
-    named = path or option == "hub"  # results show another name than that of the option
-    if named and option in options("backbone"):
-        names["backbone"] = option
-    elif path:
-        names.pop("backbone")
-    typed = [*(f"{group}={name}" for group, name in names.items())]
-    typed += [f"backbone.path={path}"] if path else []
-    base, now = flat(compose_run(typed).config), flat(run.config)
-    changed = {
-        key: value
-        for key, value in now.items()
-        if key.partition(".")[0] in (*_TYPED, "train", "seed", "data_seed", "start", "continue")
-        and base.get(key) != value
-    }
-    typed += [f"{'' if k in base else '+'}{k}={value_text(k, v)}" for k, v in changed.items()]
-    return " ".join(["ptrun", *map(shlex.quote, typed)])
+def plan_again(old: RunFolder, typed: Sequence[str], command: str) -> Plan:
+    """Return the plan of a run, changed as `again`; data that have changed since are refused."""
+    planned = plan(again(old, typed, command))
+    if planned.content["data"] != old.result.config["data"]:
+        raise UserError("the data have changed since")
+    return planned
 
 
-def _check_places(old: RunFolder, config: Mapping[str, Any]) -> None:
+def _check_places(old: RunFolder, config: Mapping[str, Any], command: str) -> None:
     """Check that every file and folder of a configuration exists."""
     if lost := dict(gone(config)):
         values = " ".join(f"{key}={value}" for key, value in lost.items())
         keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
         raise UserError(
-            f"rerun {old.folder}: these files do not exist: {values}\n"
-            f"Type where they are: ptrun rerun {old.folder} {keys}"
+            f"{command} {old.folder}: these files do not exist: {values}\n"
+            f"Type where they are: ptrun {command} {old.folder} {keys}"
         )
 
 

@@ -11,11 +11,11 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.exporting.export import export, read_from
 from ptrun.exporting.stock_form import afterwards
+from ptrun.folder.request import command
 from ptrun.planning.preview import preview
 from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
-from ptrun.runs.rerun import command
 from ptrun.sweeps.view import View
 from tests.tiers import tiered
 

@@ -8,7 +8,6 @@ import pytest
 from ptrun.command import check, run
 from ptrun.errors import UserError
 from ptrun.folder import request
-from ptrun.runs import rerun
 from tests.backbone import types
 
 TYPED = ["backbone.hub=someone/gemma-tiny", "task=pocket_sentiment", "train.max_steps=2"]
@@ -33,7 +32,7 @@ def test_a_run_needs_the_id_alone(gemma, tmp_path, offline, capsys):
         manifest["backbone"]["commit"] == gemma.repos["models", "someone/gemma-tiny"].refs["main"]
     )
     assert "gemma_tiny" in str(result)
-    again = shlex.split(rerun.command(request.read(result.parent)))
+    again = shlex.split(request.command(request.read(result.parent)))
     assert "backbone=hub" in again and "backbone.hub=someone/gemma-tiny" in again
     offline()
     check.main(TYPED)  # from the cache
