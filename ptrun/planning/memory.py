@@ -328,15 +328,21 @@ class Device(NamedTuple):
         return f"{(need - self.most) / GIB:.1f} GiB too much"
 
 
+_OFFERED = 0.92  # of a card's memory: error correction takes up to 1/16, the driver more
+
+
+def card(gib: float) -> Device:
+    """Return a card of `gib` GiB by its name, and what it offers of them."""
+    size = int(gib * GIB)
+    return Device(f"{gib:g} GiB", "cuda", size, int(_OFFERED * size))
+
+
 def devices_here(device_gib: float | None) -> list[Device]:
-    """Return this machine's memory, its CUDA devices, and one of `device_gib` GiB."""
+    """Return this machine's memory, its CUDA devices, and a card of `device_gib` GiB."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     devices = [Device("CPU memory", "cpu", total, free("cpu"))]
     for index in range(torch.cuda.device_count()):
         unused, total = torch.cuda.mem_get_info(index)
         name = f"cuda:{index} {torch.cuda.get_device_name(index)}"
         devices.append(Device(name, "cuda", total, unused))
-    if device_gib is not None:
-        size = int(device_gib * GIB)
-        devices.append(Device(f"a device of {device_gib:g} GiB", "cuda", size, size))
-    return devices
+    return [*devices, card(device_gib)] if device_gib is not None else devices

@@ -2,35 +2,34 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, isinf
 from statistics import median
-from typing import Any, get_args
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded
-from ptrun.config.paths import options
-from ptrun.config.schema import Quantization
-from ptrun.config.writing import value_text
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder.scan import duration, state_of
 from ptrun.method.tokenized import tokenized
+from ptrun.planning.cards import CARDS, Changes, needed, which_gpu
 from ptrun.planning.costs import Costs, alike, planned_on, texts
 from ptrun.planning.memory import (
     GIB,
     Device,
     HardwareLayout,
+    card,
     devices_here,
     layout_of,
     micro_batches,
 )
+from ptrun.reporting.formats import NONE, Table
 from ptrun.runs.examples import divide, split_of
 from ptrun.runs.manifest import machine
 from ptrun.runs.plan import Plan, ordered
@@ -38,7 +37,8 @@ from ptrun.training.member import Member
 
 ESTIMATE = (
     "Memory is computed by a formula: 10 measured runs on a CPU and 3 on a GPU were within 13 % of "
-    "it, 7 % on average."
+    "it, 7 % on average. A card is counted with 92 % of its GiB: "
+    "error correction and the driver take the rest."
 )
 """From `benchmarks/results/plan_memory.md`."""
 
@@ -76,26 +76,29 @@ def overview(overrides: Sequence[str], asked: PlanOptions) -> Group:
             groups.setdefault(alike(job.planned), []).append(job)
     if not groups:
         raise UserError(jobs[0].state.removeprefix("refused: "))
-    lines: list[RenderableType] = []
+    answers, lines = list[str](), list[RenderableType]()
     seconds: dict[str, float | None] = {}
     for group in groups.values():
-        text, took = _group(group[0], asked)
+        answer, text, took = _group(group[0], asked)
+        title = f"{text[1]}: " if len(groups) > 1 else ""
+        answers += [escape(title + answer)] if answer else []
         lines += text
         seconds |= {job.title: took for job in group}
-    # the jobs with their state, and their time if it is known
-    timed = any(took is not None for took in seconds.values())
-    shown = Table("job", "state", "run", *(["time"] if timed else []))
+    # the jobs with their state, and their time if it is asked for
+    timed, shown = asked.probe or asked.tflops, []
     needs = {other.run_id: other for job in jobs if job.planned for other in ordered(job.planned)}
     for name, other in needs.items():
-        shown.add_row("needed by others", str(state_of(other.folder)), escape(name))
+        row = {"job": "needed by others", "state": str(state_of(other.folder)), "run": name}
+        shown.append(row | ({"time": NONE} if timed else {}))
     for job in jobs:
-        row = [job.title or "this run", job.state, job.planned.run_id if job.planned else ""]
-        shown.add_row(*map(escape, row), *([duration(seconds.get(job.title))] if timed else []))
-    if asked.probe or asked.tflops:
+        name = job.planned.run_id if job.planned else ""
+        row = {"job": job.title or "this run", "state": job.state, "run": name}
+        shown.append(row | ({"time": duration(seconds.get(job.title))} if timed else {}))
+    if timed:
         unfinished = [job for job in jobs if not job.state.startswith("finished")]
         left = duration(sum(seconds.get(job.title) or 0 for job in unfinished))
         lines.insert(0, f"All that is left to do: {left}, one after another.")
-    return Group(shown, *lines)
+    return Group(*answers, Table(shown, ["job", "state", "run"], ["job"]), *lines)
 
 
 def planned_job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> PlannedJob:
@@ -110,39 +113,42 @@ def planned_job(title: str, overrides: tuple[str, ...], asked: PlanOptions) -> P
     return PlannedJob(title, overrides, planned, state + again)
 
 
-def _layouts(planned: Plan, overrides: Sequence[str], *, elsewhere: bool) -> list[HardwareLayout]:
-    """Return the layout of a run's engine, and those of the others with what was typed for it."""
-    typed = [override for override in overrides if not override.startswith("hardware=")]
-    others = [o for o in options("hardware") if o != planned.names["hardware"]]
-    runs = [planned.request, *(compose_run([*typed, f"hardware={option}"]) for option in others)]
-    return [layout_of(run, elsewhere=elsewhere) for run in runs]
-
-
-def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], float | None]:
-    """Return the lines of jobs that need the same as this one, and the seconds of each."""
+def _group(job: PlannedJob, asked: PlanOptions) -> tuple[str, list[RenderableType], float | None]:
+    """Return which GPU jobs like this one need, all lines of them, and the seconds of each."""
     planned, devices = job.planned, devices_here(asked.device_gib)
     assert planned is not None
     costs = Costs(planned, texts(planned, asked.length))
-    layouts = _layouts(planned, job.overrides, elsewhere=asked.device_gib is not None)
-    costs.memory(layouts[0])  # refused here if it cannot be
+    layout = layout_of(planned.request, elsewhere=asked.device_gib is not None)
+    costs.memory(layout)  # refused here if it cannot be
+    cpu = list[str]()
+    if layout.device == "cpu" and needed(costs, layout) > devices[0].most:
+        changes = Changes(costs, job.overrides, elsewhere=False)
+        cpu = _to_fit("To make it fit on this CPU, type:", changes, devices[0])
+    gpus = [device for device in devices if device.kind == "cuda"]
+    here, named = (gpus[-1:], []) if asked.device_gib else (gpus[:1], [*map(card, CARDS)])
+    which, layouts = "", dict[str, HardwareLayout]()
+    with suppress(UserError):  # an engine of the user's own may have keys that hardware=gpu lacks
+        which, layouts = which_gpu(Changes(costs, job.overrides, elsewhere=True), here, named)
+    layouts = {layout.title: layout, **layouts}
     names, steps, sizes = planned.names, costs.steps(), costs.sizes
-    counts = Table("parameters", *sizes.total, "total", title_justify="left")
-    for row, numbers in (("learned", sizes.learned), ("all", sizes.total)):
-        of_parts = [numbers[part] for part in sizes.total]
-        counts.add_row(row, *(f"{number:,}" for number in (*of_parts, sum(of_parts))))
+    counts = []
+    for kind, numbers in (("learned", sizes.learned), ("all", sizes.total)):
+        parts = {part: numbers[part] for part in sizes.total}
+        parts["total"] = sum(parts.values())
+        counts.append({"parameters": kind, **{name: f"{n:,}" for name, n in parts.items()}})
     files = ", ".join(f"{name} {decimal(size)}" for name, size in sizes.files.items())
     others = (costs.texts.dev or 0) + (costs.texts.test or 0)
     stored = costs.method.readout.stored(costs.texts.train or 0, others, costs.texts.answer)
     lines: list[RenderableType] = [
         "",
         escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),
-        counts,
-        _memory_table(costs, layouts, devices),
+        Table(counts, ["parameters"]),
+        _memory_table(costs, layouts, devices[0]),
         ESTIMATE,
         f"Text: {costs.texts.length} tokens, {costs.texts.origin}; the prompt's own come on top.",
         f"Files: {files}",
         *([f"Teacher: at most {decimal(stored)} in outputs/.tokens, for all seeds"] * bool(stored)),
-        *_fit_lines(costs, layouts, devices),
+        *map(escape, cpu),
         "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
         if steps is None
         else f"Steps: {steps:,} of {planned.train.batch_size} examples; --probe 20 measures the "
@@ -153,102 +159,33 @@ def _group(job: PlannedJob, asked: PlanOptions) -> tuple[list[RenderableType], f
         took = costs.seconds(asked.tflops)
         lines.append(f"At {asked.tflops:g} TFLOP/s: {duration(took)} a run, loading aside.")
     elif asked.probe:
-        step, answer, took, peak = probe(planned, layouts[0], asked.probe)
+        step, answer, took, peak = probe(planned, layout, asked.probe)
         lines.append(
             f"Probed {asked.probe} steps: {step:.3f} s a step, {answer:.4f} s an answer; "
             f"{duration(took)} a run, loading aside. Peak memory: {peak / 2**10:.2f} GiB."
         )
-    return lines, took
+    return which, lines, took
 
 
-# The memory of each engine, and changes that make a run fit a device, as overrides to type.
-
-_MOST = 4  # pieces of advice
-_CHANGED = ("precision", "quantization", "checkpointing", "token_budget")
+# The memory of a run as it is typed, and with each change that was named.
 
 
-def needed(costs: Costs, layout: HardwareLayout) -> float:
-    """Return the peak bytes on a device; all ranks share a CPU. Infinite if it cannot be."""
-    try:
-        return costs.memory(layout).peak * (layout.ranks if layout.device == "cpu" else 1)
-    except UserError:
-        return inf
-
-
-def _memory_table(
-    costs: Costs, layouts: Sequence[HardwareLayout], devices: Sequence[Device]
-) -> Table:
-    """Return the memory of a rank of each engine, and whether its ranks fit on each device."""
-    heads = ("weights", "learned", "activations", "libraries", "peak", "rows x micro-batches")
-    table = Table(f"GiB per rank, {costs.texts.length} tokens", *heads)
-    for device in devices:
-        table.add_column(escape(f"{device.name}, {device.total / GIB:.1f} GiB"))
-    for layout in layouts:
-        if isinf(need := needed(costs, layout)):
-            table.add_row(layout.title, "cannot be divided")
-            continue
-        memory = costs.memory(layout)
+def _memory_table(costs: Costs, layouts: Mapping[str, HardwareLayout], cpu: Device) -> Table:
+    """Return the memory of a rank of each layout by its title, and where it fits."""
+    rows = []
+    for title, layout in layouts.items():
+        need, memory = needed(costs, layout), costs.memory(layout)
         step = max(memory.activations, memory.writing)
-        sizes = (memory.weights, memory.learned, step, memory.libraries, memory.peak)
+        sizes = {"weights": memory.weights, "learned": memory.learned, "activations": step}
+        sizes |= {"libraries": memory.libraries, "peak": memory.peak}
         batch = micro_batches(layout, costs.planned.train.batch_size, costs.texts.length)
-        cells = [*(f"{size / GIB:.2f}" for size in sizes), "{} x {}".format(*batch)]
-        fits = (d.verdict(need) if d.kind == layout.device else "" for d in devices)
-        table.add_row(layout.title, *cells, *fits)
-    return table
-
-
-def _fit_lines(
-    costs: Costs, layouts: Sequence[HardwareLayout], devices: Sequence[Device]
-) -> Iterator[str]:
-    """Yield what to type on each device on which the first layout does not fit."""
-    chosen, *others = layouts
-    for device in devices:
-        if device.kind != chosen.device or needed(costs, chosen) <= device.most:
-            continue
-        if changes := advice(costs, chosen, others, device):
-            yield f"To make it fit on {escape(device.name)}, type:"
-            yield from (f"  {escape(change)}" for change in changes)
-        else:
-            yield f"No known change makes it fit on {escape(device.name)}."
-    if chosen.device not in {device.kind for device in devices}:
-        yield "No CUDA device is here. Type --device-gib 80 to plan for one of 80 GiB."
-
-
-def advice(
-    costs: Costs, layout: HardwareLayout, others: Sequence[HardwareLayout], device: Device
-) -> list[str]:
-    """Return overrides that make a run fit on a device; empty if no known change does.
-
-    Each form of the weights and each other engine has the change that costs the least time.
-    """
-    low = replace(layout, precision="bf16") if layout.precision == "fp32" else layout
-    forms = [low]
-    if not costs.sizes.tunes and low.parallel == 1 and low.quantization == "none":
-        forms += [replace(low, quantization=kind) for kind in get_args(Quantization)[1:]]
-    pairs = [(form, layout) for form in forms] + [(other, other) for other in others]
-    lines: list[str] = []
-    for form, typed in pairs:
-        changes = _smaller(costs, form) if form.device == device.kind else ()
-        changed = next((c for c in changes if needed(costs, c) <= device.most), None)
-        if changed is not None:
-            keys = [key for key in _CHANGED if getattr(changed, key) != getattr(typed, key)]
-            words = [f"hardware={form.option}"] * (form.option != layout.option)
-            words += [f"hardware.{key}={value_text(key, getattr(changed, key))}" for key in keys]
-            each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
-            lines.append(f"{' '.join(words)}  ({needed(costs, changed) / GIB:.1f} GiB{each})")
-    learn_less = ["method=prompt_tuning: learn a prompt, not the backbone"] * costs.sizes.tunes
-    return lines[:_MOST] or learn_less
-
-
-def _smaller(costs: Costs, layout: HardwareLayout) -> Iterator[HardwareLayout]:
-    """Yield a layout, with smaller micro-batches, and both with recomputed activations."""
-    length = costs.texts.length
-    rows, _ = micro_batches(layout, costs.planned.train.batch_size, length)
-    for recompute in sorted({layout.checkpointing, True}):
-        changed = replace(layout, checkpointing=recompute)
-        yield changed
-        for halvings in range(1, rows.bit_length()):
-            yield replace(changed, token_budget=(rows >> halvings) * length)
+        row = {f"GiB, {costs.texts.length} tokens": title}
+        row |= {name: f"{size / GIB:.2f}" for name, size in sizes.items()}
+        row["rows x micro-batches"] = "{} x {}".format(*batch)
+        least = (f"{size} GiB" for size in CARDS if need <= card(size).most)
+        row["fits"] = next(least, "none") if layout.device == "cuda" else cpu.verdict(need)
+        rows.append(row)
+    return Table(rows, [*rows[0]][:1])
 
 
 def fitting(overrides: Sequence[str]) -> list[str]:
@@ -259,11 +196,16 @@ def fitting(overrides: Sequence[str]) -> list[str]:
     failed = planned_job("", tuple(overrides), PlanOptions()).planned
     if failed is None:
         return []
-    layout, *others = _layouts(failed, overrides, elsewhere=False)
-    devices = [device for device in devices_here(None) if device.kind == layout.device]
-    costs = Costs(failed, texts(failed, None))
-    changes = advice(costs, layout, others, devices[0]) if devices else []
-    return ["By `ptrun plan` it fits with one of:", *(f"  {c}" for c in changes)] if changes else []
+    changes = Changes(Costs(failed, texts(failed, None)), overrides, elsewhere=False)
+    devices = [device for device in devices_here(None) if device.kind == changes.layout.device]
+    return _to_fit("By `ptrun plan` it fits with one of:", changes, devices[0]) if devices else []
+
+
+def _to_fit(title: str, changes: Changes, device: Device) -> list[str]:
+    """Return what to type so that a run fits on a device, a line each."""
+    ways = [change for form in changes.forms(device.most) for change in form]
+    lines = [f"  {change.typed}  ({change.peak / GIB:.1f} GiB)" for change in ways]
+    return [title, *lines] if lines else []
 
 
 # `ptrun plan --probe N`: N real steps of a run on this machine, without files.

@@ -15,9 +15,9 @@ from ptrun.errors import UserError, readable, visible
 from ptrun.method.base import Method
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
+from ptrun.planning.cards import needed
 from ptrun.planning.costs import Costs, texts
 from ptrun.planning.memory import GIB, devices_here, layout_of
-from ptrun.planning.overview import needed
 from ptrun.readout.base import Features, TokenRow, unlimited
 from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.patterns import worded

@@ -115,10 +115,11 @@ class Table:
 
 
 def show(content: "RenderableType") -> None:
-    """Print a table in the width of the terminal, or in 200 columns to a file or pipe."""
+    """Print a table in the width of the terminal; a file or pipe has lines whole, tables in 200."""
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 200).print(content)
+    terminal = sys.stdout.isatty()
+    Console(width=None if terminal else 200).print(content, soft_wrap=not terminal)
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, raw: bool = False) -> str:
