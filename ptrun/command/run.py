@@ -66,6 +66,7 @@ def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
     from ptrun.folder.result import summary
     from ptrun.runs.launch import launch  # imports torch
+    from ptrun.tracking.trackers import where
 
     try:
         done = launch(composed)
@@ -75,6 +76,8 @@ def _do(composed: "Composed", overrides: Sequence[str]) -> None:
         raise UserError("\n".join([str(error), *fitting(overrides)])) from None
     if is_main_rank():
         print(folded(summary(done, composed.outputs / composed.name)))
+        folder = composed.outputs / composed.name / done.run_id
+        sys.stderr.write(where(composed.config["tracking"], [folder]))
 
 
 def _sweep(overrides: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from ptrun.sweeps.job import ENDS, Job
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import COMMAND, PLANNER
+from ptrun.tracking.trackers import where
 
 _LOG = logging.getLogger(__name__)
 _WORDS = {
@@ -55,6 +56,10 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
     else:
         Scheduler(jobs, options, View(len(jobs), brief=brief)).run()
         done = all(job.stage == "finished" for job in jobs)
+        ended = [job for job in jobs if job.stage == "finished" and job.folder and not brief]
+        if ended:
+            folders = [job.folder for job in ended if job.folder]
+            sys.stderr.write(where(ended[0].composed.config["tracking"], folders))
     counts = Counter(job.stage for job in jobs)
     told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]
     total = f"{len(jobs)} run{'s' * (len(jobs) != 1)}"

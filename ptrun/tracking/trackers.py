@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,6 +58,20 @@ def final(result: RunResult | None) -> dict[str, float]:
         for part, metrics in (result.metrics.items() if result else ())
         for name, value in metrics.items()
     }
+
+
+def where(tracking: Mapping[str, Any], folders: Sequence[Path]) -> str:
+    """Return where ptrun's own trackers have the rows of runs, in a line for each tracker."""
+    top = Path(os.path.commonpath(folders))
+    runs = top.joinpath(*"*" * (len(folders[0].parts) - len(top.parts)))
+    offline = f"offline, without a key. Type: wandb sync {runs}/wandb/offline-run-*"
+    uri = (tracking.get("mlflow") or {}).get("uri") or runs.parent / "mlflow.db"
+    places = {"tensorboard": f"in {runs}/tensorboard", "mlflow": f"in {uri}"}
+    places |= {"wandb": offline, "trackio": "type: trackio show"}
+    names = [name for name in places if tracking.get(name) is not None]
+    if "wandb" in names and import_module("ptrun.tracking.wandb").has_key():
+        places["wandb"] = "the rows were sent"
+    return "".join(f"tracking={name}: {places[name]}\n" for name in names)
 
 
 # A guard: it calls a tracker from a thread of its own, and gives it up when it fails or hangs.

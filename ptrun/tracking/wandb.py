@@ -37,7 +37,7 @@ class _Wandb:
         self.run = wandb.init(
             **self.keys,
             resume="allow",
-            mode="online" if _has_key() else "offline",
+            mode="online" if has_key() else "offline",
             reinit="create_new",  # runs that share passes are in one process
             settings=wandb.Settings(silent=True, console="off", base_url=server),
         )
@@ -86,7 +86,8 @@ def _settings(file: Path, *, links: bool = False) -> dict[str, str]:
     return {key: value for part in parser.values() for key, value in part.items()}
 
 
-def _has_key() -> bool:
+def has_key() -> bool:
+    """Return whether rows are sent while a run trains, not written to files."""
     if mode := os.environ.get("WANDB_MODE"):
         return mode == "online"
     if os.environ.get("WANDB_API_KEY"):

@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 from ptrun.runs.launch import launch_together
 from ptrun.runs.plan import plan
 from ptrun.tracking import trackers, wandb
-from ptrun.tracking.trackers import Trackers
+from ptrun.tracking.trackers import Trackers, where
 from ptrun.types import RunResult
 from tests.tiers import package
 
@@ -85,6 +85,26 @@ def test_an_unknown_option_and_a_missing_package_are_named(folder, monkeypatch):
     monkeypatch.setattr("ptrun.tracking.trackers.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'ptrun\[mlflow\]'"):
         Trackers(folder, "r", {}, mlflow={})
+
+
+def test_the_end_of_runs_says_where_their_rows_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    typed = ["tracking=[wandb,tensorboard,mlflow,trackio]"]
+    config = compose_run(typed).config["tracking"]
+    one, other = Path("o/runs/a"), Path("o/runs/b")
+    assert where(config, [one, other]).splitlines() == [
+        "tracking=tensorboard: in o/runs/*/tensorboard",
+        "tracking=mlflow: in o/runs/mlflow.db",
+        "tracking=wandb: offline, without a key. Type: wandb sync o/runs/*/wandb/offline-run-*",
+        "tracking=trackio: type: trackio show",
+    ]
+    assert "wandb sync o/runs/a/wandb/offline-run-*\n" in where(config, [one])
+    monkeypatch.setenv("WANDB_API_KEY", "x")
+    assert where(config, [one]).count("tracking=wandb: the rows were sent\n") == 1
+    assert where(compose_run(["tracking=none"]).config["tracking"], [one]) == ""
 
 
 def test_several_trackers_are_composed(tmp_path):
