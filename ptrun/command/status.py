@@ -19,7 +19,6 @@ EXAMPLES = """\
   ptrun status experiment=ptuning_v2/table2     also the runs of the table that are still to do
 """
 _EVERY = 2.0  # seconds
-_UNCUT = 10_000  # columns of a line in a file or pipe
 
 PARSER = Parser("status", __doc__, EXAMPLES)
 PARSER.add_argument(
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
 
     if not root.is_dir():
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
-    console = Console(width=None if sys.stdout.isatty() else _UNCUT)
+    console = Console(width=None if sys.stdout.isatty() else 10_000)  # whole lines in a pipe
     while True:
         states = with_queue(root, runs(root))
         if expected:

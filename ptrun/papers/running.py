@@ -3,6 +3,7 @@
 Cells whose backbone or data are on no hub and were not imported are left out.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from functools import cache
 
 from ptrun.config.compose import Composed, compose_run
 from ptrun.errors import UserError, folded
+from ptrun.folder.scan import state_of
 from ptrun.papers.experiment import Experiment, Options, TableJob, jobs, load, parse
 from ptrun.sweeps import job as sweep_job
 from ptrun.sweeps import sweep
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
             f"experiment={experiment.name}: none of these cells has its weights and data here."
         )
     count = len({job.key for job in todo})
-    cost, next_step = _texts(experiment, options)
+    cost, next_step = _texts(experiment, options, todo)
     print(folded(f"  {count} cells, {len(todo)} runs; {cost}"))
     if options.check:
         _check(todo)
@@ -90,7 +92,7 @@ def _composed(job: TableJob, *keys: str) -> Composed:
     return _composed_once(tuple(o for o in job.overrides if o.startswith(keys)))
 
 
-def _texts(experiment: Experiment, options: Options) -> tuple[str, str]:
+def _texts(experiment: Experiment, options: Options, todo: Sequence[TableJob]) -> tuple[str, str]:
     """Return what the runs cost, and how to see their results."""
     paper, _, table = experiment.name.partition("/")
     shown = f"ptrun report --paper {paper}"
@@ -98,9 +100,23 @@ def _texts(experiment: Experiment, options: Options) -> tuple[str, str]:
         cost = f"GPU hours of the whole table: {experiment.hours}"
         return cost, f"to compare with the paper, type: {shown}"
     if experiment.pocket:
-        return experiment.pocket.minutes, f"for the table: {shown} --table {table} --scale pocket"
+        cost = _minutes(experiment, options, todo)
+        return cost, f"for the table: {shown} --table {table} --scale pocket"
     cost = "a smoke test: two steps each, and no rows in a report"
     return cost, "a smoke test: the report does not read these runs"
+
+
+def _minutes(experiment: Experiment, options: Options, todo: Sequence[TableJob]) -> str:
+    """Return the minutes of the runs that are left, from those of the whole table."""
+    text, left = experiment.pocket.minutes if experiment.pocket else "", 0
+    every = len(jobs(experiment, replace(options, cell=None, seeds=None, overrides=())))
+    for job in todo:
+        run, seed = _composed(job, "outputs=", "name="), job.title.rpartition("seed=")[2]
+        folders = (run.outputs / run.name).glob(f"*-s{seed}-*")
+        left += not any(state_of(folder).kind == "finished" for folder in folders)
+    if left == every or not (minutes := re.search(r"(\d+) minutes", text)):
+        return text if left == every else f"{text} for all {every} runs"
+    return f"{left} left, " + text.replace(minutes[0], f"{-(-int(minutes[1]) * left // every)} min")
 
 
 def _check(todo: Sequence[TableJob]) -> None:

@@ -17,23 +17,16 @@ FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 
 
-def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
-    """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
-    file = below(outputs, FOLDER, f"{next(iter(tasks)).split('_')[0]}.json")
-    _write(file, tasks)
+def record(outputs: Path, tasks: Mapping[str, Sequence[Path]], name: str = "") -> Path:
+    """Write which runs the tasks of a job do, and return the file.
 
-
-def record_sweep(outputs: Path, folders: Sequence[Path]) -> Path:
-    """Write which runs a sweep of this machine does, and return the file."""
-    file = below(outputs, FOLDER, f"{folders[0].name}.sweep")
-    _write(file, {"": folders})
-    return file
-
-
-def _write(file: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
+    A task is `JOB` or `JOB_INDEX`; a sweep of this machine has one task "" and a `name`.
+    """
+    file = below(outputs, FOLDER, name or f"{next(iter(tasks)).split('_')[0]}.json")
     plain = {task: [str(f.absolute()) for f in folders] for task, folders in tasks.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(digest.sealed(plain)))
+    return file
 
 
 def of_sweeps(outputs: Path) -> list[Path]:

@@ -179,10 +179,10 @@ class Scheduler:
                 shape = (job.shape, state.group) if shared else None
                 (self.held if job.after and not self.lists else left).append((shape, job))
         self.view.unkept(unkept)
-        todo = [job for job in self.jobs if job.folder and job.stage != "refused"]
-        if todo and not self.lists:
-            folders = [job.folder for job in todo if job.folder]
-            self.record = queue.record_sweep(todo[0].composed.outputs, folders)
+        folders = [job.folder for job in self.jobs if job.folder and job.stage != "refused"]
+        if folders and not self.lists:
+            outputs, name = planned[0][0].composed.outputs, f"{folders[0].name}.sweep"
+            self.record = queue.record(outputs, {"": folders}, name)
         self._group(left)
         self._release()
 

@@ -1,15 +1,19 @@
 """Which runs of a table are done: those whose weights and data can be had."""
 
+import json
+
 import pytest
 
 from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
+from ptrun.papers import running
 from ptrun.papers.cpm2_text import SPECIAL
-from ptrun.papers.experiment import TableJob
+from ptrun.papers.experiment import TableJob, jobs, load, parse
 from ptrun.papers.running import available, main
 from tests.conftest import write_tiny
 from tests.importing.data.original import imported
 from tests.papers.cpm2_shards import untied_t5, write_shards
+from tests.sweeps.test_status import TOLD
 
 
 def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
@@ -73,6 +77,23 @@ def test_a_table_of_such_cells_alone_is_refused(capsys, typed, told):
     with pytest.raises(UserError, match="none of these cells has its weights and data here"):
         main([*typed, "check=true"])
     assert told in capsys.readouterr().err
+
+
+def test_minutes_are_those_of_the_runs_that_are_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "_check", lambda todo: None)
+    table = ["experiment=ppt/table4_en", "+scale=pocket", "check=true"]
+    main(table)
+    assert "5 cells, 25 runs; about 2 minutes on two cores\n" in capsys.readouterr().out
+    (job, *_) = jobs(load("ppt/table4_en"), parse(table))
+    (name,) = (o.removeprefix("name=") for o in job.overrides if o.startswith("name="))
+    for seed, left in ((1, "24 left, about 2 min on"), (2, "4 left, about 1 min on")):
+        folder = tmp_path / "outputs" / name / f"run-s{seed}-0"
+        folder.mkdir(parents=True)
+        done = TOLD | {"run_id": folder.name, "status": "finished"}
+        (folder / "result.json").write_text(json.dumps(done))
+        main([*table, *["seed=2"] * (seed == 2)])
+        assert left in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_runs_of_a_table_that_have_not_started_are_new(root):
 
 def test_runs_that_a_sweep_has_still_to_do_are_counted(root, capsys):
     folders = [root / "one" / name for name in "ab"] + [root / "one" / ("z" * 60)]
-    queue.record_sweep(root, [*folders, root / "six" / "e"])
+    queue.record(root, {"": [*folders, root / "six" / "e"]}, "a.sweep")
     for place, total in ((root, "1 of 6"), (root / "one", "1 of 3")):
         main([str(place)])
         out = capsys.readouterr().out
