@@ -206,10 +206,9 @@ def _answers(folder: Path) -> dict[str, Any]:
     thresholds = dict.fromkeys(task.labels, 0.5) if task.answer == "labels" else None
     if chosen is not None:
         thresholds = dict(zip(task.labels, chosen.tolist(), strict=True))
-    fields = dict.fromkeys(task.reads, "text")
-    if task.answer == "tags":  # of words, and perhaps of a predicate by its index
+    fields = {name: "lines" if name == task.options else "text" for name in task.reads}
+    if task.answer in ("tags", "word_labels"):  # of words; a predicate is an index
         fields = {name: "words" if name in task.fields else "number" for name in fields}
-    fields |= {name: "lines" for name in fields if name == task.options}
     part = "test" if done.metrics["test"] else "dev"  # a trial of a search has no test
     score = done.metrics[part].get(done.metric, nan)
     return {

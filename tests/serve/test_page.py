@@ -17,7 +17,7 @@ from tests.serve.conftest import ROWS, serving
 
 KEY = "a-secret-of-many-letters"
 PAGE = routes._PAGE
-KINDS = ("ner", "srl", "qa", "choice", "similarity")
+KINDS = ("ner", "srl", "words", "qa", "choice", "similarity")
 TEXT = "Stella Barden visits Frank Venn ."
 
 
@@ -78,6 +78,10 @@ def browser(tmp_path_factory):
     assert not chromium.faults
 
 
+def bare(tag):
+    return tag if tag[1:2] != "-" else tag[2:]
+
+
 def choose(browser, run_id):
     place = f"runs.findIndex(run => run.id === '{run_id}')"
     browser.value(f"by('runs').querySelectorAll('input')[{place}].click()")
@@ -90,7 +94,7 @@ def test_each_kind_of_answer_is_shown(browser, tmp_path):
         kind: ptrun.run(f"task=pocket_{kind}", "method=prompt_tuning", *common) for kind in KINDS
     }
     rows = {
-        "ner": [TEXT], "srl": [TEXT, "2"], "qa": ["Who is visited?", TEXT],
+        "ner": [TEXT], "words": [TEXT], "srl": [TEXT, "2"], "qa": ["Who is visited?", TEXT],
         "choice": [TEXT, "Who is visited?", "Frank Venn\nNora Hill"], "similarity": [TEXT, TEXT],
     }  # fmt: skip
     with serving(next(iter(runs.values())).folder.parent) as (address, *_):
@@ -100,15 +104,15 @@ def test_each_kind_of_answer_is_shown(browser, tmp_path):
             browser.type(*rows[kind])
             shown = browser.shown()
             names = list(httpx.get(f"{address}/v1/models/{run.id}").json()["ptrun"]["fields"])
-            values = [TEXT.split(), *rows[kind][1:]] if kind in ("ner", "srl") else rows[kind]
+            values = [TEXT.split(), *rows[kind][1:]] if kind in KINDS[:3] else rows[kind]
             row = dict(zip(names, values, strict=True))
             row |= {"options": rows["choice"][2].split("\n")} if kind == "choice" else {}
             row |= {"predicate_index": 2} if kind == "srl" else {}
             (line,) = run.predict([row])
-            if kind in ("ner", "srl"):
+            if kind in KINDS[:3]:
                 tags = [*line["prediction"], "O"]
                 parts = [
-                    word if tag == "O" or after == f"I-{tag[2:]}" else f"{word} {tag[2:]}"
+                    word if tag == "O" or after == f"I-{tag[2:]}" else f"{word} {bare(tag)}"
                     for word, tag, after in zip(TEXT.split(), tags, tags[1:], strict=False)
                 ]
                 assert shown.split()[1:] == " ".join(parts).split()
@@ -144,7 +148,7 @@ def test_labels_texts_and_keys(browser, folder, runs):
             shares = sorted(line["probabilities"].values(), reverse=True)
             figures = [
                 float(share)
-                for share in re.findall(r"^(?:✓ )?\w+\t\s*\t?([\d.]+)%", shown, re.MULTILINE)
+                for share in re.findall(r"^(?:✓\s)?\w+\t\s*\t?([\d.]+)%", shown, re.MULTILINE)
             ]
             assert figures == pytest.approx([100 * share for share in shares], abs=0.051)
             assert shown.count("✓") == len(
