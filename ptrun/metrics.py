@@ -195,7 +195,9 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
     span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`. A sentence
     with more or fewer tags than targets is a ValueError.
     """
-    _check_words(predicted, targets)
+    for guess, gold in paired(predicted, targets):
+        if len(guess) != len(gold):
+            raise ValueError(f"a sentence has {len(guess)} predicted tags for {len(gold)} targets.")
     guesses, golds = set(entities(_joined(predicted))), set(entities(_joined(targets)))
     right = len(guesses & golds)
     precision, recall = right / (len(guesses) or 1), right / (len(golds) or 1)
@@ -206,19 +208,11 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
 def word_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
     """Return accuracy and macro F1 over the words of all sentences, 0-100.
 
-    The label of a word that the model did not read is empty: wrong, and no class. A sentence with
-    more or fewer labels than targets is a ValueError.
+    The label of a word that the model did not read is empty: wrong, and no class.
     """
-    _check_words(predicted, targets)
     guesses, golds = [*chain(*predicted)], [*chain(*targets)]
     f1 = percent(_f1_of({*guesses, *golds} - {""}, guesses, golds))
     return {"accuracy": accuracy(guesses, golds), "macro_f1": f1}
-
-
-def _check_words(predicted: Sequence[Tags], targets: Sequence[Tags]) -> None:
-    for guess, gold in paired(predicted, targets):
-        if len(guess) != len(gold):
-            raise ValueError(f"a sentence has {len(guess)} predicted tags for {len(gold)} targets.")
 
 
 def entities(tags: Tags) -> list[TaggedEntity]:

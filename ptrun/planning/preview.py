@@ -24,7 +24,7 @@ from ptrun.readout.patterns import worded
 from ptrun.runs.examples import split_of, usable
 from ptrun.runs.plan import Plan
 from ptrun.task.columns import in_parts, targets_of
-from ptrun.task.dataset import MESSAGES
+from ptrun.task.dataset import MESSAGES, Task
 from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select
 from ptrun.types import Example
@@ -65,7 +65,7 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
     if few and MESSAGES in few[0].fields:
         body.append("\n" + " ".join(f"{a}{kind}{b}" for kind, (a, b) in _SIGNS.items()))
     for example, features in zip(few, rows, strict=False):
-        body.append(f"\n{escape(example.id)} → {escape(str(example.target))}")
+        body.append(f"\n{escape(example.id)} → {escape(_answer(planned.task, example))}")
         if MESSAGES in example.fields:
             body.append(_turns(tokenizer, features))
         else:
@@ -83,6 +83,14 @@ def preview(planned: Plan, afterwards: Callable[..., str]) -> Group:
         fits = f"{device.verdict(size)} on {device.name}"
         doubts.append(f"Memory: {size / GIB:.2f} GiB by formula, {fits}; see ptrun plan.")
     return Group(title, *map(escape, read), counts, *map(escape, doubts), *body)
+
+
+def _answer(task: Task, example: Example) -> str:
+    """Return the target of an example as text: of tagged words `word/TAG`."""
+    if task.answer not in ("tags", "word_labels"):
+        return str(example.target)
+    pairs = zip(example.fields[task.fields[0]], example.target, strict=True)
+    return " ".join(f"{word}/{tag}" for word, tag in pairs)
 
 
 def _measured(

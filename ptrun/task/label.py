@@ -10,6 +10,7 @@
 """
 
 import ast
+import json
 import math
 import re
 import shlex
@@ -28,6 +29,8 @@ NO_LABEL = {"nan", "null", "none", "n/a", "na", "n.a.", "nat", "-", "--", "---",
 NO_LABEL |= {"<na>", "<null>", "(null)", "#n/a", "#value!", "#ref!", "#name?", "#div/0!", '""'}
 """Labels, in small letters, that programs write where there is none."""
 _WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
+_ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,\[\]"']+""", re.DOTALL)
+_BETWEEN = re.compile(r"[\s,]*")
 _BARE = re.compile(r"[\w.-]+")  # Hydra reads it as a label, also None and nan
 _SEVERAL = re.compile(r"\s*[;|,]\s*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
@@ -41,8 +44,7 @@ _SKEWED = 0.9  # of the rows have one label
 
 def label_text(row: Row, column: str) -> str:
     """Return a label as text, equal for all ways to write it."""
-    raw = row.data.get(column)
-    raw = listed(raw) if isinstance(raw, str) else raw
+    raw = listed(row.data.get(column))
     if isinstance(raw, list) and len(raw) == 1:
         raw = raw[0]
     if isinstance(raw, list) and len(raw) > 1:
@@ -58,18 +60,27 @@ def label_text(row: Row, column: str) -> str:
     return normal(raw)
 
 
-def listed(text: str) -> Any:
-    """Return the list that a cell holds as Python or JSON writes it; Label Studio's too."""
-    cell = bare(text)
+def listed(raw: Any) -> Any:
+    """Return the list that a text holds as JSON, Python or numpy writes it; Label Studio's too."""
+    cell = bare(raw) if isinstance(raw, str) else ""
     if not (cell.startswith(("[", '{"choices"')) and cell.endswith(("]", "}"))):
-        return text
+        return raw
     try:
-        labels = ast.literal_eval(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
+        labels = json.loads(cell)
+    except (ValueError, RecursionError):
+        try:  # numpy writes no commas, and Python would join its texts
+            labels = [*map(_item, _ITEM.findall(cell[1:-1]))]
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return raw
+        labels = labels if _BETWEEN.fullmatch(_ITEM.sub("", cell[1:-1])) else None
     labels = labels.get("choices") if isinstance(labels, dict) else labels
     plain = isinstance(labels, list) and all(isinstance(n, str | int | float) for n in labels)
-    return labels if plain else text
+    return labels if plain else raw
+
+
+def _item(text: str) -> Any:
+    plain = text[0] in "'\"" and "\\" not in text
+    return text[1:-1] if plain else ast.literal_eval(text)
 
 
 def normal(raw: Any) -> str:

@@ -95,8 +95,7 @@ def labels_of(row: Row, label: str | Sequence[str], separator: str | None = None
     """
     if not isinstance(label, str):
         return [name for name in label if _is_on(row, name)]
-    raw = row.data.get(label)
-    raw = listed(raw) if isinstance(raw, str) else raw
+    raw = listed(row.data.get(label))
     if isinstance(raw, str):
         separator = separator or next((s for s in _SEPARATORS if s in raw), None)
         raw = raw.split(separator) if separator else [raw]

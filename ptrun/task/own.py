@@ -34,6 +34,7 @@ from ptrun.task.label import (
 from ptrun.task.lines import unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
 from ptrun.task.own_pattern import entry
+from ptrun.task.own_words import Words
 from ptrun.task.shapes import are_turns, columns_of, joined
 from ptrun.task.source import Account, HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, table
@@ -50,6 +51,7 @@ _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
 _SHOWN = 5  # places of rows that are named
 Column = str | int
+Kind = Literal["classification", "multilabel", "regression", "tagging", "tags"]
 _LabelMetric = Literal["accuracy", "pearson_spearman", "pearson", "spearman"]
 Metric = _LabelMetric | MultilabelMetric | TextMetric
 _METRICS: dict[str, Sequence[Metric]] = {
@@ -57,9 +59,12 @@ _METRICS: dict[str, Sequence[Metric]] = {
     "multilabel": METRICS,
     "regression": ("pearson_spearman", "pearson", "spearman"),
     "generation": get_args(TextMetric),
+    "tagging": ("f1",),
+    "tags": ("accuracy", "macro_f1"),
 }
 _ANSWERS = {"classification": "label", "multilabel": "labels"}
 _ANSWERS |= {"regression": "number", "generation": "text"}
+_ANSWERS |= {"tagging": "tags", "tags": "word_labels"}
 
 
 class Own(Task):
@@ -77,11 +82,12 @@ class Own(Task):
         answer: instead of `label`, the column of a text to write: a text, or a list of references.
         messages: instead of text and answer, the column of a conversation
             (`ptrun.task.conversation`).
-        kind: whether `label` holds labels, numbers, or several labels a row.
+        kind: whether `label` holds labels, numbers, several labels a row, or a tag for each word of
+            `text` (`ptrun.task.own_words`), which is also found from lists in both columns.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
             labels; pearson_spearman (their mean), pearson or spearman of numbers; of several labels
             micro_f1, macro_f1, subset_accuracy or average_precision; of texts f1 or another one of
-            `ptrun.task.text_metrics`.
+            `ptrun.task.text_metrics`; f1 of spans.
         answers_by: how metrics of texts divide them into tokens; see `AnswersBy` there.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
@@ -93,7 +99,7 @@ class Own(Task):
         subset, revision: of that data set.
         source_language, target_language: those of a text and of its answer, as the tokenizer of an
             mBART, NLLB or M2M100 names them.
-        labels: all labels, for prediction without the training file; null means to read it.
+        labels: all labels, of numbered tags in order; null means those of the training file.
 
     The id of an example is that of the column `id`, if the file has one, else part and number.
     Rows that Prodigy's column `answer` rejects or ignores are left out, unless a key names it.
@@ -114,7 +120,7 @@ class Own(Task):
         label: Column | list[Column] | None = None,
         answer: Column | None = None,
         messages: Column | None = None,
-        kind: Literal["classification", "multilabel", "regression"] = "classification",
+        kind: Kind = "classification",
         metric: Metric | None = None,
         answers_by: AnswersBy = "auto",
         skip: list[Any] | None = None,
@@ -158,22 +164,13 @@ class Own(Task):
         self._tables: dict[str, Table | HubTable] = {}
         file_name = re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
         self.name = name or (hub.rpartition("/")[2] if hub else file_name)
-        # 3) the kind of task, and its metric
+        # 3) the kind of task
         if train and kind == "classification" and (text or label or answer or messages) is None:
             self.recognised = columns_of(self._table("train"))
             text, answer, messages = map(self.recognised.get, ("text", "answer", "messages"))
         written = answer if messages is None else messages
         self.kind = kind if written is None else "generation"
-        self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
-        allowed = _METRICS[self.kind]
-        if metric is not None and metric not in allowed:
-            raise UserError(f"task.metric={metric}: task.kind={self.kind} has {names(allowed)}.")
-        if answers_by != "auto" and self.kind != "generation":
-            raise UserError(f"task.answers_by={answers_by} is of texts to write; leave it out.")
-        self.metric: Metric = metric or allowed[0]
-        self.answers_by = answers_by
-        self.metrics: Any = [*dict.fromkeys((self.metric, "f1", "exact_match"))]  # of texts
-        # 4) labels, columns and patterns
+        # 4) labels, columns and metric
         self._labels, self._empty = labels, empty
         self.source_language, self.target_language = source_language, target_language
         self._skip = {normal(value) for value in skip or []}
@@ -184,6 +181,17 @@ class Own(Task):
         self.reads, self._label = self._columns(
             text if messages is None else messages, column if written is None else written
         )
+        self._words = self._recognised_words(pattern)
+        self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
+        allowed = _METRICS[self.kind]
+        if metric is not None and metric not in allowed:
+            raise UserError(f"task.metric={metric}: task.kind={self.kind} has {names(allowed)}.")
+        if answers_by != "auto" and self.kind != "generation":
+            raise UserError(f"task.answers_by={answers_by} is of texts to write; leave it out.")
+        self.metric: Metric = metric or allowed[0]
+        self.answers_by = answers_by
+        self.metrics: Any = [*dict.fromkeys((self.metric, "f1", "exact_match"))]  # of texts
+        # 5) patterns
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         if self.kind == "generation" and not self.pvps:
             cells = [*dict.fromkeys([*self.reads, self._label])]
@@ -215,13 +223,13 @@ class Own(Task):
     def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The labels of the training file, sorted."""
         if self._labels is not None:
-            return self._labels
-        if not self.stratified:
+            return self._words.every(self._labels) if self._words else self._labels
+        if not (self.stratified or self._words):
             return []
         if self._each:
             return self._each
         targets = targets_of(self.load("train"))
-        if self.kind == "multilabel":
+        if self.kind == "multilabel" or self._words:
             counts = Counter(label for labels in targets for label in labels)
         else:
             counts = Counter(targets)
@@ -231,16 +239,18 @@ class Own(Task):
                 _LOG.warning("%s: %s", train.file, doubt)
         listed = names(f"{shown(label)[1:-1]} ({counts[label]})" for label in sorted(counts))
         _LOG.info("labels: %s", listed)
-        return sorted(counts)
+        return self._words.every(sorted(counts)) if self._words else sorted(counts)
 
     def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row without reading its label."""
         blank: Any = 0.0 if self.kind == "regression" else []
         blank = self.labels[0] if self.kind == "classification" else blank
         texts = self._texts(row)
+        blank = [self.labels[0]] * len(texts[self.fields[0]]) if self._words else blank
         for field in self._lacking(texts):
             row.value(field)  # a row may lack it
-            raise UserError(f"{row.where}: {shown(field)} is empty; fill it in or delete the row.")
+            lack = "is empty or has an empty word" if self._words else "is empty"
+            raise UserError(f"{row.where}: {shown(field)} {lack}; fill it in or delete the row.")
         return Example(name, texts, blank)
 
     @cached_property
@@ -274,6 +284,8 @@ class Own(Task):
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        if self._words:
+            return self._words.score(guesses, golds)
         if self.kind == "generation":
             return text_scores(self.metrics, predictions, golds, self.answers_by)
         if self.kind == "multilabel":
@@ -318,7 +330,7 @@ class Own(Task):
         if label is None:
             advice = "Type task.label=COLUMN, or task.answer=COLUMN if it holds texts to write."
             raise UserError(f"task.label: expected a column of {train}; {listed}\n{advice}")
-        if len({*texts, str(label)}) <= len(texts) and not self._chats:
+        if len({*texts, str(label)}) <= len(texts) and self.kind != "generation":
             twice = f"task.text={names(texts)} and task.label={label} name the same column twice"
             raise UserError(f"{twice}; {listed}")
         for part in filter(self.has, PARTS if self._hub is None else ()):  # the hub is asked later
@@ -359,17 +371,18 @@ class Own(Task):
                     yield Example(example_id, talk.fields, talk.target)
                 continue
             texts = {} if self._chats else self._texts(row)
-            lacking, label = self._lacking(texts), self._target(row)
-            if label is not None and (label in self._skip or label.lower() in self._no_label):
-                account.left_out[f"{self._label} is {label}"] += 1
-            elif label is None or lacking:
-                empty.append((row.where, self._label if label is None else lacking[0]))
+            lacking, labels = self._lacking(texts), self._read_labels(row)
+            skipped = [x for x in labels or () if x in self._skip or x.lower() in self._no_label]
+            if skipped:
+                account.left_out[f"{self._label} is {skipped[0]}"] += 1
+            elif labels is None or lacking:
+                empty.append((row.where, self._label if labels is None else lacking[0]))
                 account.left_out["an empty cell"] += 1
-            elif (part != "train" or self._labels) and (unknown := self._unknown(row, label)):
-                strange.append((row.where, unknown[0]))
+            elif (part != "train" or self._labels) and {*labels} - {*self.labels} and self.labels:
+                strange.append((row.where, next(x for x in labels if x not in self.labels)))
             else:
                 account.noted.update(f"without {field}" for field in texts if not texts[field])
-                yield Example(example_id, texts, self._gold(row, label))
+                yield Example(example_id, texts, self._gold(row, labels))
         if empty and self._empty == "refuse":
             raise self._empties(empty)
         if strange:
@@ -379,21 +392,32 @@ class Own(Task):
         if unread and self.kind == "generation" and part == "train":
             _LOG.info("%s: not read: %s", table.file, names(sorted(unread)))
 
-    def _unknown(self, row: Row, label: str) -> list[str]:
-        """Return the labels of a row that `task.labels` or the training file does not have."""
-        is_list = self.kind == "multilabel"
-        labels = labels_of(row, self._each or self._label) if is_list else [label]
-        return [name for name in labels if self.stratified and name not in self.labels]
-
-    def _gold(self, row: Row, label: str) -> Any:
-        """Return the target of a row."""
+    def _recognised_words(self, pattern: str | None) -> Words | None:
+        """Return what reads words with tags, if the rows hold them."""
+        if self.kind in ("multilabel", "regression", "generation") or len(self.reads) > 1:
+            return None
+        names, typed = self._labels or [], self.kind
+        if "train" in self._places:
+            table, words = self._table("train"), Words(self.reads[0], self._label, names)
+            self.kind = words.kind(table, self._skip, typed)
+            if self.kind != typed:
+                self.recognised = {"kind": self.kind}
+                _LOG.info("%s: recognised task.kind=%s, words with tags", table.file, self.kind)
         if self.kind == "classification":
-            return label
-        if self.kind == "multilabel":
-            return Labels(sorted(labels_of(row, self._each or self._label)))
+            return None
+        if pattern is not None:
+            raise UserError(f"task.kind={self.kind} reads words; leave task.pattern out.")
+        return Words(self.reads[0], self._label, names, self.kind)
+
+    def _gold(self, row: Row, labels: Sequence[str]) -> Any:
+        """Return the target of a row."""
+        if self._words:
+            return self._words.target(row)
+        if self.kind == "generation":
+            return references(row, self._label)
         if self.kind == "regression":
-            return _number(row, self._label, label)
-        return references(row, self._label)
+            return _number(row, self._label, labels[0])
+        return Labels(sorted(labels)) if self.kind == "multilabel" else labels[0]
 
     def _verdict(self, table: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
@@ -402,20 +426,24 @@ class Own(Task):
         values = {row.data.get(_VERDICT) for row in table.rows([_VERDICT])}
         return _VERDICT if values <= _VERDICTS else ""
 
-    def _target(self, row: Row) -> str | None:
-        """Return the label of a row as text; None if the cell is empty."""
+    def _read_labels(self, row: Row) -> Sequence[str] | None:
+        """Return the labels of a row, or its number or text; None if the cell is empty."""
+        if self._words:
+            return self._words.labels(row) or None
         if self.kind == "generation":
             value = row.value(self._label)
-            return None if value in EMPTY else str(value)
+            return None if value in EMPTY else [str(value)]
         if self.kind == "multilabel":  # none is an answer
-            return ";".join(labels_of(row, self._each or self._label))
+            return labels_of(row, self._each or self._label)
         label = label_text(row, self._label)
-        return label if _is_filled(label) else None
+        return [label] if _is_filled(label) else None
 
     def _texts(self, row: Row) -> dict[str, Any]:
         """Return the texts of a row, or its conversation; a null is an empty text."""
         if self._chats:
             return asked(row, self.reads[0]).fields
+        if self._words:
+            return {self._words.tokens: self._words.words(row)}
         raws = ((field, row.data.get(field)) for field in self.fields)
         texts = {field: "" if raw is None else _text(row, field) for field, raw in raws}
         return {field: text if _is_filled(text) else "" for field, text in texts.items()}
@@ -431,7 +459,8 @@ class Own(Task):
             f"{places[0][0]}: {self._label} is {shown(places[0][1])}, a label that "
             f"{'task.labels' if self._labels else self._table('train').file} does not have; it has "
             f"{names(self.labels)}\nIn {len(places)} rows: correct them, or type "
-            f"{skipping(labels[:_SHOWN])} to leave them out{' ...' * (len(labels) > _SHOWN)}."
+            f"{skipping(labels[:_SHOWN])} to leave them out{' ...' * (len(labels) > _SHOWN)}"
+            f"{', or name all tags: task.labels=[O,...]' if self._words else ''}."
         )
 
     def _empties(self, places: Sequence[tuple[str, str]]) -> UserError:
@@ -458,6 +487,7 @@ def _text(row: Row, column: str) -> str:
         return raw
     if isinstance(raw, list):
         advice = 'Write one object for each row (pandas: to_json(orient="records", lines=True)).'
+        advice += " If it holds words, task.label holds a list with a tag for each."
         if turns_of(raw):
             advice = "Turns are read where all rows have them, and without a pattern."
         raise UserError(f"{row.where}: {shown(column)} is a list, {shown(raw)}. {advice}")

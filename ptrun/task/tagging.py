@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from ptrun.errors import UserError, shown
 from ptrun.metrics import entity_scores, word_scores
 from ptrun.task.dataset import PARTS, Common, Dataset, Scores, is_texts
+from ptrun.task.label import listed
 from ptrun.task.source import Row
 from ptrun.task.tag_schemes import marks_spans
 from ptrun.types import Example, Prediction
@@ -60,7 +61,7 @@ class Tags(Dataset):
 
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked words of a row."""
-        words = row.value(self._tokens)
+        words = listed(row.value(self._tokens))
         if not is_texts(words):
             raise row.wrong(self._tokens, "a list of at least one word, each a text")
         return Example(name, {self._tokens: words}, [self.labels[0]] * len(words))
@@ -91,7 +92,7 @@ class Tags(Dataset):
         return {tag for row in rows for tag in self._read_tags(row) if tag and type(tag) is str}
 
     def _read_tags(self, row: Row) -> list[Any]:
-        tags = row.value(self._tags)
+        tags = listed(row.value(self._tags))
         if not isinstance(tags, list):
             raise row.wrong(self._tags, "a list of tags")
         return [self._tag_names.get(t, t) if type(t) is int else t for t in tags]

@@ -61,7 +61,7 @@ def test_labels_of_words_are_scored_as_sklearn_does():
             "macro_f1": pytest.approx(100 * sklearn.metrics.f1_score(*flat, average="macro")),
         }
         assert by_label("word_labels", guesses, golds) == by_label("label", *flat[::-1])
-    with pytest.raises(ValueError, match="1 predicted tags for 2 targets"):
+    with pytest.raises(ValueError, match="1 predictions for 2 targets"):
         word_scores([["DET"]], [["DET", "NOUN"]])
 
 
