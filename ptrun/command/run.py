@@ -77,7 +77,7 @@ def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     if is_main_rank():
         print(folded(summary(done, composed.outputs / composed.name)))
         folder = composed.outputs / composed.name / done.run_id
-        sys.stderr.write(where(composed.config["tracking"], [folder]))
+        sys.stderr.write(where(composed.tracking, [folder]))
 
 
 def _sweep(overrides: Sequence[str]) -> None:

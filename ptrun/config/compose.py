@@ -122,6 +122,11 @@ class Composed:
             ) from error
 
     @property
+    def tracking(self) -> Mapping[str, Any]:
+        """The options of each tracker."""
+        return self.config["tracking"]  # type: ignore[no-any-return]
+
+    @property
     def sweep(self) -> schema.SweepConfig:
         """How the runs of the command are done."""
         return schema.sweep_config(self.config.get("sweep", {}))

@@ -59,7 +59,7 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
         ended = [job for job in jobs if job.stage == "finished" and job.folder and not brief]
         if ended:
             folders = [job.folder for job in ended if job.folder]
-            sys.stderr.write(where(ended[0].composed.config["tracking"], folders))
+            sys.stderr.write(where(ended[0].composed.tracking, folders))
     counts = Counter(job.stage for job in jobs)
     told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]
     total = f"{len(jobs)} run{'s' * (len(jobs) != 1)}"
