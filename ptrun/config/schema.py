@@ -99,7 +99,7 @@ class TrainConfig:
     drop_last: bool = False
     """Leave out the last batch of an epoch if it is smaller than the others."""
     clip: float | None = 1.0
-    """Maximum gradient norm of a member; null does not clip."""
+    """Maximum gradient norm of a run; null does not clip."""
     eval_every: int | None = None
     """Steps between evaluations on dev; null evaluates after each epoch."""
     eval_rows: int | None = None

@@ -150,7 +150,7 @@ class TorchEngine(Loop):
             name, verb = type(alone[0]).__name__, "tunes" if alone[0].tunes_backbone else "changes"
             raise UserError(
                 f"{name} {verb} the backbone, so its runs cannot share one: got {len(methods)} "
-                "members; run them one by one."
+                "runs; do them one by one."
             )
         tuned = any(method.tunes_backbone for method in methods)
         if "peft" in sys.modules:

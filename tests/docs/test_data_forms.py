@@ -29,7 +29,7 @@ FORMS = {
 }
 """The cases of `tests/task/tables.py` that each form of the page names."""
 LABELS = {
-    "`1`, `1.0`; `True`, `true`; ` pos `, `[\"pos\"]`, `['pos']`": ["all forms"],
+    "`1` and `1.0`; `True` and `true`; ` pos `, `[\"pos\"]` and `['pos']`": ["all forms"],
     "`nan`, `-`, `#N/A`, -1 beside numbers from 0 or beside names": ["skipped", "skipped -1"],
     "an empty cell": ["empty", "empty, skipped"],
     "`a;b`, a list of several": ["semicolons", "lists of several"],

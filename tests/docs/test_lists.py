@@ -2,12 +2,15 @@
 
 import re
 from dataclasses import fields
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 import yaml
 
 from ptrun.config.arguments import commands, load
+from ptrun.config.build import check
+from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, options
 from ptrun.config.schema import TrainConfig
 from ptrun.exporting.export import Kind as Form
@@ -20,6 +23,7 @@ TABLES = {
     "cells": ["CSV", "TSV"], "json": ["JSON"], "parquet": ["parquet"], "arrow": ["Arrow"],
     "excel": ["Excel"],
 }  # fmt: skip
+BESIDE = "## Beside the authors' code"
 WRITTEN = "\n".join(source(page) for page in pages())
 """All pages without what the program fills in."""
 UNNAMED = {
@@ -67,6 +71,18 @@ def test_each_extra_has_a_sentence_where_it_is_needed():
     needed = [extra for extra in EXTRAS if extra not in ("all", "dev")]
     shown = text("reference/extras.md")
     assert [e for e in needed if not re.search(rf"^\| `{e}` \| .+ \| \[", shown, re.M)] == []
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if BESIDE in source(page)])
+def test_keys_that_do_as_the_authors_code_compose(page):
+    rows = source(page).partition(BESIDE)[2].partition("\n## ")[0].splitlines()
+    readouts = "".join(file.read_text("utf-8") for file in options("readout").values())
+    for key in re.findall(r"`(\w[\w.]*=\S+)`", "\n".join(rows)):
+        if key.startswith("readout."):
+            assert re.search(rf"^{key[8:].partition('=')[0]}:", readouts, re.MULTILINE), key
+        else:
+            parts = compose_run([f"method={Path(page).stem}", key]).components()
+            check({group: part.node for group, part in parts.items()})
 
 
 def test_every_command_and_every_key_of_training_and_tables_is_on_a_page():
