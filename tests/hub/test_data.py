@@ -1,12 +1,15 @@
 """A data set of the hub is read, or one sentence says why not."""
 
+import io
 import time
 from pathlib import Path
 
+import datasets
 import pytest
 from huggingface_hub import constants
 
 from ptrun.errors import UserError
+from ptrun.task.own import Own
 from ptrun.task.source import Source
 from tests.hub.conftest import DATA, SPLITS, data_files, parquet
 from tests.hub.faults import break_, check
@@ -183,3 +186,16 @@ def test_a_folder_that_has_the_name_of_a_data_set_is_not_read_in_its_place(tmp_p
     assert texts(source(name=f"./{DATA}")) == ["planted"]
     (folder / "train.jsonl").unlink()
     assert "cannot be read" in refused(source(name=f"./{DATA}"))
+
+
+def test_words_with_the_tags_of_a_class_label_need_no_file_of_options(hub):
+    names = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
+    kinds = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
+    rows = {"tokens": [["Ann", "Lee", "left"]] * 3, "ner_tags": [[1, 2, 0]] * 3}
+    written = io.BytesIO()
+    datasets.Dataset.from_dict(rows, datasets.Features(kinds)).to_parquet(written)
+    hub.push("datasets", DATA, {f"data/{split}.parquet": written.getvalue() for split in SPLITS})
+    columns = {"text": "tokens", "label": "ner_tags"}
+    task = Own(None, hub=DATA, train="train", dev="validation", **columns)
+    assert task.kind == "tagging" and task.labels == ["O", "B-PER", "I-PER"]
+    assert task.load("dev")[0].target == ["B-PER", "I-PER", "O"]
