@@ -7,6 +7,8 @@ files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for e
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
@@ -220,36 +222,42 @@ def _cells(cells: Table, columns: Sequence[str | None]) -> Iterator[Words]:
         if column not in cells.columns and (column or option != "--sentence"):
             allowed = names(cells.columns)
             raise UserError(f"{cells.file}: name the column, {option} NAME: one of {allowed}.")
-    known, sentence, count, end = set[str](), "", 0, 0
-    where, tokens, tags = list[str](), list[str](), list[str]()
-    for place, data in cells.rows([column for column in columns if column]):
-        values = (data.get(str(column)) for column in columns)
-        token, tag, name = ("" if value is None else str(value) for value in values)
-        line = int(place.rpartition(":")[2]) if cells.kind == "cells" else 0
-        is_blank = not f"{token}{tag}".strip()
-        begins = name not in ("", sentence) if columns[2] else is_blank or line > end + 1
-        end = line + f"{token}{tag}".count("\n")
-        if begins and columns[2] and name in known:
-            raise UserError(
-                f"{place}: sentence {shown(name)} was above, and another one stands between. Sort "
-                "the rows by this column."
-            )
-        if begins and tokens:
-            yield Words(where, tokens, tags)
-            count += 1
-            where, tokens, tags = [], [], []
-        known.add(sentence := name or sentence)
-        if not is_blank:
-            where.append(place)
-            tokens.append(token)
-            tags.append(tag)
-    if columns[2] is None and not count:
+
+    def numbered() -> Iterator[tuple[int, str, str, str]]:
+        """Yield the number of the sentence of each row, its place, its word and its tag."""
+        number, known, sentence, end = 0, set[str](), "", 0
+        for place, data in cells.rows([column for column in columns if column]):
+            values = [data.get(str(column)) for column in columns]
+            if any(isinstance(value, list) for value in values):
+                raise UserError(
+                    f"{place}: a list; a row has one word. Sentences in rows need no import: type"
+                    f"\nptrun task=csv task.train={cells.file} task.text={columns[0]} "
+                    f"task.label={columns[1]}"
+                )
+            token, tag, name = ("" if value is None else str(value) for value in values)
+            line = int(place.rpartition(":")[2]) if cells.kind == "cells" else 0
+            is_blank = not f"{token}{tag}".strip()
+            begins = name not in ("", sentence) if columns[2] else is_blank or line > end + 1
+            if begins and columns[2] and name in known:
+                raise UserError(
+                    f"{place}: sentence {shown(name)} was above, and another one stands between. "
+                    "Sort the rows by this column."
+                )
+            known.add(sentence := name or sentence)
+            number, end = number + begins, line + f"{token}{tag}".count("\n")
+            if not is_blank:
+                yield number, place, token, tag
+
+    count = 0
+    for _, rows in groupby(numbered(), itemgetter(0)):
+        _, where, tokens, tags = zip(*rows, strict=True)
+        yield Words(where, list(tokens), tags)
+        count += 1
+    if columns[2] is None and count == 1:
         raise UserError(
             f"{cells.file}: no line is blank, so name the column that says where a sentence begins,"
             f" --sentence NAME: one of {names(cells.columns)}."
         )
-    if tokens:
-        yield Words(where, tokens, tags)
 
 
 # The lines of P-tuning v2's files.

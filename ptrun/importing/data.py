@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,13 @@ class Words:
     predicate: int | None = None
 
 
+def cut(where: str, tokens: list[str], tags: list[str], numbers: Sequence[Any]) -> Iterator[Words]:
+    """Yield the sentences of a text, by the number of each word's; one inside a span goes on."""
+    starts = [i for i in range(1, len(tags)) if numbers[i] != numbers[i - 1] and tags[i][0] != "I"]
+    for start, stop in pairwise([0, *starts, len(tags)] if tags else []):
+        yield Words(where, tokens[start:stop], tags[start:stop])
+
+
 @dataclass(frozen=True)
 class TaggingFields:
     """The folder, splits and fields of a tagging task; `entities` None allows any type.
@@ -266,22 +274,19 @@ def tagging_files(
     else:
         parts = {}
         for part, entries in named.items():
-            if not new or part == "train" or entries:
-                if len(entries) != 1:
-                    problem = f"several files for {part}" if entries else f"no file for {part}"
-                    beside = entries or (sorted(source.iterdir()) if source.is_dir() else [])
-                    among = names(entry.name for entry in beside) or "no files"
-                    wanted = "" if files == "*" else f", or name files {files}"
-                    raise UserError(
-                        f"{source}: {problem} among {among}; type --{part} FILE{wanted}."
-                    )
-                (place,) = entries
+            if len(entries) > 1 or (not entries and (part == "train" or not new)):
+                problem = "several files" if entries else "no file"
+                beside = entries or (sorted(source.iterdir()) if source.is_dir() else [])
+                among = names(entry.name for entry in beside) or "no files"
+                raise UserError(
+                    f"{source}: {problem} for {part} among {among}; type --{part} FILE, or its "
+                    f"folder of files {files}."
+                )
+            for place in entries:
                 made_of[part] = within(place)
                 if not made_of[part] or not all(file.is_file() for file in made_of[part]):
                     raise UserError(f"{place}: no such file, nor a folder of files {files}.")
-                parts[part] = [
-                    words for block in sentences(place, made_of[part]) for words in block
-                ]
+                parts[part] = list(chain.from_iterable(sentences(place, made_of[part])))
     # 2) whether their tags mark spans
     if new:
         counts = Counter(tag for part in parts.values() for words in part for tag in words.tags)

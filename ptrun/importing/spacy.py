@@ -1,11 +1,12 @@
 """spaCy's training files as words and tags: .spacy, the JSON of version 2, .iob."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.importing.conll import conll
-from ptrun.importing.data import Words, each, rows
+from ptrun.importing.data import Words, cut, each, rows
 from ptrun.importing.spans import json_spans
 from ptrun.task.lines import top_of
 from ptrun.task.source import Account
@@ -48,16 +49,10 @@ def _docs(file: Path, account: Account) -> Iterator[Words]:
         if not doc.has_annotation("ENT_IOB"):
             account.left_out["a doc without doc.ents"] += 1
             continue
-        tokens, tags = list[str](), list[str]()
-        for token in doc:
-            inside = token.ent_iob_ == "I"
-            if tokens and token.is_sent_start and not inside:
-                yield Words(f"{file} doc {number}", tokens, tags)
-                tokens, tags = [], []
-            if not token.ent_iob_:
-                account.noted["words without annotation, read as O"] += 1
-            if not token.is_space:
-                tokens.append(token.text)
-                tags.append(f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O")
-        if tokens:
-            yield Words(f"{file} doc {number}", tokens, tags)
+        if missing := sum(not token.ent_iob_ for token in doc):
+            account.noted["words without annotation, read as O"] += missing
+        numbers = list(accumulate(bool(token.is_sent_start) for token in doc))
+        words = [token for token in doc if not token.is_space]
+        tags = [f"{word.ent_iob_}-{word.ent_type_}" if word.ent_type_ else "O" for word in words]
+        tokens, numbers = [word.text for word in words], [numbers[word.i] for word in words]
+        yield from cut(f"{file} doc {number}", tokens, tags, numbers)

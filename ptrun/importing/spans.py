@@ -5,14 +5,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
 import regex
 
 from ptrun.errors import UserError, names, shown
-from ptrun.importing.data import Words, each, inner, rows, whole_number
+from ptrun.importing.data import Words, cut, each, inner, rows, whole_number
 from ptrun.task.source import Account, Row
 
 _SINGLE = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -64,10 +63,7 @@ def sentences(where: str, text: str, spans: Sequence[Span]) -> Iterator[Words]:
     text = counted(text, spans)
     tokens, tags = tagged(where, text, spans)
     ends = [end.start() for end in re.finditer("\r\n?|\n", text)]
-    lines = [bisect_right(ends, start) for start, _ in words(text)]
-    inside = [i for i in range(1, len(tags)) if lines[i] != lines[i - 1] and tags[i][0] != "I"]
-    for start, stop in pairwise([0, *inside, len(tags)]):
-        yield Words(where, tokens[start:stop], tags[start:stop])
+    yield from cut(where, tokens, tags, [bisect_right(ends, start) for start, _ in words(text)])
 
 
 def counted(text: str, spans: Sequence[Span]) -> str:

@@ -8,12 +8,12 @@ several spans. No span is cut: a sentence that ends inside one goes on with the 
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from ptrun.errors import UserError, shown
-from ptrun.importing.data import Words
+from ptrun.importing.data import Words, cut
 from ptrun.task.lines import text_lines
 from ptrun.task.source import Account
 
@@ -84,14 +84,13 @@ def webanno(
                     "Keep one."
                 )
             tags[index] = f"{'I' if place else 'B'}-{label}"
-    inside = [i for i in range(1, len(tags)) if numbers[i] != numbers[i - 1] and tags[i][0] != "I"]
-    for start, stop in pairwise([0, *inside, len(tags)] if tags else []):
-        if any(column.layer == "POS" for column in used):
-            if "O" in tags[start:stop]:
-                account.left_out["a word without a tag"] += 1
-                continue
-            tags[start:stop] = [tag[2:] for tag in tags[start:stop]]
-        yield Words(places[start:stop], tokens[start:stop], tags[start:stop])
+    for sentence in cut(str(file), tokens, tags, numbers):
+        if not any(column.layer == "POS" for column in used):
+            yield sentence
+        elif "O" not in sentence.tags:
+            yield replace(sentence, tags=[tag[2:] for tag in sentence.tags])
+        else:
+            account.left_out["a word without a tag"] += 1
 
 
 def _read(file: Path) -> tuple[list[_Feature], list[tuple[str, re.Match[str], list[str]]]]:

@@ -92,7 +92,7 @@ def test_a_text_without_annotations_or_the_reverse_is_refused(project):
     with pytest.raises(UserError, match=r"0.txt: no such file; 0.ann marks its characters"):
         read(project)
     (project / "corpus/0.ann").rename(project / "corpus/0.a1")
-    with pytest.raises(UserError, match=r"no file for train among 0.a1.*or name files \*.ann"):
+    with pytest.raises(UserError, match=r"no file for train among 0.a1; .*of files \*.ann"):
         read(project)
 
 

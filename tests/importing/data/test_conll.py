@@ -252,6 +252,7 @@ WRONG = {
     "word,tag\na,O\nb,O\n": ([], "no line is blank, so name the column .* --sentence NAME: one of"),
     "word,tag,sent\na,O,1\nb,O,2\nc,O,1\n": ([], r"a.csv:4: sentence '1' was above.*Sort"),
     "word,pos,sent\na,O,1\n": ([], "name the column, --tags NAME: one of word, pos, sent"),
+    '{"tokens": ["a"], "ner_tags": ["O"]}\n': ([], r"task.text=tokens task.label=ner_tags$"),
     "a,b\nc,O\n": (["--words", "x"], "name the column, --words NAME: one of a, b"),
     "w PER\nw O\n\nw O\n\nx O\n": ([], "a.csv:1: 'PER' is no tag; expected O, B-TYPE"),
     "a,B-X\nb,O\n": ([], r"a.csv:1: 'a,B-X' is one column.*A CSV names its columns"),
@@ -262,5 +263,5 @@ WRONG = {
 def test_a_table_without_its_columns_is_refused(project, text, case):
     options, told = case
     with pytest.raises(UserError, match=told):
-        new(project / "a.csv", *options, text=text)
+        new(project / f"a.{'jsonl' if text[0] == '{' else 'csv'}", *options, text=text)
     assert not (project / "out").exists()
