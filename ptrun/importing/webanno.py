@@ -32,6 +32,10 @@ class _Feature(NamedTuple):
     name: str
     marks_spans: bool
 
+    def has_value(self, cell: str) -> bool:
+        """Return whether a cell has a value, or marks a span of a layer without features."""
+        return cell[0] != "_" and (cell[0] != "*" or not self.name)
+
 
 def webanno(
     file: Path, account: Account, layer: str | None = None, feature: str | None = None
@@ -45,7 +49,7 @@ def webanno(
         column
         for _, _, cells in words
         for column, cell in zip(columns, cells, strict=False)
-        if column in fitting and cell != "_" and not (cell[0] == "*" and column.name)
+        if column in fitting and column.has_value(cell)
     }
     used |= {column for column in spans if account.noted[_READ.format(column)]}  # in other files
     if not fitting or len(used) > 1:
@@ -62,7 +66,7 @@ def webanno(
             places.append(where)
             tokens.append(_plain(token))
         for column, cell in zip(columns, cells, strict=False):
-            if cell != "_" and column not in used:
+            if column not in used and column.has_value(cell):
                 account.noted[f"left out: {_READ.format(column)}"] += 1
             for value in _VALUES.findall(cell) if cell != "_" and column in used else []:
                 account.noted[_READ.format(column)] += 1
