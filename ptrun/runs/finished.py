@@ -177,7 +177,7 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
         for name, facts in saved["tasks"].items():
             _restore(task.tasks[name], facts)
         return
-    names_them = bool(task.labels) and not isinstance(task, Own)
+    names_them = not task.finds_labels and bool(task.labels)
     if names_them and sorted(task.labels) != sorted(saved["labels"]):
         raise UserError(
             f"{PROMPT} is damaged: its labels are not those of task={task.name}. {AGAIN}"

@@ -55,6 +55,8 @@ class Task(Protocol):
     optional: Collection[str] = ()
     """The text fields that a row may lack, or whose text may be empty."""
     labels: Sequence[str] = ()
+    finds_labels: bool = False
+    """Whether the labels are those that its files have; a finished run recalls them."""
     options: str | Sequence[str] = ()
     """The field of a list of options, or the fields of one option each."""
     metric: str

@@ -105,7 +105,7 @@ class Own(Task):
     Rows that Prodigy's column `answer` rejects or ignores are left out, unless a key names it.
     """
 
-    version, unit = 1, 1.0
+    version, unit, finds_labels = 1, 1.0, True
     reads: Sequence[str] = ()
 
     def __init__(

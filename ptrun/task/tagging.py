@@ -48,7 +48,7 @@ class Tags(Dataset):
         super().__init__(data_dir, variant, **common)
         self.fields, self.columns = [tokens], [tokens]
         self._tokens, self._tags, self._labels = tokens, tags, labels
-        self._tag_names = dict(enumerate(tag_names or []))
+        self._tag_names, self.finds_labels = dict(enumerate(tag_names or [])), labels is None
 
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
@@ -127,6 +127,7 @@ class Tagging(Tags):
         super().__init__(data_dir, variant, tokens=tokens, tags=tags, tag_names=tag_names, **common)
         self.columns = [tokens, *([predicate] if predicate else [])]
         self._entities, self._predicate = entities, predicate
+        self.finds_labels = entities is None
 
     @property
     def has_predicate(self) -> bool:

@@ -6,6 +6,8 @@ import pytest
 
 from ptrun import testing
 from ptrun.errors import UserError
+from ptrun.runs.finished import recalled
+from ptrun.task.source import Row
 from ptrun.task.tagging import Tagging, Tags
 from ptrun.types import Example, Prediction
 
@@ -39,6 +41,14 @@ def test_labels_are_those_of_all_parts_or_listed(made):
         {"train": [(["a", "b"], [1, 0])], "test": []}, tag_names=["X", "Y"], labels=["X", "Y"]
     )
     assert numbered.load("train")[0].target == ["Y", "X"]
+
+
+def test_a_finished_run_recalls_labels_that_no_file_of_options_lists():
+    for kind in ("Tags", "Tagging"):
+        node = {"_target_": f"ptrun.task.tagging.{kind}", **COMMON, **FIELDS}
+        task = recalled(node, {"labels": ["O", "B-X", "I-X"]}, None)
+        assert task.labels == ["O", "B-X", "I-X"]
+        assert task.unlabelled("1", Row("row 1", {"tokens": ["a"]})).target == ["O"]
 
 
 WRONG = [
