@@ -7,8 +7,9 @@ import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from running import masks
 from speed import CELLS, MORE
@@ -37,8 +38,9 @@ def rule(tree: Path) -> int:
 _PAGE = """\
 # {title}
 
-`make gpu{typed}`: {passed} of {count} parts passed in {seconds:.0f} s. Where a part has dropout,
-`masks` is the number of the rule that draws its masks.
+`make gpu{typed}` measures this: {passed} of {count} parts passed in {seconds:.0f} s. Where a part
+has dropout, `masks` is the number of the rule that draws its masks. Today it is {rule}: a part with
+another number was measured with an older version.
 
 | part | shows | outcome | seconds | device | recorded |
 |---|---|---|---|---|---|
@@ -56,6 +58,7 @@ def page(rows: list[dict], how: str) -> str:
         passed=sum(row["outcome"] == "passed" for row in rows),
         count=len(rows),
         seconds=sum(row["seconds"] for row in rows),
+        rule=rule(ROOT),
         rows="\n".join(table),
     )
     return head + "".join(map(_section, rows))
@@ -68,8 +71,20 @@ def recorded(row: dict) -> str:
 
 
 def _section(row: dict) -> str:
-    told = [json.dumps(row["figures"], indent=1)] if row["figures"] else []
-    return "\n".join([f"\n## {row['part']}\n\n```", *told, *row["said"], "```\n"])
+    figures = [f"| {name} | {value} |" for name, value in _flat(row["figures"] or {})]
+    table = ["| figure | value |", "|---|---|", *figures, ""] if figures else []
+    said = ["```", *row["said"], "```", ""] if row["said"] else []
+    return "\n".join([f"\n## {row['part']}\n", *table, *said])
+
+
+def _flat(figures: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the figures of nested objects and lists, with their names one after another."""
+    if isinstance(figures, dict | list):
+        inner = figures.items() if isinstance(figures, dict) else enumerate(figures, 1)
+        for key, value in inner:
+            yield from _flat(value, f"{name} {key}".strip())
+    else:
+        yield name, f"{figures:.4g}" if isinstance(figures, float) else str(figures)
 
 
 # The tables: what fits on a GPU and how fast it is, and what ran where.

@@ -92,5 +92,14 @@ def extras() -> str:
     return table(("extra", "what needs it", "page"), rows)
 
 
+def measured() -> str:
+    """Return the pages of measurements in the repository, with their first words."""
+    rows = []
+    for page in sorted((DOCS.parent / "benchmarks/results").glob("*.md")):
+        first = page.read_text("utf-8").lstrip("# \n").splitlines()[0]
+        rows.append((f"`benchmarks/results/{page.name}`", cell(first)))
+    return table(("page", "subject"), rows)
+
+
 def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)

@@ -28,6 +28,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "models": lists.models,
     "methods": lists.methods,
     "extras": lists.extras,
+    "measured": lists.measured,
     "root": options.root,
     "method": options.method,
     "presets": options.presets,
