@@ -97,6 +97,12 @@ class RunResult:
     """Digests of the other files of the folder by name, added when the result is written."""
 
     @property
+    def rate(self) -> float | None:
+        """The learning rate; None if it was not recorded."""
+        rate: float | None = self.config.get("train", {}).get("lr")
+        return rate
+
+    @property
     def signs(self) -> list[str]:
         """Those of `SIGNS` that the run shows."""
         warnings = self.manifest.get("warnings", ())

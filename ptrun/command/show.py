@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     state, so_far = scan.state_of(folder), scan.progress(folder)
     if result.read(folder) is None and (folder / request.FILE).is_file():
         recorded, metric = request.read(folder), so_far.dev.partition(" ")[0]
-        names, seed = recorded.names, recorded.config["seed"]
+        names, seed = recorded.names, recorded.seed
         run = RunFolder(folder, RunResult(folder.name, "", state.kind, names, seed, metric))
     else:
         run = find(str(folder), "show")
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     with digest.damaged(folder):
         for part in [part for part in ("train", "dev", "test") if part in data]:
             origin = data.get("origin", {}).get(part, "")
-            head[part] = f"{data[part]['count']:,} examples  {origin}"
+            head[part] = f"{data[part]['count']:,} examples  {origin}".rstrip()
         head |= {"not read": why} if why else {}
         page = [Part("What it was", head), *parts(run, fields), Part("Commands", commands)]
     if args.html is None:
@@ -91,7 +91,6 @@ def _afterwards(
         # what needs the task and the method, without weights
         from ptrun.exporting.stock_form import afterwards
         from ptrun.runs.rerun import plan_again
-        from ptrun.start.saved_prompt import prompt_of
 
         if (kept := (run.folder / PROMPT).is_file()) and load("serve"):
             commands["serve"] = f"    ptrun serve {name}"
@@ -114,9 +113,9 @@ def _afterwards(
         if (kind := re.search(r"--to (\w+)", told)) and not run.facts("parts"):
             place = shlex.quote(f"{done.run_id}-{kind[1]}")
             commands["export"] = f"    ptrun export {name} --to {kind[1]} {place}"
-        encoder = prompt_of(method).keys() - method.learned().keys()  # only a state has it
-        states = any(run.folder.glob("*state.safetensors"))
-        if kept and steps and done.manifest["start"] == "random" and (states or not encoder):
+        known = method.unfolded({}) is not None  # else an encoder makes the prompt
+        goes_on = kept and (known or any(run.folder.glob("*state.safetensors")))
+        if goes_on and steps and done.manifest["start"] == "random":
             before = shlex.quote(f"continue={value_text('continue', f'run:{run.folder}')}")
             line = re.sub(r" train\.(epochs|max_steps)=\S+", "", line)
             commands["train twice as long"] = f"    {line} {before} train.max_steps={2 * steps}"

@@ -136,7 +136,7 @@ def _check_types(done: RunResult) -> None:
     texts = (done.run_id, done.group, done.metric, *done.names.values(), *done.files.values())
     typed = all(isinstance(part, Mapping) for part in records)
     typed = typed and isinstance(done.manifest.get("warnings", []), list)
-    typed = typed and is_number(done.config.get("train", {}).get("lr", 0.0))
+    typed = typed and is_number(done.rate or 0.0)
     if not (typed and all(isinstance(text, str) for text in texts)):
         raise TypeError("a field has the wrong type")
     if not (isinstance(done.seed, int) and 0 <= done.seed < 2**32):
@@ -185,8 +185,7 @@ def _summary(result: RunResult, folder: str) -> str:
     evaluated = facts.get("evaluation_seconds", 0.0) if "perplexity" in dev else 0.0
     speed += f" · {evaluated:.0f} s of evaluation" if evaluated else ""
     lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
-    lr = result.config.get("train", {}).get("lr")
-    rate = f" · train.lr={lr:g}" if learned["total"] and lr else ""
+    rate = f" · train.lr={result.rate:g}" if learned["total"] and result.rate else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(
         [

@@ -89,7 +89,7 @@ def hardly_learned(runs: Iterable[RunResult]) -> str:
     if not stuck:
         return ""
     signs = ", ".join(dict.fromkeys(sign for run in stuck for sign in run.signs))
-    rates = sorted({run.config.get("train", {}).get("lr", 0.0) for run in stuck} - {0.0})
+    rates = sorted({run.rate for run in stuck if run.rate})
     at = f" at train.lr={', '.join(f'{rate:g}' for rate in rates)}" if rates else ""
     return f"{len(stuck)} of {len(finished)} runs hardly learned ({signs}){at}"
 

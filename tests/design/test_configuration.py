@@ -13,6 +13,7 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "runs/rerun.py",
     "predicting/answering.py",
     "start/saved_prompt.py",  # what a result recorded
+    "types.py",  # likewise
     "runs/longer.py",  # likewise
     "exporting/export.py",  # likewise
     "reporting/table.py",
