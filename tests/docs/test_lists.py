@@ -85,6 +85,12 @@ def test_keys_that_do_as_the_authors_code_compose(page):
             check({group: part.node for group, part in parts.items()})
 
 
+def test_texts_of_users_call_no_run_a_member():
+    helps = "".join(load(name).PARSER.format_help() for name in commands())
+    files = "".join(file.read_text("utf-8") for file in conf_dir().rglob("*.yaml"))
+    assert not re.search(r"\bmembers?\b", helps + files)
+
+
 def test_every_command_and_every_key_of_training_and_tables_is_on_a_page():
     keys = [f"train.{field.name}" for field in fields(TrainConfig)]
     for name in ("csv", "hub"):
