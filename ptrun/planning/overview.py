@@ -203,7 +203,7 @@ def fitting(overrides: Sequence[str]) -> list[str]:
 
 def _to_fit(title: str, changes: Changes, device: Device) -> list[str]:
     """Return what to type so that a run fits on a device, a line each."""
-    ways = [change for form in changes.forms(device.most) for change in form]
+    ways = [change for form in changes.forms(device.most) for change in form if change.typed]
     lines = [f"  {change.typed}  ({change.peak / GIB:.1f} GiB)" for change in ways]
     return [title, *lines] if lines else []
 
