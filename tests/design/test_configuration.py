@@ -15,6 +15,7 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "start/saved_prompt.py",  # what a result recorded
     "types.py",  # likewise
     "runs/longer.py",  # likewise
+    "serve/prompts.py",  # likewise
     "exporting/export.py",  # likewise
     "reporting/table.py",
     "planning/grid.py",  # the methods that are no presets
