@@ -58,7 +58,12 @@ class Split:
     """The source of each part in words: `{"dev": "10 % of train", ...}`."""
 
 
-SIGNS = ("the loss hardly moved", "the loss rose", "the last dev answers are all the same")
+SIGNS = (
+    "the loss hardly moved",
+    "the loss rose",
+    "the last dev answers are all the same",
+    "dev accuracy is near chance",
+)
 """How the warnings begin that say that a run hardly learned."""
 
 

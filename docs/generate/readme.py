@@ -12,6 +12,10 @@ from typing import Any
 
 from text import table
 
+from ptrun.planning.cards import CARDS, Change
+from ptrun.planning.cards import cards as plan_cards
+from ptrun.planning.memory import GIB
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 _CPU = (
@@ -25,6 +29,12 @@ _NAMES = {
     "roberta_large": "RoBERTa-large",
     "smollm2": "SmolLM2-135M",
 }
+_PLANNED = (
+    ("1B", "llama3_2_1b", "prompt_tuning"),
+    ("8B", "llama3_1_8b", "prompt_tuning"),
+    ("11B", "t5_xxl_lm_adapt", "prompt_tuning"),
+)
+_LEFT_OUT = 48  # GiB, so that the table is narrow
 _GPU = ("bert_base", "roberta_large")  # parts of gpu.json
 
 
@@ -40,9 +50,11 @@ def speed() -> str:
     gpu = parts[_GPU[0]]
     head = ("on", "training", "tokens/s", "whole command", "seconds", "peak MiB")
     return (
+        "Beside Trainer + PEFT with the same weights, rows and precision: above 1x ptrun is faster."
+        "\n"
         f"CPU: {peers['threads']} threads, fp32, {peers['date']}. GPU: {gpu['card']}, bf16, "
         f"{gpu['date']}: all that was run, a few steps each,\nbefore the step was rebuilt for "
-        "GPUs; `make gpu` repeats it. Seconds and MiB: ptrun's, the peer's.\n\n"
+        "GPUs; `make gpu` repeats it. Seconds and MiB: ptrun's / the peer's.\n\n"
     ) + table(head, rows)
 
 
@@ -62,6 +74,27 @@ def _row(place: str, training: str, faster: str, runs: list[Any], seconds: str) 
     ]
     shown = [" / ".join(f"{figure:,.0f}" for figure in middle) for middle in middles]
     return [place, training, faster, f"{ratio:.2f}x", *shown]
+
+
+def cards() -> str:
+    """Return which GPU is enough for models of three sizes, as `ptrun plan` counts."""
+    sizes = [size for size in CARDS if size != _LEFT_OUT]
+    rows = []
+    for name, backbone, method in _PLANNED:
+        changes = plan_cards([f"backbone={backbone}", f"method={method}"])
+        cells = [_change(changes[size]) for size in sizes]
+        rows.append([f"{name} (`{backbone}`), {method}", *cells])
+    return (
+        "Peak GiB of a step of 32 texts of 256 tokens, and what to type (each key begins with "
+        "`hardware.`).\nComputed by `ptrun plan`, not measured on these cards.\n\n"
+    ) + table(("model, method", *(f"{size} GiB" for size in sizes)), rows)
+
+
+def _change(change: Change | None) -> str:
+    """Return a change in short, and the peak with it."""
+    if change is None:
+        return "no"
+    return f"{change.peak / GIB:.0f} {change.typed.replace('hardware.', '')}".strip()
 
 
 def claims() -> str:
@@ -86,7 +119,7 @@ def _json(name: str) -> Any:
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
-PARTS = {"speed": speed, "claims": claims}
+PARTS = {"speed": speed, "cards": cards, "claims": claims}
 
 
 def filled(text: str) -> str:

@@ -33,9 +33,10 @@ from ptrun.runs.shared_store import SharedStore
 from ptrun.start.saved_prompt import fingerprint
 from ptrun.start.spec import CONTINUE
 from ptrun.start.start import begin
+from ptrun.task.dataset import Task
 from ptrun.task.protocol import Overlaps, unseen
 from ptrun.tracking.trackers import Trackers
-from ptrun.training.health import doubts
+from ptrun.training.health import doubts, near_chance
 from ptrun.training.member import Member, check_select
 from ptrun.types import Example, Prediction, RunResult, Split
 
@@ -304,7 +305,7 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         share = count / sum(tokens) if sum(tokens) else 1 / len(works)
         earlier = sum(part.member.earlier for part in work.parts)
         manifest = facts(work, earlier + seconds * share)
-        manifest["warnings"] = [*work.warnings, *_findings(work.parts)]
+        manifest["warnings"] = [*work.warnings, *_findings(work.planned.task, work.parts)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = _outcome(work, manifest)
         work.store.close(outcome, keep_state=work.planned.request.keep.has_state)
@@ -330,10 +331,15 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")
 
 
-def _findings(parts: Sequence[Part]) -> list[str]:
+def _findings(task: Task, parts: Sequence[Part]) -> list[str]:
     """Return warnings about a run that did not learn; of several parts, none."""
-    member = parts[0].member
-    return member.health.findings(member.step) if member.total and len(parts) == 1 else []
+    member, dev = parts[0].member, parts[0].split.dev
+    if not member.total or len(parts) > 1:
+        return []
+    warnings = member.health.findings(member.step)
+    if task.answer == "label" and task.metric == "accuracy" and not warnings:
+        warnings = near_chance(dev, member.best_value, member.step)
+    return warnings
 
 
 def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:

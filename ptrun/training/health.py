@@ -1,8 +1,10 @@
 """Signs that a run does not learn what was meant, before and in training, with remedies."""
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from math import sqrt
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +15,7 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
 from ptrun.task.dataset import Task
-from ptrun.types import SIGNS, Prediction
+from ptrun.types import SIGNS, Example, Prediction
 
 _FAR = 100  # times the usual rate, or less than its hundredth part
 _CUT = 0.1  # of the texts
@@ -139,7 +141,9 @@ _LEAST_ANSWERS = 10
 _MOVED = 0.02  # of the loss at the start
 _SMALL = 0.05  # a loss at the start below this has little left to lose
 _ROSE = 2.0  # times the loss at the start
-_STILL, _HIGHER, _ALIKE = SIGNS
+_STILL, _HIGHER, _ALIKE, _CHANCE = SIGNS
+_LEAST_DEV = 100  # below, chance spans 15 points
+_ERRORS = 3  # standard errors above the most frequent label
 
 
 class Health:
@@ -183,6 +187,16 @@ class Health:
             text = f"{_STILL}, {told}; try a higher train.lr or more steps"
             return [*warnings, text]
         return warnings
+
+
+def near_chance(dev: Sequence[Example], accuracy: float, steps: int) -> list[str]:
+    """Return the warning if the best dev accuracy is within 3 errors of the most frequent label."""
+    if len(dev) < _LEAST_DEV or steps < _LEAST_STEPS:
+        return []
+    share = max(Counter(example.target for example in dev).values()) / len(dev)
+    if accuracy > 100 * (share + _ERRORS * sqrt(share * (1 - share) / len(dev))):
+        return []
+    return [f"{_CHANCE}: {accuracy:.2f}; the most frequent label has {100 * share:.2f}; {_REMEDY}"]
 
 
 _REMEDY = "try another train.lr, more steps, or another seed, and look at ptrun check"

@@ -28,7 +28,7 @@ def readme(monkeypatch):
 
 def test_readme_is_a_page_of_at_most_120_lines():
     assert len(TEXT.splitlines()) <= LINES
-    assert max(map(len, TEXT.splitlines())) <= 120
+    assert max(len(line) for line in PART.sub("", TEXT).splitlines()) <= 120
 
 
 def test_its_tables_are_those_of_the_results(readme):
@@ -64,8 +64,9 @@ def test_the_summary_is_that_of_the_bare_command(tmp_path):
 def test_the_scores_of_the_summary_come_again(tmp_path, warm):
     done = warm.run([], tmp_path)
     assert done.returncode == 0, done.stderr
-    said, now = (_scores(text) for text in (SUMMARY.search(TEXT)[1], done.stdout))
-    assert now == pytest.approx(said, abs=1.0)  # points: processors round differently
+    said, now = SUMMARY.search(TEXT)[1], done.stdout.strip()
+    assert re.sub(r"\d[\d,.]*", "#", now) == re.sub(r"\d[\d,.]*", "#", said)
+    assert _scores(now) == pytest.approx(_scores(said), abs=1.0)  # points: processors round
 
 
 def _scores(summary):

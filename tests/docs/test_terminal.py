@@ -16,9 +16,10 @@ FOLDER = DOCS / "terminal"
 CHECK = "ptrun check task=pocket_ner method=ptuning_v2"
 TALK = "ptrun check backbone=pocket_gpt2 method=lora task=csv task.train=chat.jsonl "
 TALK += "readout.chat_template=chatml"
-SWEEP = "ptrun -m method=prompt_tuning,adapter seed=1,2 task=pocket_sentiment train.max_steps=100"
+SWEEP = "ptrun -m method=prompt_tuning,ptuning_v2,lora seed=1,2,3 task=pocket_sentiment "
+SWEEP += "train.max_steps=100"
 REPORT = "ptrun report outputs"
-TRAIN = "ptrun task=pocket_sentiment method=adapter seed=1 train.max_steps=100"
+TRAIN = "ptrun task=pocket_sentiment method=lora seed=1 train.max_steps=100"
 
 
 def shown(name, command, folder, warm):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ptrun.training.health import Health, one_answer
-from ptrun.types import Prediction
+from ptrun.training.health import Health, near_chance, one_answer
+from ptrun.types import SIGNS, Example, Prediction
 
 
 def answers(*values):
@@ -64,3 +64,19 @@ def test_tags_are_compared_one_by_one():
     assert one_answer(answers(*[["O", "O"]] * 10))
     assert not one_answer(answers(*[["O", "B-LOC"]] * 10))
     assert not one_answer(answers(*[1] * 9))  # too few to tell
+
+
+@pytest.mark.parametrize(
+    ("count", "accuracy", "steps", "warns"),
+    [
+        (400, 56.5, 100, True),
+        (400, 58.0, 100, False),  # 50 + 3 * 2.5 = 57.5
+        (99, 50.0, 100, False),
+        (400, 50.0, 39, False),
+    ],
+)
+def test_an_accuracy_near_the_most_frequent_label_is_said(count, accuracy, steps, warns):
+    dev = [Example(str(i), {}, "ab"[i % 2]) for i in range(count)]
+    warnings = near_chance(dev, accuracy, steps)
+    assert bool(warnings) == warns
+    assert all(text.startswith(SIGNS[3]) for text in warnings)
