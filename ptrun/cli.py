@@ -36,7 +36,6 @@ from ptrun.types import __version__
 _TRACEBACK = "PTRUN_TRACEBACK"  # set it to see where an error of the system was raised
 _HELP = """\
 ptrun: config-driven experiments in prompt tuning of pretrained language models
-
 usage: ptrun [COMMAND] [KEY=VALUE ...] [--OPTION ...]
        ptrun method=ptuning_v2 task=conll03 backbone=bert_base_cased
        ptrun -m method=prompt_tuning,ptuning_v2 seed=1,2,3

@@ -1,4 +1,4 @@
-"""Show one run: what it was, scores, curves, labels, worst errors, files, what to type next.
+"""Show one run: scores, curves, labels, worst errors, files, and what to type next.
 
 A run that was interrupted, has failed or is at work has its page as far as it goes. The texts of
 errors are read from the run's data; KEY=VALUE says where these are now. Nothing is downloaded.

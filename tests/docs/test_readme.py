@@ -1,4 +1,4 @@
-"""README is short, and every number and id on it is generated or checked here."""
+"""README is short; every number and id on it is of docs/generate/readme.py or checked here."""
 
 import re
 import sys

@@ -64,7 +64,7 @@ def test_a_predicate_comes_after_the_word(kind):
         tokenizer.sep_token = "</s>"
     words = ["the", "film", "was", "good"]
     example = Example("1", {"tokens": words, "predicate": "was"}, ["O", "O", "B-V", "O"])
-    data = SimpleNamespace(labels=["O", "B-V"], fields=["tokens"], max_tokens=None)
+    data = SimpleNamespace(labels=["O", "B-V"], fields=["tokens"], max_tokens=None, answer="tags")
     data.source_language = data.target_language = None
     head = TokenHead(words_only(tokenizer), data)
     (own,) = head.encode([example], 64)
