@@ -24,5 +24,5 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_facts": probe.splits,
     "pocket_writing": partial(splits, "writing", writing, ("facts",), (2000, 300, 400)),
     "pocket_two_topics": partial(splits, "two topics", several, ("text",), (1500, 300, 400)),
-    "pocket_words": partial(splits, "words", words, ("tokens",), (150, 40, 60)),
+    "pocket_words": partial(splits, "words", words, ("tokens",), (120, 30, 40)),
 }
