@@ -98,6 +98,8 @@ def _roles(sentence: Sentence, left: int, right: int) -> Iterator[tuple[int, lis
     `left` and `right` are the first and the last column of them, as in `Sentence.column`.
     """
     width = len(sentence.lines[0])
+    if left < 0:
+        sentence.column(left)  # refuses a number beyond the first column
     stop = right if right > 0 else width + 1 + right
     for number in range(left if left > 0 else width + 1 + left, stop + 1):
         tagged = _spans(sentence, sentence.column(number))
