@@ -199,7 +199,7 @@ start_offset and end_offset (doccano); end is the character after the last.{_DIV
     Tags(
         "brat",
         "ptrun.importing.brat:brat",
-        f"""A folder of brat: a.txt and a.ann, also in its folders.
+        f"""A folder of brat: each a.ann with its a.txt, also in its folders.
 
 A line of a text is a sentence; one that ends inside a span goes on with the next.{_DIVIDED}""",
         "  ptrun import brat corpus --task my_names --out DIR",
