@@ -30,6 +30,8 @@ PARSER.add_argument("--html", type=Path, metavar="FILE", help="write the page to
 def main(arguments: Sequence[str]) -> None:
     """Print the page of a run, or write it."""
     args = PARSER.parse(arguments)
+    if args.html and args.html.suffix.lower() not in (".html", ".htm"):  # such as a result.json
+        PARSER.error(f"--html {args.html}: name it {args.html.with_suffix('.html')}")
     os.environ["HF_HUB_OFFLINE"] = "1"
     from ptrun.files import write_text
     from ptrun.folder import digest, request, result, scan
@@ -118,7 +120,7 @@ def _afterwards(
         if goes_on and steps and done.manifest["start"] == "random":
             before = shlex.quote(f"continue={value_text('continue', f'run:{run.folder}')}")
             line = re.sub(r" train\.(epochs|max_steps)=\S+", "", line)
-            commands["train twice as long"] = f"    {line} {before} train.max_steps={2 * steps}"
+            commands["train longer"] = f"    {line} {before} train.max_steps={2 * steps}"
     except UserError as error:
         return commands, fields, str(error)
     return commands, fields, ""

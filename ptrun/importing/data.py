@@ -290,7 +290,8 @@ def tagging_files(
     # 2) whether their tags mark spans
     if new:
         counts = Counter(tag for part in parts.values() for words in part for tag in words.tags)
-        of_spans = marks_spans(counts) or max(counts, key=counts.__getitem__) == "O"
+        some = any(tag[1:] and marks_spans([tag]) for tag in counts)
+        of_spans = some or marks_spans(counts) or max(counts, key=counts.__getitem__) == "O"
         if not of_spans:
             _LOG.warning("%s: no tag marks a span; %d labels of words", source, len(counts))
         fields = replace(fields, of_spans=of_spans, tags="ner_tags" if of_spans else "tags")

@@ -89,7 +89,7 @@ def webanno(
                 )
             tags[index] = f"{'I' if place else 'B'}-{label}"
     for sentence in cut(str(file), tokens, tags, numbers):
-        if not any(column.layer == "POS" for column in used):
+        if not all(column.layer == "POS" for column in used or fitting):
             yield sentence
         elif "O" not in sentence.tags:
             yield replace(sentence, tags=[tag[2:] for tag in sentence.tags])

@@ -131,13 +131,12 @@ def distance(target: Any, prediction: Any) -> float:
     """
     if isinstance(target, list):
         target = [span.get("text") if isinstance(span, Mapping) else span for span in target]
-    if prediction == target:
+    if prediction == target or (isinstance(target, list) and prediction in target):
         return 0.0
     if isinstance(target, float) and is_number(prediction):
         return abs(target - float(prediction))
-    if isinstance(prediction, str):
-        golds = target if isinstance(target, list) else [str(target)]
-        return 1.0 - max((token_f1(prediction, g) for g in golds), default=float(not prediction))
+    if isinstance(prediction, str) and isinstance(target, list):
+        return 1.0 - max((token_f1(prediction, g) for g in target), default=float(not prediction))
     if isinstance(prediction, list) and len(prediction) == len(target):
         return float(sum(a != b for a, b in zip(target, prediction, strict=True)))
     return float(len({*prediction} ^ {*target})) if isinstance(prediction, list) else 1.0

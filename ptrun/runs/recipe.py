@@ -336,10 +336,9 @@ def _findings(task: Task, parts: Sequence[Part]) -> list[str]:
     member, dev = parts[0].member, parts[0].split.dev
     if not member.total or len(parts) > 1:
         return []
-    warnings = member.health.findings(member.step)
-    if task.answer == "label" and task.metric == "accuracy" and not warnings:
-        warnings = near_chance(dev, member.best_value, member.step)
-    return warnings
+    judged = task.answer == "label" and task.metric == "accuracy"
+    chance = near_chance(dev, member.best_value, member.step) if judged else []
+    return member.health.findings(member.step) or chance
 
 
 def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:

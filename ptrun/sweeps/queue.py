@@ -1,6 +1,7 @@
 """The queue of a Slurm cluster, and the runs of its jobs, recorded below `outputs`."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]], name: str = "") -
     A task is `JOB` or `JOB_INDEX`; a sweep of this machine has one task "" and a `name`.
     """
     file = below(outputs, FOLDER, name or f"{next(iter(tasks)).split('_')[0]}.json")
-    plain = {task: [str(f.absolute()) for f in folders] for task, folders in tasks.items()}
+    plain = {task: [os.path.abspath(f) for f in folders] for task, folders in tasks.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(digest.sealed(plain)))
     return file

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Hashable, Sequence
+from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -181,8 +182,9 @@ class Scheduler:
         self.view.unkept(unkept)
         folders = [job.folder for job in self.jobs if job.folder and job.stage != "refused"]
         if folders and not self.lists:
-            outputs, name = planned[0][0].composed.outputs, f"{folders[0].name}.sweep"
-            self.record = queue.record(outputs, {"": folders}, name)
+            typed = repr([job.overrides for job in self.jobs if job.overrides])
+            name = f"{sha256(typed.encode()).hexdigest()[:16]}.sweep"
+            self.record = queue.record(planned[0][0].composed.outputs, {"": folders}, name)
         self._group(left)
         self._release()
 

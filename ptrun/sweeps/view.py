@@ -126,7 +126,7 @@ _LISTED = 40  # unfinished runs that are listed
 
 def with_queue(root: Path, runs: Sequence[Known]) -> list[Known]:
     """Return runs with those that sweeps, and jobs of a cluster, have still to do below `root`."""
-    top = root.absolute()
+    top = Path(os.path.abspath(root))
     outputs = next((f for f in (top, *top.parents) if (f / queue.FOLDER).is_dir()), top)
     try:
         states = dict.fromkeys(queue.of_sweeps(outputs), RunState("new"))
@@ -137,7 +137,7 @@ def with_queue(root: Path, runs: Sequence[Known]) -> list[Known]:
     states |= {folder: RunState("queued", f"in {task}") for folder, task in queued}
     listed: list[Known] = []
     for run in runs:
-        state = states.pop(run.folder.absolute(), run.state)
+        state = states.pop(top / run.folder.relative_to(root), run.state)
         goes_on = state.kind == "queued" and run.state.kind in ("new", "interrupted", "failed")
         listed.append(replace(run, state=state) if goes_on else run)
     below = {root / f.relative_to(top): s for f, s in states.items() if f.is_relative_to(top)}

@@ -32,7 +32,7 @@ from ptrun.task.label import (
     skipping,
 )
 from ptrun.task.lines import unpacked_name
-from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
+from ptrun.task.multilabel import METRICS, MultilabelMetric, in_order, label_scores, labels_of
 from ptrun.task.own_pattern import entry
 from ptrun.task.own_words import Words
 from ptrun.task.shapes import are_turns, columns_of, joined
@@ -417,7 +417,9 @@ class Own(Task):
             return references(row, self._label)
         if self.kind == "regression":
             return _number(row, self._label, labels[0])
-        return Labels(sorted(labels)) if self.kind == "multilabel" else labels[0]
+        if self.kind == "multilabel":  # in the order of answers
+            return Labels(in_order(labels, self._labels or self._each or sorted(labels)))
+        return labels[0]
 
     def _verdict(self, table: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""

@@ -55,7 +55,8 @@ class Words:
 
     def every(self, tags: Iterable[str]) -> list[str]:
         """Return the labels of a task with some tags: of spans `O`, and `B-` and `I-` of a type."""
-        types = dict.fromkeys(tag[2:] for tag in tags if tag != "O")
+        marked = (tag[2:] or "_" if marks_spans([tag]) else tag for tag in tags if tag != "O")
+        types = dict.fromkeys(marked)
         return ["O", *(f"{x}-{name}" for name in types for x in "BI")] if self.spans else [*tags]
 
     def score(self, guesses: Sequence[Any], golds: Sequence[Any]) -> Scores:

@@ -3,6 +3,7 @@
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -64,8 +65,9 @@ def where(tracking: Mapping[str, Any], folders: Sequence[Path]) -> str:
     """Return where ptrun's own trackers have the rows of runs, in a line for each tracker."""
     top = Path(os.path.commonpath(folders))
     runs = top.joinpath(*"*" * (len(folders[0].parts) - len(top.parts)))
-    offline = f"offline, without a key. Type: wandb sync {runs}/wandb/offline-run-*"
+    offline = f"offline. Type: wandb sync {runs}/wandb/offline-run-*"
     uri = (tracking.get("mlflow") or {}).get("uri") or runs.parent / "mlflow.db"
+    uri = re.sub(r"//[^/@]*@", "//", str(uri))  # without a password
     places = {"tensorboard": f"in {runs}/tensorboard", "mlflow": f"in {uri}"}
     places |= {"wandb": offline, "trackio": "type: trackio show"}
     names = [name for name in places if tracking.get(name) is not None]

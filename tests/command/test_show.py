@@ -56,11 +56,11 @@ def test_the_commands_of_a_page_are_right_as_they_stand(shown, capsys, monkeypat
     show, folder = shown
     text, commands = show("prompt_tuning")  # the start of its id
     assert text == show(folder.name)[0] == show(str(folder))[0] == show(folder.name[-8:])[0]
-    more = ["predict", "export", "train twice as long"]
+    more = ["predict", "export", "train longer"]
     assert [*commands] == ["this run", "again, and compare", *SERVE, *more]
     same = plan(compose_run(shlex.split(commands["this run"])[1:]))
     assert same.run_id == folder.name and same.folder == folder
-    longer = plan(compose_run(shlex.split(commands["train twice as long"])[1:]))
+    longer = plan(compose_run(shlex.split(commands["train longer"])[1:]))
     assert longer.start.folder == folder and longer.train.max_steps == 4
     assert shlex.split(commands["export"])[3:5] == ["--to", "peft"]
     printing, _, line = commands["predict"].rpartition(" | ")

@@ -91,9 +91,10 @@ def test_what_a_sweep_has_still_to_do_is_recorded_until_all_is_finished(sweep, t
     left = [folder.name for folder in queue.of_sweeps(tmp_path / "outputs")]
     assert left == ["run-13", "run-2", "run-301", "run-3"], "the refused one is not to be done"
     sweep("seed=5,6")
-    assert [*(tmp_path / "outputs" / queue.FOLDER).iterdir()] == [
-        tmp_path / "outputs" / queue.FOLDER / "run-13.sweep"
-    ]
+    sweep("seed=13,11")  # begins with the same run
+    assert len(queue.of_sweeps(tmp_path / "outputs")) == 5
+    sweep("seed=13,2,11,301")
+    assert len([*(tmp_path / "outputs" / queue.FOLDER).iterdir()]) == 2
 
 
 @pytest.mark.parametrize("part", ["1/2", "2/2"])

@@ -169,6 +169,12 @@ def test_own_tables(tmp_path, form):
     assert str(task.accounts["train"]) == "4 rows"
 
 
+def test_labels_of_a_row_are_in_the_order_of_answers(tmp_path):
+    file = write(tmp_path, "a.csv", ["text,z,a", "one,1,1", "two,0,1"])
+    task = Own(None, train=file, text="text", label=["z", "a"], kind="multilabel")
+    assert [e.target for e in task.load("train")] == [["z", "a"], ["a"]]
+
+
 def test_a_label_that_train_lacks_is_refused(tmp_path):
     file = write(tmp_path, "a.csv", ["text,tags", "one,x;y", "two,y"])
     dev = write(tmp_path, "b.csv", ["text,tags", "one,x;q"])

@@ -131,6 +131,12 @@ def test_what_does_not_fit_is_told_with_its_place(name):
         Own(None, train="a.jsonl", **COLUMNS, **keys).load("train")
 
 
+def test_named_numbers_may_be_tags_without_types():
+    lines("a.jsonl", TWO, [[1, 2]] * 3 + [[0, 1]])
+    task = Own(None, train="a.jsonl", **COLUMNS, labels=["O", "B", "I"])
+    assert task.load("train")[0].target == ["B-_", "I-_"] and task.labels == ["O", "B-_", "I-_"]
+
+
 def test_rows_are_left_out_and_counted():
     lines("a.jsonl", [*TWO, [], ["c"], None], [*SPANS, ["O", "DET"], [], ["O"], ["O"]])
     task = Own(None, train="a.jsonl", **COLUMNS, empty="skip", skip=["DET"])

@@ -98,7 +98,7 @@ def test_the_end_of_runs_says_where_their_rows_are(tmp_path, monkeypatch):
     assert where(config, [one, other]).splitlines() == [
         "tracking=tensorboard: in o/runs/*/tensorboard",
         "tracking=mlflow: in o/runs/mlflow.db",
-        "tracking=wandb: offline, without a key. Type: wandb sync o/runs/*/wandb/offline-run-*",
+        "tracking=wandb: offline. Type: wandb sync o/runs/*/wandb/offline-run-*",
         "tracking=trackio: type: trackio show",
     ]
     assert "wandb sync o/runs/a/wandb/offline-run-*\n" in where(config, [one])

@@ -77,6 +77,15 @@ def test_parts_of_speech_are_labels_of_words(project):
     assert "tagging.Tags" in (project / "ptrun_conf/task/mine.yaml").read_text()
 
 
+def test_a_file_without_parts_of_speech_is_left_out(project, caplog):
+    folder = write(project, [line.replace("Ann", "Ann@") for line in MANY], POS, ROLES, NER, REL)
+    (folder / "3.tsv").write_text((folder / "0.tsv").read_text().replace("Ann0", "Ann3"))
+    empty = (folder / "0.tsv").read_text().replace("\tN\t", "\t_\t").replace("\tV\t", "\t_\t")
+    (folder / "0.tsv").write_text(empty)
+    assert {tag for _, tags in read(folder, "--layer", "POS") for tag in tags} == {"N", "V"}
+    assert "1 left out: a word without a tag" in caplog.text
+
+
 REFUSED = {
     "stacked": (["1-1 0-3 Ann *[1]|*[2] A[1]|B[2]", "1-2 4-7 Lee *[2] B[2]"], "overlap"),
     "a part": (["1-1 0-5 Annas _ _", "1-1.1 0-3 Ann * PER"], "0.tsv:7: PER marks a part of a word"),
