@@ -47,7 +47,7 @@ class Prompts:
     ):
         self.places, self.typed = places, list(typed)
         self.most_bytes, self.watch = most_bytes, watch
-        self._weights: str | None = None  # the fingerprint of the backbone
+        self._backbone: tuple[str, str | None] | None = None  # its name and fingerprint
         self._reasons: dict[Path, str | None] = {}
         self._answers: dict[Path, dict[str, Any]] = {}
         self.folders = self._found()
@@ -58,7 +58,7 @@ class Prompts:
                 "can share its backbone."
             )
         self.shared = self._first()
-        self._weights = self.shared.backbone.weights
+        self._backbone = self.shared.backbone.name, self.shared.backbone.weights
         self.loaded = OrderedDict({next(iter(self.folders)): self.shared.first})
         self.unloads = 0
 
@@ -174,9 +174,10 @@ class Prompts:
             return None
         if done.learned_parameters["backbone"]:
             return "their backbone was tuned (serve such a run alone)"
-        weights = done.manifest["backbone"]["weights"]
-        self._weights = self._weights or weights
-        return None if weights == self._weights else "over another backbone than the first run"
+        place = done.manifest["backbone"]
+        backbone = self._backbone = self._backbone or (place["name"], place["weights"])
+        is_other = backbone != (place["name"], place["weights"])
+        return "over another backbone than the first run" if is_other else None
 
 
 def _finished(place: Path) -> Iterator[Path]:

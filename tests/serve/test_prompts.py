@@ -1,10 +1,12 @@
 """The runs that a server offers."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import ptrun
+from ptrun.folder import result
 from ptrun.serve.prompts import Prompts
 from tests.serve.conftest import ROWS, renamed
 
@@ -15,13 +17,19 @@ def test_a_server_offers_what_can_share_and_tells_the_rest(two, tmp_path, caplog
     names = [f"{place}-{run.id}" for place, run in enumerate((tuned, first, second, other))]
     for name, run in zip(names, (tuned, first, second, other), strict=True):
         renamed(run.folder, tmp_path / name)
+    copied = tmp_path / "4-named"  # on equal weights of another name
+    renamed(first.folder, copied)
+    done = result.read(copied)
+    place = {**done.manifest["backbone"], "name": "another"}
+    (copied / "result.json").unlink()
+    result.write(copied, replace(done, manifest={**done.manifest, "backbone": place}))
     (tmp_path / "a-copy").mkdir()
     shutil.copy(tuned.folder / "result.json", tmp_path / "a-copy")
     prompts = Prompts([tmp_path], ["hardware=cpu"], most_bytes=10**9, watch=True)
     assert prompts.ids() == names[1:3]
     assert [prompts.get(name).id for name in names[1:3]] == names[1:3]
     told = "\n".join(caplog.messages)
-    assert all(told.count(name) == 1 for name in (names[0], names[3], "a-copy"))
+    assert all(told.count(name) == 1 for name in (names[0], names[3], "4-named", "a-copy"))
     assert "their backbone was tuned" in told and "keep=weights" in told
     alone = Prompts([tmp_path / names[0]], ["hardware=cpu"], most_bytes=10**9, watch=False)
     assert alone.ids() == names[:1]
