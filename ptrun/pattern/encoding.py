@@ -92,8 +92,9 @@ class Encoder:
         if around.size + sum(left) > room:
             raise UserError(
                 f"a pattern takes {around.size + sum(left)} tokens without any field, and a row "
-                f"has room for {room}; use fewer learned vectors, a pattern with fewer words, or a "
-                "larger task.max_tokens."
+                f"has room for {room}; use fewer learned vectors, a pattern with fewer words, a "
+                "larger task.max_tokens, or a smaller readout.max_new_tokens (ptrun predict: "
+                "--max-new-tokens)."
             )
         row = [ids[:size] for ids, size in zip(spelled, left, strict=True)]
         return _lay_out(pieces, row, around, sum(sizes) - sum(left))
