@@ -2,11 +2,11 @@
 
 import json
 import sys
-from importlib.util import find_spec
 
 import pytest
 
 from ptrun.errors import UserError
+from tests import tiers
 from tests.importing.data.original import imported, load
 
 WORDS, TAGS = ["Ann", "Lee", "met", "Bo"], ["B-PER", "I-PER", "O", "B-PER"]
@@ -76,8 +76,8 @@ def test_a_docbin_needs_spacy(project, monkeypatch):
         read(project / "a.spacy")
 
 
-@pytest.mark.skipif(find_spec("spacy") is None, reason="user: spaCy is the user's own package")
 def test_a_docbin_is_read_as_spacy_reads_it(project, caplog):
+    tiers.package("spacy")
     from spacy import blank
     from spacy.tokens import Doc, DocBin
 
