@@ -19,7 +19,6 @@ from ptrun.config.compose import Composed, compose_run
 from ptrun.config.identity import NOT_OF_A_RUN, flat
 from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS, root
-from ptrun.config.writing import value_text
 from ptrun.errors import UserError
 from ptrun.files import read_text, write_text
 from ptrun.folder import result
@@ -50,6 +49,8 @@ def command(run: Composed, *more: str) -> str:
 
     What a run of these options does by itself is left out. `more` has keys beside those of its id.
     """
+    from ptrun.config.writing import value_text  # a run does not need it
+
     names = {group: name for group, name in run.names.items() if group in _TYPED}
     if names["readout"] == "auto":
         names.pop("readout")

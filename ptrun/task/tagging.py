@@ -8,9 +8,7 @@ from typing import Any, Unpack
 from ptrun.errors import UserError, shown
 from ptrun.metrics import entity_scores, word_scores
 from ptrun.task.dataset import PARTS, Common, Dataset, Scores, is_texts
-from ptrun.task.label import listed
 from ptrun.task.source import Row
-from ptrun.task.tag_schemes import marks_spans
 from ptrun.types import Example, Prediction
 
 _LABELS = (
@@ -61,7 +59,7 @@ class Tags(Dataset):
 
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked words of a row."""
-        words = listed(row.value(self._tokens))
+        words = self._cell(row, self._tokens)
         if not is_texts(words):
             raise row.wrong(self._tokens, "a list of at least one word, each a text")
         return Example(name, {self._tokens: words}, [self.labels[0]] * len(words))
@@ -77,6 +75,8 @@ class Tags(Dataset):
             if tag not in self.labels:
                 advice = "\nFor numbers type task.tag_names=[O,B-PER,...], in their order."
                 if type(tag) is str:
+                    from ptrun.task.tag_schemes import marks_spans  # for an error alone
+
                     no_span = self.answer == "tags" and not marks_spans([tag])
                     advice = _LABELS if no_span else ""
                 raise UserError(
@@ -91,8 +91,16 @@ class Tags(Dataset):
         rows = (row for place in places if place for row in self._rows(*place))
         return {tag for row in rows for tag in self._read_tags(row) if tag and type(tag) is str}
 
+    def _cell(self, row: Row, field: str) -> Any:
+        """Return the list of a cell, which a CSV has as a text."""
+        if isinstance(value := row.value(field), list):
+            return value
+        from ptrun.task.label import listed  # few rows need it
+
+        return listed(value)
+
     def _read_tags(self, row: Row) -> list[Any]:
-        tags = listed(row.value(self._tags))
+        tags = self._cell(row, self._tags)
         if not isinstance(tags, list):
             raise row.wrong(self._tags, "a list of tags")
         return [self._tag_names.get(t, t) if type(t) is int else t for t in tags]
