@@ -6,15 +6,17 @@ python docs/generate/readme.py     writes them between their marks
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from text import table
 
-from ptrun.planning.cards import CARDS, Change
-from ptrun.planning.cards import cards as plan_cards
-from ptrun.planning.memory import GIB
+from ptrun.config.compose import compose_run
+from ptrun.planning.cards import CARDS, Change, Changes
+from ptrun.planning.costs import Costs, planned_on, texts
+from ptrun.planning.memory import GIB, card, layout_of
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -81,13 +83,25 @@ def cards() -> str:
     sizes = [size for size in CARDS if size != _LEFT_OUT]
     rows = []
     for name, backbone, method in _PLANNED:
-        changes = plan_cards([f"backbone={backbone}", f"method={method}"])
+        changes = least([f"backbone={backbone}", f"method={method}"])
         cells = [_change(changes[size]) for size in sizes]
         rows.append([f"{name} (`{backbone}`), {method}", *cells])
     return (
         "Peak GiB of a step of 32 texts of 256 tokens, and what to type (each key begins with "
         "`hardware.`).\nComputed by `ptrun plan`, not measured on these cards.\n\n"
     ) + table(("model, method", *(f"{size} GiB" for size in sizes)), rows)
+
+
+def least(overrides: Sequence[str]) -> dict[int, Change | None]:
+    """Return the least change with which a run on one GPU fits, for each size of `CARDS` in GiB.
+
+    None does not fit. Weights stay dense if they can, else they are held in 8 or in 4 bits.
+    """
+    composed = compose_run(overrides)
+    planned = planned_on(composed, layout_of(composed))
+    changes = Changes(Costs(planned, texts(planned, None)), overrides, elsewhere=True)
+    forms = {size: (c for form in changes.forms(card(size).most) for c in form) for size in CARDS}
+    return {size: next(ways, None) for size, ways in forms.items()}
 
 
 def _change(change: Change | None) -> str:

@@ -11,8 +11,8 @@ from ptrun.config.compose import compose_run
 from ptrun.config.schema import Quantization
 from ptrun.config.writing import value_text
 from ptrun.errors import UserError
-from ptrun.planning.costs import Costs, planned_on, texts
-from ptrun.planning.memory import Device, HardwareLayout, card, layout_of, micro_batches
+from ptrun.planning.costs import Costs, planned_on
+from ptrun.planning.memory import Device, HardwareLayout, layout_of, micro_batches
 
 CARDS = (16, 24, 40, 48, 80)
 """GiB of cards, as their names say."""
@@ -107,18 +107,6 @@ class Changes:
         layout = layout_of(run, elsewhere=self.elsewhere)
         planned_on(run, layout)
         return layout
-
-
-def cards(overrides: Sequence[str], length: int | None = None) -> dict[int, Change | None]:
-    """Return the least change with which a run on one GPU fits, for each size of `CARDS` in GiB.
-
-    None does not fit. Weights stay dense if they can, else they are held in 8 or in 4 bits.
-    """
-    composed = compose_run([o for o in overrides if not o.startswith("hardware=")])
-    planned = planned_on(composed, layout_of(composed))
-    changes = Changes(Costs(planned, texts(planned, length)), overrides, elsewhere=True)
-    forms = {size: (c for form in changes.forms(card(size).most) for c in form) for size in CARDS}
-    return {size: next(ways, None) for size, ways in forms.items()}
 
 
 def which_gpu(

@@ -12,7 +12,7 @@ from ptrun.command import plan
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.planning import overview
-from ptrun.planning.cards import cards, needed
+from ptrun.planning.cards import needed
 from ptrun.planning.costs import Costs, planned_on, texts
 from ptrun.planning.memory import GIB, Device, card, devices_here, layout_of
 from tests.backbone import types
@@ -115,19 +115,6 @@ def test_the_page_shows_what_is_printed(typed):
     first, *_ = typed("backbone=llama3_1_8b", "method=prompt_tuning").splitlines()
     page = (Path(__file__).parents[2] / "docs" / "howto" / "gpu.md").read_text("utf-8")
     assert f"```text\n{first}\n```" in page
-
-
-@pytest.mark.slow
-def test_cards_of_a_table_have_their_least_change():
-    ways = cards(["backbone=llama3_1_8b", "method=prompt_tuning", "task=pocket_sentiment"], 256)
-    assert {size: way and way.typed for size, way in ways.items()} == {
-        16: "hardware.quantization=int8 hardware.token_budget=1024",
-        24: "hardware.token_budget=1024",
-        40: "hardware.token_budget=4096",
-        48: "hardware.token_budget=4096",
-        80: "",
-    }
-    assert all(way and way.peak <= card(size).most for size, way in ways.items())
 
 
 @pytest.mark.slow
