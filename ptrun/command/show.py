@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.arguments import Parser, load
+from ptrun.config.arguments import COMMANDS, Parser, additions
 from ptrun.errors import UserError, plain_json
 
 EXAMPLES = """\
@@ -94,7 +94,7 @@ def _afterwards(
         from ptrun.exporting.stock_form import afterwards
         from ptrun.runs.rerun import plan_again
 
-        if (kept := (run.folder / PROMPT).is_file()) and load("serve"):
+        if (kept := (run.folder / PROMPT).is_file()) and "serve" in additions(COMMANDS):
             commands["serve"] = f"    ptrun serve {name}"
         planned = plan_again(run, ["hardware=cpu", *typed], "show")
         if planned.source and "_target_" in planned.source.origin:

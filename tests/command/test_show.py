@@ -14,13 +14,13 @@ import pytest
 
 from ptrun.command.predict import main as predict
 from ptrun.command.show import main
-from ptrun.config.arguments import load
+from ptrun.config.arguments import COMMANDS, additions
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 
-SERVE = ["serve"] if load("serve") else []  # a part that may be absent
+SERVE = [c for c in additions(COMMANDS) if c == "serve"]  # a part that may be absent
 TEXTS = ["a 'fine' film", "it was bad", "good; $HOME", "no good"]
 
 

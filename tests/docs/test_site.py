@@ -42,7 +42,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_fits_a_phone(site, tmp_path):
     browser = shutil.which("chromium") or pytest.skip("browser: chromium is not installed")
     widths = {page: measured(browser, site / f"{page}.html", tmp_path) for page in WIDEST}
     assert all(0 < width <= PHONE for width in widths.values()), widths
-    shown = dumped(browser, f"file://{site / 'index.html'}?q=read-out%20package", tmp_path)
+    shown = dumped(browser, f"file://{site / 'index.html'}?q=test%20a%20part", tmp_path)
     links = re.findall(r'md-search-result__link" href="([^"]*)', shown)
     assert "./extend/index.html#test-a-part" in links, "it can be searched from the disk"
 

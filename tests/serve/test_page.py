@@ -170,6 +170,7 @@ def test_labels_texts_and_keys(browser, folder, runs):
             "by('filter').value = 'LORA writing', by('filter').dispatchEvent(new Event('input'))"
         )
         assert browser.value("by('count').textContent") == f"Runs (1 of {len(runs)})"
+    browser.value("by('all').checked = false")
     browser.type("a film")
     assert browser.shown() == "The server does not answer. Is it running?"
     browser.faults.clear()  # the refused connection is one
