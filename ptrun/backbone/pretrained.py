@@ -20,10 +20,11 @@ from ptrun.backbone import files, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions, Shape, Site
 from ptrun.backbone.causal import GPT2_PATHS
 from ptrun.backbone.family import reading
-from ptrun.backbone.files import fingerprint, tensor_names
+from ptrun.backbone.files import fingerprint
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.registry import family_of
+from ptrun.backbone.stored import Stored, stored
 from ptrun.backbone.tensor_parallel import Cut, divide
 from ptrun.backbone.weights import Tuned
 from ptrun.config.schema import Quantization
@@ -148,7 +149,7 @@ class PretrainedBackbone:
         """Whether the checkpoint has a pooler from pre-training."""
         if self.folder is None or not self.architecture.has_pooler:
             return self.architecture.has_pooler
-        return stored(self.folder) is not None
+        return bool(stored_pooler(self.folder))
 
     @property
     def commit(self) -> str | None:
@@ -250,9 +251,9 @@ class PretrainedBackbone:
         self.has_head = not missing
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
-            source = stored(folder) if self.has_pooler else None
+            tensors = stored_pooler(folder) if self.has_pooler else {}
             seed = (self.tuned or self).pooler_seed
-            model.pooler = pooler(self.shape.hidden_size, source, seed).to(dtype)
+            model.pooler = pooler(self.shape.hidden_size, tensors, seed).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
         if self.tuned:
@@ -449,28 +450,24 @@ _SEED = 20211014  # alone in runs from before the seed counted
 _NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
 
 
-def stored(folder: Path) -> tuple[Path, str] | None:
-    """Return the file and name of a checkpoint's pooler weight, or None."""
-    for file in files.weight_files(folder):
-        for name in tensor_names(file):
-            if name.endswith(_NAMES):
-                return file, name
-    return None
+def stored_pooler(folder: Path) -> dict[str, Stored]:
+    """Return the tensors of a checkpoint's pooler, `weight` and `bias`; none if it has none."""
+    tensors = stored(folder)
+    weight = next((name for name in tensors if name.endswith(_NAMES)), None)
+    if weight is None:
+        return {}
+    return {"weight": tensors[weight], "bias": tensors[weight.replace("weight", "bias")]}
 
 
-def pooler(size: int, source: tuple[Path, str] | None, seed: int | None) -> nn.Linear:
+def pooler(size: int, tensors: Mapping[str, Stored], seed: int | None) -> nn.Linear:
     """Return the stored pooler `Linear(H, H)`, or an untrained one that a seed draws."""
-    from safetensors import safe_open
-
     linear = nn.Linear(size, size)
     generator = torch.Generator().manual_seed(_SEED + (seed or 0))
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
     nn.init.zeros_(linear.bias)
-    if source is not None:
-        file, name = source
-        with safe_open(file, "pt") as opened, torch.no_grad():
-            linear.weight.copy_(opened.get_tensor(name))
-            linear.bias.copy_(opened.get_tensor(name.replace("weight", "bias")))
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            linear.get_parameter(name).copy_(tensor[...])
     return linear
 
 

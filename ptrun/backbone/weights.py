@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ptrun.backbone import files
-from ptrun.backbone.files import tensor_names
+from ptrun.backbone.stored import stored
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -33,11 +33,11 @@ def read(
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     model, report = model_class.from_pretrained(
-        folder,
+        None,
         config=config,
+        state_dict=stored(folder),
         dtype=dtype,
         device_map=files.device_map(device),
-        use_safetensors=True,
         output_loading_info=True,
     )
     # tensors that the model does not have: heads, or a wrong architecture
@@ -70,32 +70,23 @@ def skeleton(model_class: Any, config: Any, folder: Path, *, own_output: bool) -
 
 def _is_untied(model: Any, folder: Path) -> bool:
     """Return whether the files hold an output matrix and embeddings that differ."""
-    where, base = _files_of_tensors(folder), model.base_model_prefix
+    tensors, base = stored(folder), model.base_model_prefix
     for pair in model.all_tied_weights_keys.items():
-        names = [n for name in pair if (n := _stored([name], base, where)) is not None]
+        names = [n for name in pair if (n := _name([name], base, tensors)) is not None]
         if len(names) == 2 and model.get_parameter(pair[0]) is model.get_output_embeddings().weight:
-            tensors: list[Tensor] = []
-            for name in names:
-                with safe_open(where[name], "pt") as opened:
-                    tensors.append(opened.get_tensor(name))
-            return not torch.equal(*tensors)
+            return not torch.equal(*(tensors[name][...] for name in names))
     return False
 
 
-def _files_of_tensors(folder: Path) -> dict[str, Path]:
-    """Return the file of each tensor."""
-    return {name: file for file in files.weight_files(folder) for name in tensor_names(file)}
-
-
-def _stored(names: Sequence[str], base: str, where: Container[str]) -> str | None:
+def _name(names: Sequence[str], base: str, tensors: Container[str]) -> str | None:
     """Return the name that the files have for a parameter: with or without the base prefix."""
     for name in names:
         for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
             ends = [e for e in _OLD_NAMES if spelling.endswith(e[0])]
             old = [spelling.removesuffix(new) + ending for new, ending in ends]
-            for stored in (spelling, *old):
-                if stored in where:
-                    return stored
+            for spelled in (spelling, *old):
+                if spelled in tensors:
+                    return spelled
     return None
 
 
@@ -130,19 +121,17 @@ def fill(
     `part` takes the name of a parameter and a safetensors slice, and returns what is to be read.
     """
     missing = set()
-    where, base = _files_of_tensors(folder), getattr(model, "base_model_prefix", "")
+    tensors, base = stored(folder), getattr(model, "base_model_prefix", "")
     names: dict[int, list[str]] = {}  # of each parameter; tied ones have several
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
+    for place, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(place)
     for places in names.values():
-        stored = _stored(places, base, where)
-        if stored is None:
+        name = _name(places, base, tensors)
+        if name is None:
             missing.add(places[0])
             tensor = torch.zeros_like(model.get_parameter(places[0]), dtype=dtype, device=device)
         else:
-            with safe_open(where[stored], "pt") as opened:  # mapped memory stays in use, so briefly
-                tensor = part(places[0], opened.get_slice(stored))
-                tensor = tensor.to(device, dtype, copy=True)
+            tensor = part(places[0], tensors[name]).to(device, dtype, copy=True)
         parameter = nn.Parameter(tensor, requires_grad=False)
         for place in places:
             module, _, last = place.rpartition(".")
@@ -197,12 +186,7 @@ class Classifier:
             for part, name in self.stored.items()
             for kind in ("weight", "bias")
         }
-        tensors: dict[str, Tensor] = {}
-        for file in files.weight_files(folder):
-            with safe_open(file, "pt") as opened:
-                here = names.keys() & set(opened.keys())
-                tensors |= {names[name]: opened.get_tensor(name) for name in here}
-        return tensors
+        return {names[name]: t[...] for name, t in stored(folder).items() if name in names}
 
 
 def classifier_of(backbone: Any) -> Classifier | None:

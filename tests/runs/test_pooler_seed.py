@@ -34,7 +34,7 @@ def of(backbone):
 def test_each_seed_has_its_own_and_prediction_draws_it_again(composed):
     planned = [plan(composed(*FROZEN, f"seed={seed}")) for seed in (4, 5)]
     first, second = (of(own.backbone) for own in planned)
-    assert torch.equal(second, pooler(32, None, 5).weight) and not torch.equal(first, second)
+    assert torch.equal(second, pooler(32, {}, 5).weight) and not torch.equal(first, second)
     done = launch(composed(*FROZEN, "seed=5"))
     folder = planned[1].folder
     assert done.manifest["backbone"]["pooler_seed"] == 5
@@ -59,8 +59,8 @@ def test_a_head_from_another_run_reads_the_pooler_of_that_run(composed):
     first = launch(composed(*tuned))
     second = composed("method=efl", "task=sst2", f"start=run:{first.run_id}", "seed=8")
     planned = plan(second)
-    assert torch.equal(of(planned.backbone), pooler(32, None, 3).weight)
+    assert torch.equal(of(planned.backbone), pooler(32, {}, 3).weight)
     done = launch(second)
     assert done.manifest["backbone"]["pooler_seed"] == 3
     (method,) = ready(str(planned.folder), []).load().values()
-    assert torch.equal(method.backbone.model.pooler.weight, pooler(32, None, 3).weight)
+    assert torch.equal(method.backbone.model.pooler.weight, pooler(32, {}, 3).weight)
