@@ -114,7 +114,7 @@ def llama(pairs: int) -> str:
         torch.manual_seed(0)
         transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
-        own = {"families": {"llama": probed("llama", config.to_dict())}}
+        own = {"families": {"llama": probed(config.to_dict())}}
         kinds = PretrainedBackbone, type("Traced", (PretrainedBackbone,), own)
         steps = [_step(kind(name="llama", path=folder)) for kind in kinds]
         ops = [_operations(step) for step in steps]

@@ -99,7 +99,9 @@ class Family(ABC):
         attention_maps: last names of the query and value projections, as LoRA changes them.
         position_maps: last names of maps that also read relative positions.
         stock: what transformers and PEFT have for it.
-        even: whether the keys and values of all layers have one form, which a deep prefix needs.
+        bars_prefixes: why keys and values of a prefix cannot enter each layer; empty: they can.
+        closed: whether its own forward pass computes all layers, and ptrun enters none.
+        edited: the sites of each layer where hidden states can be edited.
         fused: whether experts are one tensor, which is no linear map to quantize.
         probed: whether it was read from a traced pass, so that loaded weights must prove it.
     """
@@ -127,7 +129,9 @@ class Family(ABC):
     attention_maps: tuple[str, ...] = ("q_proj", "v_proj")
     position_maps: frozenset[str] = frozenset()
     stock: Stock = NO_STOCK
-    even: bool = True
+    bars_prefixes: str = ""
+    closed: bool = False
+    edited: frozenset[str] = frozenset({"layer", "attention", "ffn"})
     probed: bool = False
     fused: bool = False
 
@@ -182,6 +186,11 @@ class Family(ABC):
     def writes_apart(self) -> bool:
         """Whether the answer is passed as decoder input, apart from the text."""
         return self.has_decoder or self.has_blank
+
+    @property
+    def rereads(self) -> bool:
+        """Whether rows that write together read all of their tokens at each step."""
+        return self.has_blank or self.closed
 
     @abstractmethod
     def shape(self, config: Any) -> Shape:

@@ -65,6 +65,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file}: not JSON ({str(error)[:120]}).") from error
     if not isinstance(config, dict):
         raise UserError(f"{file}: expected an object {{...}}, got {type(config).__name__}.")
+    config = _decoded(config)
     if "block_position_encoding" in config:  # not GLM-4, which has the same model type
         raise UserError(
             f"backbone.path={folder}: GLM's own checkpoint; convert it once:\n"
@@ -80,6 +81,15 @@ def read_config(folder: Path) -> dict[str, Any]:
             "original model with hardware.quantization=nf4 or int8."
         )
     return config
+
+
+def _decoded(value: Any) -> Any:
+    """Return the content of a config.json with its numbers that JSON has no words for."""
+    if isinstance(value, dict) and value.keys() == {"__float__"}:
+        return float(value["__float__"])
+    if isinstance(value, dict):
+        return {key: _decoded(part) for key, part in value.items()}
+    return [_decoded(part) for part in value] if isinstance(value, list) else value
 
 
 def stores(folder: Path | None, start: str) -> bool:

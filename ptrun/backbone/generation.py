@@ -35,6 +35,8 @@ def generate(
     from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 
     model, architecture = backbone.model.eval(), backbone.architecture
+    if architecture.closed and not bool(inputs.mask.all()):
+        raise AssertionError("rows of closed layers are written in batches of one length")
     if not writes(architecture):
         raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
     inputs = inputs if architecture.has_blank else padded_left(inputs)
@@ -69,6 +71,11 @@ def generate(
         cache = EncoderDecoderCache(cache, DynamicCache())
     # what `generate` reads: `[B, T, E]`, once for each example
     step = 1 if architecture.has_decoder else decoding.beams
+    if architecture.closed:  # the model keeps what it has read in a cache of its own
+        vectors = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
+        with torch.no_grad(), backbone.injection.of(inputs), _plain(model), _after_vectors(model):
+            written = model.generate(inputs_embeds=vectors[::step], **more)
+        return [_until(row, decoding.ends) for row in written.tolist()]
     embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
     mask = inputs.mask[::step]
     start = {
@@ -195,6 +202,27 @@ def _plain(model: Any) -> Iterator[None]:
         yield
     finally:
         model.generation_config = usual
+
+
+@contextmanager
+def _after_vectors(model: Any) -> Iterator[None]:
+    """Let a model write after input vectors; refuse one whose first step does not read them.
+
+    The library asks for an argument, which some classes pass on without a name.
+    """
+    usual = model.prepare_inputs_for_generation
+
+    def prepare(ids: Tensor, inputs_embeds: Tensor | None = None, **options: Any) -> dict[str, Any]:
+        inputs: dict[str, Any] = usual(ids, inputs_embeds=inputs_embeds, **options)
+        if not ids.shape[1] and inputs.get("inputs_embeds") is None:
+            raise UserError(f"{type(model).__name__} cannot write after input vectors.")
+        return inputs
+
+    model.prepare_inputs_for_generation = prepare
+    try:
+        yield
+    finally:
+        del model.prepare_inputs_for_generation
 
 
 def _place(

@@ -33,7 +33,7 @@ from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing
 from ptrun.errors import UserError
 
 _NAME = "ptrun_trace"
-_KINDS = {
+KINDS = {
     "seq2seq": (
         auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
         ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM"),
@@ -50,9 +50,9 @@ _FIELDS = {
     "attention_dropout": "attention_probs_dropout_prob attention_dropout attn_pdrop",
     "layer_norm_eps": "layer_norm_eps layer_norm_epsilon rms_norm_eps norm_eps",
 }
-_LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 _GROWING = ("dynamic", "longrope")  # scalings of rotary positions by the longest row of a batch
-_HYBRID = ("num_kv_shared_layers", "vision_config", "attention_chunk_size")
+_HYBRID = ("num_kv_shared_layers", "attention_chunk_size")
 _KNOWN = {"scaling", "dropout", "position_ids", "use_cache", "sliding_window", "softcap", "s_aux"}
 _KNOWN |= {"deterministic", "output_attentions", "output_hidden_states", "output_router_logits"}
 _TEXT, _ANSWER = 6, 4  # tokens of the traced pass
@@ -92,7 +92,7 @@ class Probed(Family):
     >>> from transformers import PhiConfig
     >>> from ptrun.backbone.probe import probed
     >>> sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    >>> probed("mine", PhiConfig(vocab_size=8, intermediate_size=8, **sizes).to_dict()).paths.layers
+    >>> probed(PhiConfig(vocab_size=8, intermediate_size=8, **sizes).to_dict()).paths.layers
     'model.layers'
     """
 
@@ -290,31 +290,43 @@ class _Drops(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def probed(name: str, config: Mapping[str, Any]) -> Probed:
-    """Return the family of a model type without an entry; refuse what prompts cannot enter."""
-    try:
-        return _traced(json.dumps(config, sort_keys=True, default=str))
-    except UserError as error:
-        raise UserError(f"backbone={name}: {error}") from error
+def probed(config: Mapping[str, Any]) -> Probed:
+    """Return the family of a model type without an entry.
+
+    Raises:
+        UserError: why prefixes cannot enter its layers, without a full stop.
+    """
+    return _traced(json.dumps(config, sort_keys=True, default=str))
 
 
-@lru_cache(maxsize=32)
-def _traced(text: str) -> Probed:
-    content = json.loads(text)
-    kind = str(content.pop("model_type", None))
+def described(content: dict[str, Any]) -> tuple[str, str, str]:
+    """Return model type, kind of model, and the class that predicts words, of a config.json.
+
+    Raises:
+        UserError: transformers has no such class.
+    """
+    kind = str(content.get("model_type"))
+    if content.get("vision_config"):
+        raise UserError(f"model type {kind!r} has vision_config: it reads images")
     named = " ".join(content.get("architectures") or [])
-    name = next((n for n, (classes, _) in _KINDS.items() if classes.get(kind, "-") in named), None)
-    name = name or next((n for n, (classes, _) in _KINDS.items() if kind in classes), None)
+    name = next((n for n, (classes, _) in KINDS.items() if classes.get(kind, "-") in named), None)
+    name = name or next((n for n, (classes, _) in KINDS.items() if kind in classes), None)
     if name is None:
         raise UserError(
             f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
             "predict words. Choose a causal model, an encoder, or an encoder-decoder."
         )
+    library = KINDS[name][0][kind]
+    return kind, name, library if isinstance(library, str) else library[0]
+
+
+@lru_cache(maxsize=32)
+def _traced(text: str) -> Probed:
+    content = json.loads(text)
+    kind, name, library = described(content)
     if hybrid := [key for key in _HYBRID if content.get(key)]:
-        raise UserError(f"model type {kind!r} has {hybrid[0]}, which ptrun cannot add a prompt to.")
-    library = _KINDS[name][0][kind]
-    library = library if isinstance(library, str) else library[0]
-    config = AutoConfig.for_model(kind, **content)
+        raise UserError(f"model type {kind!r} has {hybrid[0]}")
+    config = AutoConfig.for_model(**content)
     config._attn_implementation, config._experts_implementation = _NAME, "batched_mm"
     for key in [key for key in vars(config) if key.endswith("layerdrop")]:
         setattr(config, key, 0.0)
@@ -338,7 +350,7 @@ def _traced(text: str) -> Probed:
         with _Drops() as drops, torch.no_grad():
             model.train()(input_ids=ids, attention_mask=torch.ones_like(ids), **decoder)
     except Exception as error:  # a model's own code raises what it likes
-        raise UserError(f"{_FOREIGN.format(kind)} ({type(error).__name__}: {error})") from error
+        raise UserError(_FOREIGN.format(kind)) from error
     finally:
         for hook in hooks:
             hook.remove()
@@ -347,10 +359,7 @@ def _traced(text: str) -> Probed:
     return _Reading(kind, name, model, list(_calls), list(_ended)).family(loose)
 
 
-_FOREIGN = (
-    "model type {!r} does not compute attention through transformers' interface, so ptrun cannot "
-    "put prefixes into it"
-)
+_FOREIGN = "model type {!r} does not compute attention through transformers' interface"
 
 
 @dataclass(frozen=True)
@@ -371,14 +380,14 @@ class _Reading:
         if not called or not all(isinstance(call.sight, Sight) for call in self.calls):
             raise UserError(_FOREIGN.format(self.kind))
         if len(set(called)) < len(called):
-            raise UserError(f"model type {self.kind!r} calls one layer several times.")
+            raise UserError(f"model type {self.kind!r} calls one layer several times")
         if more:
             raise UserError(
                 f"model type {self.kind!r} passes {', '.join(sorted(more))} to its attention, "
-                "which ptrun does not compute."
+                "which ptrun does not compute"
             )
         if model.base_model is model:
-            raise UserError(f"model type {self.kind!r} has no body apart from its head.")
+            raise UserError(f"model type {self.kind!r} has no body apart from its head")
         causal = self.name == "causal"
         halves: list[tuple[Any, list[_Call]]] = []
         if self.name == "seq2seq":
@@ -389,6 +398,7 @@ class _Reading:
             halves.append((model.base_model, self.calls))
         stacks = tuple(self._stack(root, calls) for root, calls in halves)
         forms = {form for stack in stacks for form in stack.keys}
+        even = len(forms) == 1 and all(key == value for _, key, value in forms)
         body = {id(module) for module in model.base_model.modules()}
         heads = [n for n, module in model.named_children() if id(module) not in body]
         table = model.get_input_embeddings().weight
@@ -414,12 +424,12 @@ class _Reading:
             pooler=self.name == "masked",
             attention_maps=self._maps(self.calls[0]),
             stock=Stock(
-                _KINDS[self.name][1],
-                tags=self._tags(),
+                KINDS[self.name][1],
+                tags=tags(self.kind, self.model),
                 takes_past="past_key_values"
                 in inspect.signature(model.base_model.forward).parameters,
             ),
-            even=len(forms) == 1 and all(key == value for _, key, value in forms),
+            bars_prefixes="" if even else "keys and values of different widths",
             probed=True,
             fused=any(p.dim() > 2 for p in model.base_model.parameters()),
             stacks=stacks,
@@ -435,7 +445,7 @@ class _Reading:
         name = next(name for name, part in self.model.named_modules() if part is module)
         match = re.fullmatch(r"(.+?)\.(\d+)\.(.+)", name)
         if not match:
-            raise UserError(f"model type {self.kind!r}: {name} is in no list of layers.")
+            raise UserError(f"model type {self.kind!r} has {name}, which is in no list of layers")
         return match[1], int(match[2]), match[3]
 
     def _stack(self, root: Any, calls: Sequence[_Call]) -> Stack:
@@ -446,8 +456,7 @@ class _Reading:
         count = len(self.model.get_submodule(layers))
         if places != [(layers, index, part) for index in range(count)]:
             raise UserError(
-                f"model type {self.kind!r}: {len(places)} of {count} layers in {layers} compute "
-                "attention, so a prefix cannot enter each."
+                f"model type {self.kind!r} computes attention in {len(places)} of {count} layers"
             )
         name = next(name for name, module in self.model.named_modules() if module is root)
         cross = next((call for call in calls if call.crosses), None)
@@ -479,18 +488,6 @@ class _Reading:
         maps = [self._path(m)[2].split(".")[-1] for m in ended if isinstance(m, nn.Linear | Conv1D)]
         return (maps[0],) if len(maps) == 1 else (maps[0], maps[-1])
 
-    def _tags(self) -> str | None:
-        """Return the linear map of the stock class that tags words; None if it has more layers."""
-        name = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES.get(self.kind)
-        if name is None:
-            return None
-        with torch.device("meta"):
-            tagger = getattr(transformers, name)(self.model.config)
-        rest = {n: m for n, m in tagger.named_children() if m is not tagger.base_model}
-        learned = [n for n, m in rest.items() if any(True for _ in m.parameters())]
-        alone = len(learned) == 1 and isinstance(rest[learned[0]], nn.Linear)
-        return learned[0] if alone else None
-
     def _tables(self) -> list[Any]:
         """Return the tables of positions that were read: learned ones, and M2M100's of sines."""
         words, longest = self.model.get_input_embeddings(), self._longest(self.model.config)
@@ -508,15 +505,15 @@ class _Reading:
         inner = set(map(id, root.modules()))
         table = next((m for m in self._tables() if id(m) in inner), None)
         if table is None:
-            raise UserError(f"model type {self.kind!r}: its positions cannot be set.")
+            raise UserError(f"model type {self.kind!r} takes no positions")
         names: dict[int, str] = {id(m): name for name, m in self.model.named_modules()}
         return names[id(table)]
 
     def _longest(self, config: Any) -> int:
         text = config.get_text_config()
-        lengths = [int(getattr(text, name)) for name in _LENGTHS if getattr(text, name, None)]
+        lengths = [int(getattr(text, name)) for name in LENGTHS if getattr(text, name, None)]
         if not lengths:
-            raise UserError(f"model type {self.kind!r} names no longest input in its config.json.")
+            raise UserError(f"model type {self.kind!r} names no longest input in its config.json")
         return lengths[0]
 
     def _length(self, config: Any) -> int:
@@ -528,3 +525,16 @@ class _Reading:
                 original = rope.get("original_max_position_embeddings")
                 longest = min(longest, int(original or longest))
         return longest
+
+
+def tags(kind: str, model: Any) -> str | None:
+    """Return the linear map of the stock class that tags words; None if it has more layers."""
+    name = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES.get(kind)
+    if name is None:
+        return None
+    with torch.device("meta"):
+        tagger = getattr(transformers, name)(model.config)
+    rest = {n: m for n, m in tagger.named_children() if m is not tagger.base_model}
+    learned = [n for n, m in rest.items() if any(True for _ in m.parameters())]
+    alone = len(learned) == 1 and isinstance(rest[learned[0]], nn.Linear)
+    return learned[0] if alone else None

@@ -8,16 +8,16 @@ versions; `$XDG_CACHE_HOME/ptrun/proofs` remembers it.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 
-from ptrun.backbone.attention import NAME, Sight
+from ptrun.backbone.attention import Sight
 from ptrun.backbone.base import (
     BackboneInput,
     BackboneOutput,
@@ -97,6 +97,9 @@ def prove(backbone: Any) -> list[ModelCheck]:
        This holds for encoders too, because the keys are those of the joint pass.
     3. A prefix of one row moves that row, in every layer, and no other row.
     4. Gradients are slopes.
+
+    In a family with closed layers input vectors take the place of prefixes: those of the words are
+    the words.
     """
     inputs = _rows(backbone, (7, 4))
     seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
@@ -109,8 +112,17 @@ def prove(backbone: Any) -> list[ModelCheck]:
     if ours.logits is not None:
         pairs.append((ours.logits, logits[rows, columns].view_as(ours.logits)))
     bare = _compared(backbone, "the bare backbone computes what transformers computes", pairs)
+    if backbone.architecture.closed:
+        return [bare, *_vectors(backbone, inputs, states)]
     prefixes, joint = _joint(backbone)
-    return [bare, joint, *_slopes(backbone, prefixes)]
+    leaves = [x.repeat(2, 1, 1, 1) for pair in prefixes.values() for x in pair]
+
+    def put(rows: BackboneInput, tensors: Sequence[Tensor]) -> BackboneInput:
+        pairs = zip(tensors[::2], tensors[1::2], strict=True)
+        return replace(rows, prefixes=tuple(Prefix(*pair) for pair in pairs))
+
+    name = "a prefix moves its own row, in each layer, and no other"
+    return [bare, joint, *_slopes(backbone, name, leaves, put)]
 
 
 def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
@@ -145,24 +157,38 @@ def _read(
 
 
 def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
-    """Return the states after each layer of the text, and the logits, by transformers alone."""
+    """Return the states after each layer of the text, and the logits, by transformers alone.
+
+    Rows of a family with closed layers are read one by one, without padding.
+    """
     states: list[Tensor] = []
+    model, config, layers = backbone.model.eval(), backbone.model.config, _layers(backbone)
     more = {} if inputs.decoder is None else {"decoder_input_ids": inputs.decoder.ids}
     hooks = [
         layer.register_forward_hook(
             lambda _m, _i, out: states.append(out[0] if isinstance(out, tuple) else out)
         )
-        for layer in _layers(backbone)
+        for layer in layers
     ]
-    backbone.model.config._attn_implementation = "eager"
+    assert inputs.ids is not None and inputs.lengths is not None
+    usual, config._attn_implementation = config._attn_implementation, "eager"
     try:
-        mask = inputs.mask.long()
-        logits = backbone.model.eval()(input_ids=inputs.ids, attention_mask=mask, **more).logits
+        if not backbone.architecture.closed:
+            mask = inputs.mask.long()
+            return states, model(input_ids=inputs.ids, attention_mask=mask, **more).logits
+        rows = [row[None, :n] for row, n in zip(inputs.ids, inputs.lengths, strict=True)]
+        uncached = {"use_cache": False} if backbone.architecture.left_to_right else {}
+        logits = [model(input_ids=row, **uncached).logits[0] for row in rows]
+        of_layers = [states[i :: len(layers)] for i in range(len(layers))]
+        return [_grid([s[0] for s in of_rows]) for of_rows in of_layers], _grid(logits)
     finally:
-        backbone.model.config._attn_implementation = NAME
+        config._attn_implementation = usual
         for hook in hooks:
             hook.remove()
-    return states, logits
+
+
+def _grid(rows: Sequence[Tensor]) -> Tensor:
+    return nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
 
 
 def _layers(backbone: Any) -> Any:
@@ -204,17 +230,39 @@ def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
     return pairs, _compared(backbone, name, both)
 
 
-def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
-    """Return the checks that a row's prefix moves that row alone, and that gradients are slopes."""
+def _vectors(backbone: Any, inputs: BackboneInput, states: Sequence[Tensor]) -> list[ModelCheck]:
+    """Return the checks of input vectors: the words' own give the same states; then `_slopes`."""
+
+    def put(rows: BackboneInput, tensors: Sequence[Tensor]) -> BackboneInput:
+        return replace(rows, ids=None, embeddings=tensors[0])
+
+    with torch.no_grad():
+        read, _ = _read(backbone, put(inputs, [backbone.embed(inputs.ids)]))
+    pairs = [(a[inputs.mask], b[inputs.mask]) for a, b in zip(read, states, strict=True)]
+    words = _compared(backbone, "vectors of the words stand for the words", pairs)
+    name = "a vector moves its own row, and no other"
+    leaf = backbone.embed(_rows(backbone, (4, 4)).ids)
+    return [words, *_slopes(backbone, name, [leaf], put)]
+
+
+def _slopes(
+    backbone: Any,
+    name: str,
+    leaves: Sequence[Tensor],
+    put: Callable[[BackboneInput, Sequence[Tensor]], BackboneInput],
+) -> list[ModelCheck]:
+    """Return the checks that what is put into a row moves it alone, and that gradients are slopes.
+
+    `leaves` have two rows, and `put` puts them into the input.
+    """
     inputs = replace(_rows(backbone, (4, 4)), decoder=None)
-    leaves = [x.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for x in pair]
+    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
     weights = torch.linspace(-1, 1, backbone.shape.hidden_size, device=backbone.model.device)
 
     def of(tensors: Sequence[Tensor]) -> Tensor:
         """Return one number a row, `[2]`."""
-        prefixes = tuple(Prefix(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True))
         rows = Positions(*inputs.mask.nonzero(as_tuple=True))
-        hidden: Tensor = backbone.forward(replace(inputs, prefixes=prefixes, hidden_at=rows)).hidden
+        hidden: Tensor = backbone.forward(replace(put(inputs, tensors), hidden_at=rows)).hidden
         return (hidden.float() @ weights).view(2, -1).sum(dim=1)
 
     with torch.enable_grad():
@@ -222,7 +270,6 @@ def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
     other = max(float(slope[1].abs().max()) for slope in slopes)
     still = [i // 2 for i, slope in enumerate(slopes) if not float(slope[0].abs().max()) > 0]
     where = f"layer {still[0] + 1}" if still else ""
-    name = "a prefix moves its own row, in each layer, and no other"
     moves = ModelCheck(name, other + len(still), 0.0, where)
     if backbone.model.dtype != torch.float32:
         return [moves]  # differences of rounded numbers say nothing of slopes

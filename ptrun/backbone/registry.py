@@ -6,10 +6,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ptrun.backbone import causal, seq2seq
-from ptrun.backbone.family import Family
+from ptrun.backbone.family import Family, reading
 from ptrun.config import plain_yaml
 from ptrun.config.build import build
 from ptrun.config.paths import conf_dir
+from ptrun.errors import UserError
 
 
 def families() -> dict[str, Family]:
@@ -22,7 +23,9 @@ def families() -> dict[str, Family]:
 def family_of(
     name: str, config: Mapping[str, Any], outside: Mapping[str, Family] = MappingProxyType({})
 ) -> Family:
-    """Return the family of a config.json; a model type that has no entry is probed.
+    """Return the family of a config.json; a model type that has no entry is read.
+
+    `ptrun.backbone.probe` reads how its layers attend; layers that it cannot enter stay closed.
 
     `outside` has families of an option by model type, which come first. The folder of a model alone
     has the family that another option names for its type.
@@ -34,9 +37,18 @@ def family_of(
         return table[kind]
     if isinstance(kind, str) and (family := _of_an_option(kind)) is not None:
         return family
+    from ptrun.backbone.closed import closed
     from ptrun.backbone.probe import probed
 
-    return probed(name, config)
+    with reading(name, "config.json"):
+        try:
+            return probed(config)
+        except UserError as error:
+            why = str(error)
+        try:
+            return closed(config, why)
+        except UserError as error:
+            raise UserError(f"backbone={name}: {error}") from error
 
 
 @cache

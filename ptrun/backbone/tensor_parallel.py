@@ -163,7 +163,7 @@ def _unfit(plan: Mapping[str, str], cuts: Mapping[str, Cut], family: Family) -> 
         inside = any(name.startswith(f"{parent}.") for parent in parents)
         if weight == Cut() and (inside or f".{family.paths.attention}." in name):
             return f"the plan of transformers leaves out {name}"
-    return None if family.even else "keys and values differ in their widths, or by layer"
+    return family.bars_prefixes or None
 
 
 # Cuts a model that was built without weights, so that each rank reads only its slices of the files.

@@ -75,6 +75,11 @@ class Adapter(Method):
         if hidden < 1:
             raise UserError(f"method.hidden is {hidden}; use 1 or more.")
         check_dropout("method", dropout)
+        if not backbone.architecture.edited.issuperset(_KINDS[layout]):
+            raise UserError(
+                f"method.layout={layout}: the layers of {backbone.name} have no single attention "
+                "and feed-forward part to put adapters behind. Use prompt_tuning or lora."
+            )
         self.dropout, width = dropout, backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None
         halves: dict[Half, int] = {"encoder": backbone.shape.layers}

@@ -56,6 +56,8 @@ class Method(nn.Module):
     alone, so that a GPU can replay it. A class with other `inputs` must say so anew."""
     learns: ClassVar[bool] = True
     """Whether it has parameters to train."""
+    prefixes: ClassVar[bool] = False
+    """Whether it puts keys and values before those of a layer."""
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
 
@@ -250,6 +252,11 @@ def check_pair(
     if missing:
         raise UserError(
             f"{method.__name__} needs {missing[0]}, but {backbone.name} is {backbone.family}."
+        )
+    if method.prefixes and family.bars_prefixes:
+        raise UserError(
+            f"{method.__name__} puts keys and values into each layer; in {backbone.name} they "
+            f"cannot enter: {family.bars_prefixes}. Use prompt_tuning, ptuning, lora or adapter."
         )
     offered, soft = method.readouts, method.soft
     chosen = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)

@@ -68,6 +68,7 @@ class PTuningV2(Folded):
     """
 
     static = True
+    prefixes = True
     finished = "prompt.prefix"
     may_differ = ("length", "dropout", "reparameterization", "hidden", "frozen_vectors")
 
@@ -96,11 +97,6 @@ class PTuningV2(Folded):
             length = len(document.ids)
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
-        if not backbone.architecture.even:
-            raise UserError(
-                f"method: {backbone.name} has keys and values of different widths, so a prefix of "
-                "one form cannot enter its layers. Use prompt_tuning, lora or adapter."
-            )
         check_dropout("method", dropout)
         usual = "hidden" if backbone.architecture.has_blank else "kv"  # as in GLM's code
         hidden_states = (prefix_kind or usual) == "hidden"

@@ -119,10 +119,11 @@ def backbone_checks(overrides: Sequence[str]) -> list[Check]:
     backbone.read_weights()
     family = backbone.architecture
     how = "read from a traced pass" if family.probed else f"the {family.name} family of ptrun"
+    how = f"closed layers: {family.bars_prefixes}" if family.closed else how
     says = f"{family.library}, {backbone.shape.layers} layers, {how}"
     lines = [Check("ok", "backbone", f"{backbone.name}: {says}")]
     # 1. Whether prompts work in it
-    if family.relative or family.has_blank or family.attention:
+    if family.relative or family.has_blank or (family.attention and not family.closed):
         says = "its family has an attention of its own, which ptrun's tests compare"
         lines.append(Check("ok", "proof", says))
     else:

@@ -104,7 +104,7 @@ class Sizes:
         # 2. Widths of the layers; the decoder's are counted apart
         self.layers, self.decoder_layers = shape.layers, shape.decoder_layers
         self.hidden, self.vocabulary = shape.hidden_size, int(config.vocab_size)
-        self.heads: int = config.num_attention_heads
+        self.heads: int = getattr(config, "num_attention_heads", 0) or 0
         self.queries: int = self.heads * shape.head_size  # of a token
         self.keys: int = 2 * shape.heads * shape.head_size  # keys and values of a token
         # of the maps in the first layer, the last of the feed-forward part has the widest input;

@@ -75,7 +75,7 @@ class DistillationReading(WritingReading):
         """
         keys = super().used(backbone, task, soft=soft)
         family = backbone.architecture
-        if not family.left_to_right or family.has_blank:
+        if not family.left_to_right or family.has_blank or family.bars_prefixes:
             raise UserError(
                 "readout=distillation needs a model that reads left to right, and backbone="
                 f"{backbone.name} is {backbone.family}; use backbone=smollm2_135m, for example."

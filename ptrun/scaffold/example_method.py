@@ -29,6 +29,7 @@ class ExampleMethod(Method):
     # What `inputs` needs of a backbone: fields of `ptrun.backbone.family.Family`, each with words
     # for it, such as {"encoder": "an encoder"}. Without this line it works with all.
     needs: ClassVar[Mapping[str, str]] = {}
+    prefixes = True  # it adds keys and values, which some backbones cannot take
 
     # Positional parameters come from the run; `reading` is the option of `readout`. Each parameter
     # after the star is an option, typed as method.length=4.

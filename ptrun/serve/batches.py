@@ -216,8 +216,13 @@ class Batches:
         else:
             jobs = by_method(jobs)
             decoding = replace(decoding, max_new_tokens=max(job.left for job in jobs))
+            closed = shared.backbone.architecture.closed  # it writes rows of one length
             with shared.engine.precise():
-                written = generate(shared.backbone, joined(jobs), decoding)
+                written = [
+                    row
+                    for part in ([[job] for job in jobs] if closed else [jobs])
+                    for row in generate(shared.backbone, joined(part), decoding)
+                ]
             for job, row in zip(jobs, written, strict=True):
                 job.tokens = row[: job.left]
                 texts.written += len(row)

@@ -47,7 +47,7 @@ class Texts:
             tokens += job.features.tokens + len(job.tokens)
             staying += [job] if tokens <= most or not staying else []
         jobs = by_method(staying)
-        if jobs and self.shared.backbone.architecture.has_blank:
+        if jobs and self.shared.backbone.architecture.rereads:
             self._extend(jobs, self._read(jobs)[1])
         elif jobs:
             if jobs != self.jobs or self._inputs is None:
@@ -71,10 +71,10 @@ class Texts:
             yield
 
     def _read(self, jobs: Sequence[WaitingRow]) -> tuple[list[Held], Tensor]:
-        """Read rows with what is written so far; a blank infiller reads them at each step."""
+        """Read rows with what is written so far; some families read them at each step."""
         backbone = self.shared.backbone
         with self._precise():
-            if backbone.architecture.has_blank:
+            if backbone.architecture.rereads:
                 (logits,) = backbone.forward(joined(jobs)).tensors
                 return [], logits
             held, logits = begin(backbone, joined(jobs))

@@ -420,13 +420,15 @@ class Loop(ABC):
         """Add the texts that the backbone writes after the rows of items."""
         methods, done = asked.methods, asked.done
         readouts: list[Any] = [method.readout for method in methods]
-        alike: dict[tuple[Decoding, int | None], list[Item]] = {}  # what can share passes
+        alike: dict[tuple[Decoding, int | None, int], list[Item]] = {}  # what can share passes
+        closed = self.backbone.architecture.closed  # it writes rows of one length
         for item in items:
             readout = readouts[item.owner]
             row = replace(item, features=readout.prompt(item.features))
-            beams_of = item.owner if readout.decoding.beams > 1 else None
-            alike.setdefault((readout.decoding, beams_of), []).append(row)
-        for (decoding, _), rows in alike.items():
+            alone = item.owner if readout.decoding.beams > 1 or closed else None
+            length = row.features.tokens if closed else 0
+            alike.setdefault((readout.decoding, alone, length), []).append(row)
+        for (decoding, *_), rows in alike.items():
             lengths = [i.features.tokens + decoding.max_new_tokens for i in rows]
             for part in track(cut(lengths, self.token_budget, 0), "writing texts"):
                 groups = by_owner([rows[index] for index in part])

@@ -95,8 +95,8 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, tiny_folder):
     (tmp_path / "config.json").write_text(json.dumps(config | {"auto_map": {}}))
     with pytest.raises(UserError, match="remote code"):
         PaperBackbone(name="x", path=str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "bloom"}))
-    with pytest.raises(UserError, match="'bloom' does not compute attention through"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "umt5"}))
+    with pytest.raises(UserError, match="'umt5' passes position_bias to its attention"):
         PaperBackbone(name="x", path=str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"not tensors at all")

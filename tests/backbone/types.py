@@ -66,15 +66,26 @@ SCALED = {
     "llama-llama3": rope("llama3", **_HALF, low_freq_factor=1.0, high_freq_factor=4.0),
     "llama-longrope": rope("longrope", **_HALF, short_factor=[1.0] * 4, long_factor=[2.0] * 4),
 }
+_MIXED = {"num_hidden_layers": 4, "mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16}
+_LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8}
+_LINEAR |= {"linear_value_head_dim": 8, "num_hidden_layers": 4}
+CLOSED = {
+    **each("bloom falcon mpt mpnet megatron-bert", {}),
+    "gptj": {"rotary_dim": 8},
+    "mamba": {"state_size": 8},
+    "falcon_h1": {**_MIXED, "mamba_d_ssm": 64, "mamba_n_groups": 1},
+    "granitemoehybrid": {**_MIXED, "layer_types": ["mamba", "attention"] * 2},
+    "jamba": {**_MIXED, "attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "qwen3_next": _LINEAR,
+    "qwen3_5_text": _LINEAR,
+}
 REFUSED = {
-    **each("bloom falcon gptj mpt mamba jamba mpnet", "interface"),
-    "qwen3_next": "interface",
-    "megatron-bert": "interface",
     "umt5": "position_bias",
     **each("seamless_m4t seamless_m4t_v2", "no body apart from its head"),
 }
+ENCODERS = {"mpnet", "megatron-bert"}
 GROUPS = {"causal": {**CAUSAL, **SCALED}, "masked": MASKED, "seq2seq": SEQ2SEQ}
-_AUTO = {
+AUTO = {
     "causal": transformers.AutoModelForCausalLM,
     "masked": transformers.AutoModelForMaskedLM,
     "seq2seq": transformers.AutoModelForSeq2SeqLM,
@@ -83,7 +94,8 @@ _AUTO = {
 
 def group_of(kind):
     """Return whether a model is causal, masked or seq2seq."""
-    return next((group for group, own in GROUPS.items() if kind in own), "causal")
+    groups = {**GROUPS, "masked": MASKED.keys() | ENCODERS}
+    return next((group for group, own in groups.items() if kind in own), "causal")
 
 
 def config_of(kind, **more):
@@ -103,10 +115,10 @@ def half():
 def make(kind, folder, **more):
     """Write a tiny random model and its tokenizer; return the folder."""
     group = group_of(kind)
-    more = {**GROUPS[group].get(kind, {}), **more}
+    more = {**GROUPS[group].get(kind, CLOSED.get(kind, {})), **more}
     config = config_of(kind.split("-")[0] if kind in SCALED else kind, **more)
     torch.manual_seed(0)
-    model = _AUTO[group].from_config(config).float()
+    model = AUTO[group].from_config(config).float()
     for name, parameter in model.named_parameters():  # no zero biases, no equal norms
         norm = parameter.dim() < 2 and "norm" in name.lower() and name.endswith("weight")
         parameter.data.normal_(mean=float(norm), std=0.1 if parameter.dim() < 2 else 0.15)

@@ -1,0 +1,197 @@
+"""A family with closed layers: the model's own forward pass computes them, and ptrun enters none.
+
+    ptrun backbone.path=FOLDER method=prompt_tuning     # Bloom, Falcon, Mamba, Qwen3-Next, ...
+
+This is what `ptrun.backbone.probe` cannot trace: layers without attention, or with attention in
+code of their own. Input vectors stand before the word embeddings, LoRA and adapters change the
+outputs of modules, and keys and values of a prefix cannot enter. Rows are padded on the right,
+where tokens before see nothing of it. Texts are written for rows of one length.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoConfig
+
+from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
+from ptrun.backbone.family import Stock
+from ptrun.backbone.injection import Injection, Paths, Reader, hook
+from ptrun.backbone.packing import Packing
+from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, tags
+from ptrun.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+
+_LENGTHS = (*LENGTHS, "seq_length", "max_seq_len", "context_length")
+_UNBOUNDED = 2**20  # tokens, of a model that names no longest input
+_FEED_FORWARD = ("mlp", "ffn", "feed_forward", "moe", "ff_layer")
+_MAPS = (
+    *("q_proj v_proj", "query_key_value", "Wqkv", "c_attn", "qkv_proj", "query value"),
+    *("in_proj_qkvz", "in_proj_qkv", "in_proj", "receptance key value", "q v"),
+)
+"""Last names of the maps that read the input of attention, or of what stands in its place."""
+
+
+@dataclass(frozen=True)
+class Closed(Probed):
+    """One architecture whose layers stay closed.
+
+    Args:
+        sites: for each layer, the path of the module whose output a kind of site edits.
+
+    >>> from transformers import MambaConfig
+    >>> from ptrun.backbone.closed import closed
+    >>> config = MambaConfig(vocab_size=8, hidden_size=16, num_hidden_layers=2)
+    >>> closed(config.to_dict(), "has no attention").attention_maps
+    ('in_proj',)
+    """
+
+    sites: tuple[Mapping[str, str], ...] = ()
+
+    def library_config(self, content: Mapping[str, Any]) -> Any:
+        """Return the configuration object, without dropout: its draws are not by row."""
+        config = super().library_config(content)
+        for key in _noise(config):
+            setattr(config, key, 0.0)
+        return config
+
+    def shape(self, config: Any) -> Shape:
+        """Return the sizes that config.json states."""
+        hidden, embedding, positions = self.widths
+        heads = getattr(config, "num_attention_heads", 0) or 0
+        width = getattr(config, "head_dim", None) or hidden // (heads or 1)
+        return Shape(hidden, embedding, len(self.sites), heads, width, positions, dropout=0.0)
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect the sites of edits."""
+        for index, (layer, paths) in enumerate(zip(self.layers(model), self.sites, strict=True)):
+            for kind, path in paths.items():
+                hook(layer.get_submodule(path), injection, "text", (kind, index))
+
+    def readers(self, model: Any) -> dict[Reader, Any]:
+        """Return the module that reads the text."""
+        return {"text": self.body(model)}
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether an argument takes positions: the model counts them itself."""
+        return False
+
+    def hidden(
+        self, model: Any, inputs: BackboneInput | DecoderInput, packing: Packing | None
+    ) -> Tensor:
+        """Return the last hidden states `[B, T, H]`."""
+        if inputs.prefixes:
+            raise UserError(f"a prefix cannot enter the layers of {self.library}.")
+        grids = {"use_cache": False} if self.left_to_right else {}
+        types = getattr(inputs, "types", None)
+        if types is not None and getattr(model.config, "type_vocab_size", 0) > 1:
+            grids["token_type_ids"] = types
+        states: Tensor = self.body(model)(
+            input_ids=inputs.ids,
+            inputs_embeds=inputs.embeddings,
+            attention_mask=inputs.mask.long(),
+            **grids,
+        )[0]
+        return states
+
+
+def closed(config: Mapping[str, Any], why: str) -> Closed:
+    """Return the family of a causal model or an encoder, from its modules; refuse any other.
+
+    `why` says why prefixes cannot enter its layers.
+    """
+    return _read(json.dumps(config, sort_keys=True, default=str), why)
+
+
+@lru_cache(maxsize=32)
+def _read(text: str, why: str) -> Closed:
+    content = json.loads(text)
+    kind, name, library = described(content)
+    if name == "seq2seq":
+        raise UserError(f"{why}.")
+    config = AutoConfig.for_model(**content)
+    config._attn_implementation = "eager"
+    with torch.device("meta"):
+        model: Any = getattr(transformers, library)(config)
+    body, config = model.base_model, model.config.get_text_config()
+    lists = {n: m for n, m in body.named_modules() if isinstance(m, nn.ModuleList)}
+    count = config.num_hidden_layers
+    path = next((n for n, m in lists.items() if len(m) == count), None)
+    table = model.get_input_embeddings()
+    if body is model or path is None or not isinstance(table, nn.Embedding):
+        raise UserError(f"{why}, and its layers are in no list.")
+    if noise := {key: getattr(config, key) for key in _noise(config)}:
+        shown = ", ".join(f"{key}={value}" for key, value in noise.items())
+        _LOG.warning("%s runs its own forward pass, without its dropout (%s)", library, shown)
+    maps = dict.fromkeys(name for layer in body.get_submodule(path) for name in _maps(layer))
+    sites = tuple(_sites(layer, config.hidden_size) for layer in body.get_submodule(path))
+    inner = {id(module) for module in body.modules()}
+    prefix = model.base_model_prefix
+    lengths = (getattr(config, key, None) for key in _LENGTHS)
+    longest = next((int(length) for length in lengths if length), _UNBOUNDED)
+    return Closed(
+        library,
+        Paths(f"{prefix}.{path}", "", "", ""),
+        name=name,
+        attention="eager",
+        left_to_right=name == "causal",
+        fills_masks=name == "masked",
+        pooler=name == "masked",
+        attention_maps=tuple(maps),
+        stock=Stock(KINDS[name][1], tags=tags(kind, model), takes_past=False),
+        bars_prefixes=why,
+        closed=True,
+        edited=frozenset.intersection(*(frozenset(paths) for paths in sites)),
+        probed=True,
+        fused=any(
+            p.dim() > 2
+            for module in body.modules()
+            if not isinstance(module, nn.Conv1d)
+            for p in module.parameters(recurse=False)
+        ),
+        heads=tuple(n for n, module in model.named_children() if id(module) not in inner),
+        body_path=prefix,
+        widths=(config.hidden_size, table.embedding_dim, longest),
+        sites=sites,
+    )
+
+
+def _noise(config: Any) -> list[str]:
+    """Return the keys of a configuration that draw random numbers in training."""
+    numbers = {key: value for key, value in vars(config).items() if type(value) is float and value}
+    return [key for key in numbers if "drop" in key or "jitter" in key]
+
+
+def _maps(layer: nn.Module) -> Sequence[str]:
+    """Return the last names of the maps of a layer that LoRA changes by default."""
+    names = [n for n, module in layer.named_modules() if isinstance(module, nn.Linear)]
+    last = dict.fromkeys(name.rpartition(".")[2] for name in names)
+    return next((m.split() for m in _MAPS if {*m.split()} <= last.keys()), [*last])
+
+
+def _sites(layer: nn.Module, hidden: int) -> dict[str, str]:
+    """Return the paths of the modules that can be edited in a layer, by kind of site.
+
+    Attention, or what stands in its place, is known where a layer has one such part; so is the
+    feed-forward layer. Of a part of plain linear maps the last one to the hidden size is edited,
+    which does not hold the residual sum.
+    """
+    paths = {"layer": ""}
+    parts = {n: m for n, m in layer.named_children() if any(p.dim() > 1 for p in m.parameters())}
+    grown = {n for n in parts if any(word in n for word in _FEED_FORWARD)}
+    for kind, names in (("attention", parts.keys() - grown), ("ffn", grown)):
+        if len(names) == 1:
+            (name,) = names
+            maps = [n for n, m in parts[name].named_modules() if isinstance(m, nn.Linear)]
+            last = [n for n in maps if parts[name].get_submodule(n).out_features == hidden][-1:]
+            fused = any(p.dim() > 2 for p in parts[name].parameters()) and kind == "ffn"
+            paths[kind] = ".".join([name, *([] if fused else last)]).rstrip(".")
+    return paths
