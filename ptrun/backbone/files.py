@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.backbone import tokenizers
+from ptrun.backbone.text_part import text_config
 from ptrun.errors import UserError
 from ptrun.files import opened_tensors, read_json, read_text, write_text
 
@@ -57,7 +58,15 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return a folder's config.json; refuse one that needs remote code (`auto_map`)."""
+    """Return the config.json of a folder, or its text part beside parts for images or sound.
+
+    Raises:
+        UserError: it needs remote code (`auto_map`), or its weights are quantized.
+    """
+    return text_config(folder / "config.json", _config(folder))
+
+
+def _config(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     try:
         config: dict[str, Any] = read_json(file, links=True)
@@ -126,7 +135,7 @@ _KEPT_ABOVE = 2**26  # bytes; smaller files are hashed faster than a hash is fou
 
 def fingerprint(folder: Path) -> str:
     """Return 16 hex digits that identify the content of a model folder."""
-    hashed = hashlib.sha256(json.dumps(read_config(folder), sort_keys=True).encode())
+    hashed = hashlib.sha256(json.dumps(_config(folder), sort_keys=True).encode())
     hashed.update(tokenizers.digest(folder).encode())
     for file in weight_files(folder):
         hashed.update(_weights(file).encode())

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from ptrun.backbone.files import tensor_names, weight_files
+from ptrun.backbone.text_part import text_tensors
 from ptrun.errors import UserError
 
 _INDEX = "model.safetensors.index.json"
@@ -43,8 +44,11 @@ class Stored:
         return safe_open(self.file, "pt")
 
 
-def stored(folder: Path) -> dict[str, Stored]:
-    """Return the tensors of a folder; refuse one with a missing file of its index."""
+def stored(folder: Path, model: Any = None) -> dict[str, Stored]:
+    """Return the tensors of a folder; refuse one with a missing file of its index.
+
+    For a `model` that is the text part of a checkpoint, its tensors alone, under its names.
+    """
     tensors = {
         name: Stored(file, name) for file in weight_files(folder) for name in tensor_names(file)
     }
@@ -56,4 +60,5 @@ def stored(folder: Path) -> dict[str, Stored]:
                 f"damaged: {_INDEX} lists {len(listed)} tensors, and the files hold "
                 f"{len(listed.keys() & tensors.keys())} of them. Copy the whole model again."
             )
-    return tensors
+    part = model is not None and getattr(model.config, "text_of", None)
+    return text_tensors(folder, tensors, model) if part else tensors

@@ -32,10 +32,12 @@ def read(
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    with torch.device("meta"):
+        named = model_class(config) if getattr(config, "text_of", None) else None
     model, report = model_class.from_pretrained(
         None,
         config=config,
-        state_dict=stored(folder),
+        state_dict=stored(folder, named),
         dtype=dtype,
         device_map=files.device_map(device),
         output_loading_info=True,
@@ -70,7 +72,7 @@ def skeleton(model_class: Any, config: Any, folder: Path, *, own_output: bool) -
 
 def _is_untied(model: Any, folder: Path) -> bool:
     """Return whether the files hold an output matrix and embeddings that differ."""
-    tensors, base = stored(folder), model.base_model_prefix
+    tensors, base = stored(folder, model), model.base_model_prefix
     for pair in model.all_tied_weights_keys.items():
         names = [n for name in pair if (n := _name([name], base, tensors)) is not None]
         if len(names) == 2 and model.get_parameter(pair[0]) is model.get_output_embeddings().weight:
@@ -121,7 +123,7 @@ def fill(
     `part` takes the name of a parameter and a safetensors slice, and returns what is to be read.
     """
     missing = set()
-    tensors, base = stored(folder), getattr(model, "base_model_prefix", "")
+    tensors, base = stored(folder, model), getattr(model, "base_model_prefix", "")
     names: dict[int, list[str]] = {}  # of each parameter; tied ones have several
     for place, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(place)
