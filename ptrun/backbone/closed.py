@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig
 
@@ -25,6 +24,7 @@ from ptrun.backbone.family import Stock
 from ptrun.backbone.injection import Injection, Paths, Reader, hook
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, tags
+from ptrun.backbone.text_model import library_class
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _read(text: str, why: str) -> Closed:
     config = AutoConfig.for_model(**content)
     config._attn_implementation = "eager"
     with torch.device("meta"):
-        model: Any = getattr(transformers, library)(config)
+        model: Any = library_class(library)(config)
     body, config = model.base_model, model.config.get_text_config()
     lists = {n: m for n, m in body.named_modules() if isinstance(m, nn.ModuleList)}
     count = config.num_hidden_layers

@@ -63,7 +63,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it needs remote code (`auto_map`), or its weights are quantized.
     """
-    return text_config(folder / "config.json", _config(folder))
+    return text_config(folder.name, _config(folder))
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.registry import family_of
 from ptrun.backbone.stored import Stored, stored
-from ptrun.backbone.text_part import text_config
 from ptrun.backbone.tensor_parallel import Cut, divide
+from ptrun.backbone.text_part import text_config
 from ptrun.backbone.weights import Tuned
 from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
@@ -100,7 +100,7 @@ class PretrainedBackbone:
         if self.folder:
             self.config = files.read_config(self.folder)
         elif config is not None:
-            self.config = text_config(f"backbone={name}", config)
+            self.config = text_config(name, config)
         elif self.repository:
             from ptrun.hub import download
 

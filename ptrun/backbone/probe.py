@@ -30,6 +30,7 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.family import Family, Stock, SwitchFields, read
 from ptrun.backbone.injection import Injection, KeyedDropout, Paths, Reader, wire
 from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing
+from ptrun.backbone.text_model import library_class
 from ptrun.errors import UserError
 
 _NAME = "ptrun_trace"
@@ -102,6 +103,11 @@ class Probed(Family):
     first: int = 0
     loose: float = 0.0
     widths: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def model_class(self) -> Any:
+        """The class that holds the body and the output head."""
+        return library_class(self.library)
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes that the trace showed."""
@@ -311,13 +317,18 @@ def described(content: dict[str, Any]) -> tuple[str, str, str]:
     named = " ".join(content.get("architectures") or [])
     name = next((n for n, (classes, _) in KINDS.items() if classes.get(kind, "-") in named), None)
     name = name or next((n for n, (classes, _) in KINDS.items() if kind in classes), None)
+    if name is None and content.get("text_of") and named:
+        name = "causal"
     if name is None:
         raise UserError(
             f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
             "predict words. Choose a causal model, an encoder, or an encoder-decoder."
         )
-    library = KINDS[name][0][kind]
-    return kind, name, library if isinstance(library, str) else library[0]
+    if named.endswith("WithHead") and (keys := [k for k in content if "logit" in k and content[k]]):
+        raise UserError(
+            f"model type {kind!r} has {keys[0]}, and transformers no class for its head"
+        )
+    return kind, name, KINDS[name][0].get(kind, named)
 
 
 @lru_cache(maxsize=32)
@@ -332,7 +343,7 @@ def _traced(text: str) -> Probed:
         setattr(config, key, 0.0)
     try:
         with torch.device("meta"):
-            model: Any = getattr(transformers, library)(config)
+            model: Any = library_class(library)(config)
     except KeyError as error:  # a table of attention classes, without ours
         raise UserError(_FOREIGN.format(kind)) from error
     ids = torch.zeros(1, _TEXT, dtype=torch.long, device="meta")

@@ -1,9 +1,7 @@
-"""The text part of a checkpoint that also reads images or sound: its configuration and tensors.
+"""The text part of a checkpoint that also reads images or sound: Gemma 3, Qwen-VL, LLaVA, ...
 
-    ptrun backbone.path=FOLDER        # Gemma 3, Mistral 3, Qwen-VL, LLaVA, ...
-
-transformers says which part of a configuration reads text. Where its tensors are in the files, and
-which tensors belong to other parts, the names of the tensors say.
+transformers says which part of a configuration reads text. Which tensors of the files belong to it
+is read from their names.
 """
 
 import json
@@ -17,82 +15,69 @@ from typing import Any
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
-_FILLED = ("pad_token_id", "bos_token_id", "eos_token_id", "dtype", "quantization_config")
+_OUTER = ("pad_token_id", "bos_token_id", "eos_token_id", "dtype", "quantization_config")
 
 
-def text_config(place: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of the text part; the same one if there is no other part.
+def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of the text part, or `config` itself if there is no other part.
 
-    What only the whole states is added: special tokens, precision, whether the output is the word
-    embeddings. `text_of` has the type of the whole. `place` is for messages.
+    It has what only the whole states: special tokens, whether the output is the word embeddings.
+    Its `text_of` is the type of the whole. `name` is the backbone, for messages.
 
     Raises:
-        UserError: transformers cannot read it.
+        UserError: transformers cannot read the configuration.
     """
-    content = dict(config)
-    parts = [key for key, part in content.items() if key.endswith("_config") and part]
-    if not any(isinstance(content[key], dict) for key in parts if key != _FILLED[-1]):
-        return content
+    parts = [part for key, part in config.items() if re.fullmatch(r"(?!quant).+_config", key)]
+    if not any(isinstance(part, dict) for part in parts):
+        return dict(config)
     from transformers import CONFIG_MAPPING, AutoConfig
     from transformers.models.auto import modeling_auto as auto
 
+    from ptrun.backbone.family import reading
+
+    content = dict(config)
     kind = str(content.pop("model_type", None))
     if kind not in CONFIG_MAPPING:
         return dict(config)
-    try:
-        whole = AutoConfig.for_model(kind, **content)
-        part = whole.get_text_config()
-    except Exception as error:  # the library raises what it meets first
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise UserError(f"{place}: cannot be read as a model of type {kind} ({reason}).") from error
+    with reading(name, "config.json"):
+        whole: Any = AutoConfig.for_model(kind, **content)
+        part: Any = whole.get_text_config()
+        text: dict[str, Any] = json.loads(part.to_json_string(use_diff=False))
     if part is whole:
         return dict(config)
-    text: dict[str, Any] = json.loads(part.to_json_string(use_diff=False))
-    for key in _FILLED:
-        if text.get(key) is None and config.get(key) is not None:
-            text[key] = config[key]
-    text["tie_word_embeddings"] = getattr(
-        whole, "tie_word_embeddings", getattr(part, "tie_word_embeddings", True)
-    )
-    tables = (
-        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    )
-    names = [table[part.model_type] for table in tables if part.model_type in table]
-    if not names and kind in auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
-        names = _classes(type(part))
-    text |= {"model_type": part.model_type, "text_of": kind, "architectures": names[:1]}
-    return text
+    text |= {key: config[key] for key in _OUTER if key in config and text.get(key) is None}
+    ties = (getattr(one, "tie_word_embeddings", None) for one in (whole, part))
+    text["tie_word_embeddings"] = next((tie for tie in ties if tie is not None), False)
+    library = {
+        **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        **auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        **auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    }.get(part.model_type)
+    if library is None and kind in auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
+        module = import_module(type(part).__module__.replace(".configuration_", ".modeling_"))
+        classes = [
+            n for n, c in vars(module).items() if getattr(c, "config_class", 0) is type(part)
+        ]
+        bodies = (f"{n}WithHead" for n in classes if n.endswith("TextModel"))
+        library = next((n for n in classes if n.endswith("ForCausalLM")), next(bodies, None))
+    architectures = [library] if library else []
+    return text | {"model_type": part.model_type, "text_of": kind, "architectures": architectures}
 
 
-def _classes(config_class: Any) -> list[str]:
-    """Return the model classes of a text part, that with an output head first."""
-    module = import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
-    names = [
-        name
-        for name, kind in vars(module).items()
-        if getattr(kind, "config_class", None) is config_class and kind.__module__ == module.__name__
-    ]
-    ends = "ForCausalLM", "TextModel"
-    return [name for end in ends for name in names if name.endswith(end)]
-
-
-def text_tensors(place: object, tensors: Mapping[str, Any], model: Any) -> dict[str, Any]:
+def text_tensors(folder: object, tensors: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """Return the tensors of the text part, under the names that its model has.
 
-    The text part is where one prefix completes names of the model's body, among them the word
+    They follow the prefix that completes the most names of the model's body, among them the word
     embeddings. The output head is beside the body or above it. The log counts all other tensors.
 
     Raises:
-        UserError: no part has the word embeddings, or two parts have.
+        UserError: no prefix has the word embeddings, or two are equal.
     """
-    base = f"{model.base_model_prefix}."
+    base, words = f"{model.base_model_prefix}.", model.get_input_embeddings().weight
     parameters = dict(model.named_parameters(remove_duplicate=False))
     body = {name.removeprefix(base) for name in parameters if name.startswith(base)}
-    words = model.get_input_embeddings().weight
-    tables = [n.removeprefix(base) for n, p in parameters.items() if p is words and n[: len(base)] == base]
-    # 1) the prefix that completes the most names
+    tables = [n for n in body if parameters[base + n] is words]
+    # 1) the prefix
     counts: Counter[str] = Counter()
     for name in tensors:
         dots = [0, *(match.end() for match in re.finditer(r"\.", name))]
@@ -106,13 +91,12 @@ def text_tensors(place: object, tensors: Mapping[str, Any], model: Any) -> dict[
     }
     most = [start for start in starts if counts[start] == max(counts[s] for s in starts)]
     if len(most) != 1:
-        names = ", ".join(starts[start] for start in most) or "none of them"
         raise UserError(
-            f"{place}: {len(tensors)} tensors, and {names} can be {tables[0]} {shape}, the word "
-            "embeddings of the text part. Exactly one must be; copy the whole model again, or "
-            "use one whose text part has the sizes in config.json."
+            f"backbone.path={folder}: of {len(tensors)} tensors, "
+            f"{' and '.join(starts[start] for start in most) or 'none'} could be {tables[0]} "
+            f"{shape}, the word embeddings of the text part. One must be: copy the model again."
         )
-    # 2) its tensors, and those of the head
+    # 2) the tensors after it, and the head
     start, kept = most[0], {name.partition(".")[0] for name in body}
     names = {
         name: base + name.removeprefix(start)
@@ -121,15 +105,10 @@ def text_tensors(place: object, tensors: Mapping[str, Any], model: Any) -> dict[
     }
     above = [start[: match.end()] for match in re.finditer(r"\.", start)][::-1]
     for head in parameters.keys() - {base + name for name in body}:
-        if stored := next((a + head for a in (*above, "") if a + head in tensors), None):
-            names[stored] = head
-    if rest := [name for name in tensors if name not in names]:
-        parts = sorted({name.removeprefix("model.").partition(".")[0] for name in rest})
-        _LOG.info(
-            "%s: %d of %d tensors are of other parts than the text (%s), and are not read",
-            place,
-            len(rest),
-            len(tensors),
-            ", ".join(parts[:3]),
-        )
-    return {names[name]: tensors[name] for name in tensors if name in names}
+        places = (place + head for place in (*above, ""))
+        names |= {name: head for name in [next(filter(tensors.__contains__, places), None)] if name}
+    rest = [name for name in tensors if name not in names]
+    parts = ", ".join(sorted({name.removeprefix("model.").partition(".")[0] for name in rest}))
+    count = f"{len(rest)} of {len(tensors)} tensors are of {parts or 'no other part'}"
+    _LOG.info("%s: %s, and are not read", folder, count)
+    return {stated: tensors[name] for name, stated in names.items()}
