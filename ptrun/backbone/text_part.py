@@ -9,6 +9,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -64,6 +65,11 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return text | {"model_type": part.model_type, "text_of": kind, "architectures": architectures}
 
 
+@cache
+def _log_once(line: str) -> None:
+    _LOG.info("%s", line)
+
+
 def text_tensors(folder: object, tensors: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """Return the tensors of the text part, under the names that its model has.
 
@@ -109,6 +115,5 @@ def text_tensors(folder: object, tensors: Mapping[str, Any], model: Any) -> dict
         names |= {name: head for name in [next(filter(tensors.__contains__, places), None)] if name}
     rest = [name for name in tensors if name not in names]
     parts = ", ".join(sorted({name.removeprefix("model.").partition(".")[0] for name in rest}))
-    count = f"{len(rest)} of {len(tensors)} tensors are of {parts or 'no other part'}"
-    _LOG.info("%s: %s, and are not read", folder, count)
+    _log_once(f"{folder}: {len(rest)} of {len(tensors)} tensors are of {parts}, and are not read")
     return {stated: tensors[name] for name, stated in names.items()}

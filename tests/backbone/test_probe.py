@@ -77,7 +77,7 @@ def test_a_model_that_cannot_take_prompts_is_refused_by_name(kind, told):
     ("config", "told"),
     [
         ({"model_type": "nothing"}, "model type 'nothing' is none that transformers"),
-        ({"model_type": "gemma3", "vision_config": {"a": 1}}, "has vision_config"),
+        ({"model_type": "git", "vision_config": {"depth": 1}}, "has vision_config"),
     ],
 )
 def test_a_model_of_another_shape_is_refused_by_name(config, told):
