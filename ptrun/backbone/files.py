@@ -4,6 +4,8 @@ import hashlib
 import json
 import logging
 import os
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +34,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             "tokenizer files. ptrun import converts checkpoints of GLM, CPM-2 and Megatron-11B."
         )
     config = read_config(folder)
-    tensors = sum(len(tensor_names(file)) for file in weight_files(folder))
+    tensors = sum(len(tensor_headers(file)) for file in weight_files(folder))
     for key, count in config.items():
         if key in _LAYERS and isinstance(count, int) and count > tensors:  # takes hours to build
             raise UserError(
@@ -50,9 +52,13 @@ def weight_files(folder: Path) -> list[Path]:
                 raise UserError(f"{file}: not a file, so no weights can be read from it.")
         return weights
     pickled = [file.name for file in folder.iterdir() if file.suffix in {".bin", ".pt", ".pkl"}]
+    if not pickled:
+        raise UserError(
+            f"backbone.path={folder}: no weights there; expected model.safetensors, or "
+            "model-00001-of-0000N.safetensors and so on. Copy the whole model."
+        )
     raise UserError(
-        f"backbone.path={folder}: {', '.join(pickled[:3]) or 'no weights'}; ptrun trains with "
-        "safetensors.\n"
+        f"backbone.path={folder}: {', '.join(pickled[:3])}; ptrun trains with safetensors.\n"
         f"Convert pytorch_model.bin once: ptrun import hf {folder} --out DIR"
     )
 
@@ -61,7 +67,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the config.json of a folder, or its text part beside parts for images or sound.
 
     Raises:
-        UserError: it needs remote code (`auto_map`), or its weights are quantized.
+        UserError: it needs remote code (`auto_map`), or weights are quantized by another method.
     """
     return text_config(folder.name, _config(folder))
 
@@ -84,10 +90,11 @@ def _config(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
         )
-    if config.get("quantization_config"):
+    method = quantized_by(config)
+    if method not in (None, *DEQUANTIZED):
         raise UserError(
-            f"{file}: quantized weights (quantization_config); ptrun quantizes plain ones: use the "
-            "original model with hardware.quantization=nf4 or int8."
+            f"{file}: its weights are quantized by {method}, which ptrun does not read; it reads "
+            f"{', '.join(DEQUANTIZED)}.\n{unquantized(folder, config)}"
         )
     return config
 
@@ -101,10 +108,52 @@ def _decoded(value: Any) -> Any:
     return [_decoded(part) for part in value] if isinstance(value, list) else value
 
 
+# Weights that are quantized in their files, as `quantization_config` in config.json describes.
+
+DEQUANTIZED = ("bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors", "mxfp4")
+"""The methods that `ptrun.backbone.dequantization` reads."""
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_QUANTIZED_NAME = re.compile(
+    r"(?i)([-_.](gptq|awq|aqlm|hqq|exl[23]|gguf|bnb|nf4|nvfp4|mxfp4|fp[48]|u?int[48]|[2-8]-?bits?|"
+    r"w\d+a\d+(g\d+)?|g\d+|autoround|quanto|quantized|dynamic|unsloth|marlin|hf))+$"
+)
+
+
+def quantized_by(config: Mapping[str, Any]) -> str | None:
+    """Return the method that quantized the weights of a config.json; None for plain weights."""
+    settings = config.get("quantization_config")
+    if not settings:
+        return None
+    if not isinstance(settings, dict):
+        return f"{settings!r:.40}"
+    is_old = settings.get("load_in_4bit") or settings.get("load_in_8bit")  # has no method
+    return str(settings.get("quant_method") or ("bitsandbytes" if is_old else "an unnamed method"))
+
+
+def unquantized(folder: Path, config: Mapping[str, Any]) -> str:
+    """Return a sentence that names the model of which a folder is a quantized copy, and why."""
+    card = folder / "README.md"
+    text = read_text(card, "replace") if card.is_file() else ""
+    head = text.split("---")[1] if text.startswith("---") else ""
+    base = re.search(r"^base_model:\s*(?:-\s*)?['\"]?([\w.-]+/[\w.-]+)", head, re.MULTILINE)
+    path = str(config.get("_name_or_path", ""))
+    hub = re.fullmatch(r"models--(.+)--(.+)", folder.parent.parent.name)  # the cache of the hub
+    here = "/".join(hub.groups()) if hub else folder.resolve().name
+    if base:
+        name, source = base[1], "base_model in README.md"
+    elif _HUB_NAME.fullmatch(path) and not _QUANTIZED_NAME.search(path):
+        name, source = path, "_name_or_path in config.json"
+    elif (name := _QUANTIZED_NAME.sub("", here)) != here:
+        source = "its hub id" if hub else "the name of the folder"
+    else:
+        return "Use the model of which this is a quantized copy; no file here names it."
+    return f"Use {name}, of which this is a quantized copy (from {source})."
+
+
 def stores(folder: Path | None, start: str) -> bool:
     """Return whether a tensor name in the weights of a local folder starts with `start`."""
     weights = weight_files(folder) if folder else []
-    return any(name.startswith(start) for file in weights for name in tensor_names(file))
+    return any(name.startswith(start) for file in weights for name in tensor_headers(file))
 
 
 def device_map(device: str) -> dict[str, str] | None:
@@ -116,11 +165,12 @@ def device_map(device: str) -> dict[str, str] | None:
     return {"": device} if device != "cpu" and find_spec("accelerate") else None
 
 
-def tensor_names(file: Path) -> list[str]:
-    """Return the names of the tensors of a safetensors file; refuse any other file."""
+def tensor_headers(file: Path) -> dict[str, tuple[list[int], str]]:
+    """Return shape and dtype, such as BF16, of the tensors of a safetensors file, by name."""
     try:
         with opened_tensors(file, links=True) as tensors:
-            return list(tensors.keys())
+            parts = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            return {name: (part.get_shape(), part.get_dtype()) for name, part in parts.items()}
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: damaged, or not a safetensors file.") from error
 

@@ -7,6 +7,7 @@ prefixes through our attention, and edits through hooks.
 """
 
 import hashlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -24,13 +25,15 @@ from ptrun.backbone.files import fingerprint
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.registry import family_of
-from ptrun.backbone.stored import Stored, stored
+from ptrun.backbone.stored import Stored, dequantization, stored
 from ptrun.backbone.tensor_parallel import Cut, divide
 from ptrun.backbone.text_part import text_config
 from ptrun.backbone.weights import Tuned
 from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
 from ptrun.hub import repository
+
+_LOG = logging.getLogger(__name__)
 
 _TURNED = ("mbart", "plbart")  # their decoder starts with the last of the labels
 _MULTILINGUAL = (*_TURNED, "m2m_100", "nllb-moe")
@@ -107,6 +110,8 @@ class PretrainedBackbone:
             self.config = files.read_config(download.config_folder(self.repository))
         else:
             raise UserError(f"backbone={self.name}: {source}")
+        self.quantized_by = files.quantized_by(self.config)
+        self.config.pop("quantization_config", None)  # the weights are plain once they are read
         self.architecture = family_of(self.name, self.config, families or {})
         self.family = self.architecture.name
         self.turns_labels = self.config["model_type"] in _TURNED
@@ -227,6 +232,7 @@ class PretrainedBackbone:
         self.__dict__.pop("model", None)
         with reading(self.name, folder):
             stated = files.read_config(folder)
+            stated.pop("quantization_config", None)
             for key, size in self.config.items():  # a download must be what its option describes
                 if type(size) is int and _SIZE.search(key) and stated.get(key, size) != size:
                     raise UserError(
@@ -234,6 +240,10 @@ class PretrainedBackbone:
                         f"{size} in its option. Type backbone.path=FOLDER for your own model."
                     )
             chosen = self.architecture.model_class, self._library_config(stated), folder
+            if note := dequantization(folder):
+                twice = f", then rounded again by hardware.quantization={self.quantization}"
+                again = twice if self.quantization != "none" else ""
+                _LOG.info("%s: %s%s", self.name, note, again)
             own_output = self._has_own_output()  # refuses a T5 without its output matrix
             if self.division is None and self.quantization == "none":
                 model, missing = weights.read(*chosen, dtype, device)

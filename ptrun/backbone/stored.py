@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ptrun.backbone.files import tensor_names, weight_files
+from ptrun.backbone.dequantization import UNUSED, Dequantized, dequantized
+from ptrun.backbone.files import quantized_by, read_config, tensor_headers, weight_files
 from ptrun.backbone.text_part import text_tensors
 from ptrun.errors import UserError
 
@@ -28,30 +30,39 @@ class Stored:
 
     file: Path
     name: str
+    shape: torch.Size
+    dtype: torch.dtype
 
     def __getitem__(self, index: Any) -> Tensor:
-        with self._opened() as opened:  # mapped memory stays in use, so briefly
+        with safe_open(self.file, "pt") as opened:  # mapped memory stays in use, so briefly
             part: Tensor = opened.get_slice(self.name)[index]
         return part
 
     def get_shape(self) -> list[int]:
-        """Return the shape, without reading the numbers."""
-        with self._opened() as opened:
-            shape: list[int] = opened.get_slice(self.name).get_shape()
-        return shape
-
-    def _opened(self) -> Any:
-        return safe_open(self.file, "pt")
+        """Return the shape, as a slice of safetensors does."""
+        return list(self.shape)
 
 
-def stored(folder: Path, model: Any = None) -> dict[str, Stored]:
-    """Return the tensors of a folder; refuse one with a missing file of its index.
+_DTYPES = {
+    **{"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16},
+    **{"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8},
+    **{"U8": torch.uint8, "BOOL": torch.bool, "F8_E4M3": torch.float8_e4m3fn},
+    **{"F8_E5M2": torch.float8_e5m2, "F8_E8M0": torch.float8_e8m0fnu},
+}
 
-    For a `model` that is the text part of a checkpoint, its tensors alone, under its names.
+
+def stored(folder: Path, model: Any = None) -> dict[str, Any]:
+    """Return the tensors of a folder, each a `Stored` or a `Dequantized`.
+
+    For a `model` that is the text part of a checkpoint, its tensors alone, under its names. A
+    folder with a missing file of its index is refused.
     """
-    tensors = {
-        name: Stored(file, name) for file in weight_files(folder) for name in tensor_names(file)
-    }
+    tensors = dict[str, Stored]()
+    for file in weight_files(folder):
+        for name, (shape, dtype) in tensor_headers(file).items():
+            if dtype not in _DTYPES:
+                raise UserError(f"{file}: {name} is {dtype}; ptrun reads {', '.join(_DTYPES)}.")
+            tensors[name] = Stored(file, name, torch.Size(shape), _DTYPES[dtype])
     if (folder / _INDEX).is_file():
         listed = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
         if lost := next((name for name in listed if name not in tensors), None):
@@ -60,5 +71,17 @@ def stored(folder: Path, model: Any = None) -> dict[str, Stored]:
                 f"damaged: {_INDEX} lists {len(listed)} tensors, and the files hold "
                 f"{len(listed.keys() & tensors.keys())} of them. Copy the whole model again."
             )
+    numbers = dequantized(tensors, folder)
     part = model is not None and getattr(model.config, "text_of", None)
-    return text_tensors(folder, tensors, model) if part else tensors
+    return text_tensors(folder, numbers, model) if part else numbers
+
+
+def dequantization(folder: Path) -> str:
+    """Return how a folder was quantized, and the counts of its tensors; empty for plain weights."""
+    if (method := quantized_by(read_config(folder))) is None:
+        return ""
+    names = [name for file in weight_files(folder) for name in tensor_headers(file)]
+    unused = sum(UNUSED.search(name) is not None for name in names)
+    more = f"; {unused} scales of activations are not used" if unused else ""
+    count = sum(isinstance(tensor, Dequantized) for tensor in stored(folder).values())
+    return f"dequantized from {method}: {count} tensors{more}"

@@ -119,19 +119,27 @@ _BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", "*/*.jinja", "1_Pooling/conf
 
 
 def convert_folder(
-    source: Path, out: Path, dtype: Dtype | None = None, file_bytes: int = FILE_BYTES
+    source: Path,
+    out: Path,
+    dtype: Dtype | None = None,
+    file_bytes: int = FILE_BYTES,
+    join: Callable[[Mapping[str, Any], Path], Mapping[str, Any]] | None = None,
 ) -> tuple[int, int]:
     """Write a model as safetensors, with its other files; return its parameters and their bytes.
 
     `source` is a folder as a repository of the hub has it; it keeps its files. Of several names for
     the same numbers the first is kept. The other arguments are those of `write_model`; `dtype` is
-    that of the numbers, by default each tensor's own.
+    that of the numbers, by default each tensor's own. `join` joins codes and scales to numbers.
     """
-    tensors = read_snapshot(source)
+    tensors: Mapping[str, Any] = read_snapshot(source)
+    if join is not None:
+        tensors = join(tensors, source)
     names: dict[object, str] = {}
     for name, tensor in tensors.items():
-        place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        names.setdefault(place if tensor.numel() else name, name)
+        place: object = name
+        if isinstance(tensor, Tensor) and tensor.numel():
+            place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        names.setdefault(place, name)
     layout = {
         name: planned(name, tensors[name].shape, tensors[name].dtype, dtype)
         for name in names.values()
@@ -144,8 +152,12 @@ def convert_folder(
                 copy = folder / file.relative_to(source)
                 copy.parent.mkdir(exist_ok=True)
                 copy.write_bytes(read_bytes(file, _LARGEST, links=True))
+        if join is not None:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            config.pop("quantization_config", None)
+            write_config(folder, config)
 
     def read(name: str) -> Tensor:
-        return converted(tensors[name], name, layout[name].dtype)
+        return converted(tensors[name][...], name, layout[name].dtype)
 
     return write_model(out, layout, read, finish, "converting", file_bytes)

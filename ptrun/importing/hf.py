@@ -1,12 +1,14 @@
-"""Import of a transformers model with pickled weights: `ptrun import hf SOURCE --out DIR`.
+"""Import of a transformers model in other files: `ptrun import hf SOURCE --out DIR`.
 
-The weights are read without running code and written as safetensors, under the same names.
+Pickled weights are read without running code, quantized ones become plain numbers, and both are
+written as safetensors under the same names.
 """
 
 from pathlib import Path
 from types import SimpleNamespace
 
-from ptrun.backbone.files import read_config
+from ptrun.backbone.dequantization import dequantized
+from ptrun.backbone.files import quantized_by, read_config
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
 from ptrun.hub.convert import Dtype, Imported, convert_folder
@@ -41,4 +43,6 @@ def import_hf(
     if type(vocabulary) is not int or not (type(layers) is int or layers == "?"):
         raise UserError(f"{folder / 'config.json'}: its sizes are no numbers; download it again.")
     sizes = SimpleNamespace(layers=layers, vocab=vocabulary)
-    return Imported(out, sizes, *convert_folder(folder, out, dtype))
+    method = quantized_by(config)
+    written = convert_folder(folder, out, dtype, join=dequantized if method else None)
+    return Imported(out, sizes, *written, (f"dequantized from {method}",) if method else ())

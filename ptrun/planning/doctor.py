@@ -112,6 +112,7 @@ def _disk(name: str, says: str, place: Path, option: str) -> Check:
 def backbone_checks(overrides: Sequence[str]) -> list[Check]:
     """Return the checks of a backbone's weights, and which methods work with it."""
     from ptrun.backbone import proof
+    from ptrun.backbone.stored import dequantization
     from ptrun.config.compose import compose_run
     from ptrun.planning import grid
 
@@ -122,6 +123,8 @@ def backbone_checks(overrides: Sequence[str]) -> list[Check]:
     how = f"closed layers: {family.bars_prefixes}" if family.closed else how
     says = f"{family.library}, {backbone.shape.layers} layers, {how}"
     lines = [Check("ok", "backbone", f"{backbone.name}: {says}")]
+    if backbone.quantized_by:
+        lines.append(Check("ok", "weights", dequantization(backbone.folder)))
     # 1. Whether prompts work in it
     if family.relative or family.has_blank or (family.attention and not family.closed):
         says = "its family has an attention of its own, which ptrun's tests compare"

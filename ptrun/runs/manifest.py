@@ -192,6 +192,7 @@ def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict
         "path": path and str(Path(path).resolve()),
         "parameters": backbone.size(),
         "pooler_seed": pooler_seed if untrained else None,
+        **({"dequantized_from": backbone.quantized_by} if backbone.quantized_by else {}),
         "frozen_verified": True if frozen else None,
     }
 

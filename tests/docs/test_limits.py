@@ -32,9 +32,9 @@ def schemas(folder):
 def quantized(folder):
     copy = Path(shutil.copytree(SHIPPED, folder / "model"))
     config = json.loads((copy / "config.json").read_text())
-    more = {"quantization_config": {"quant_method": "mxfp4"}}
+    more = {"quantization_config": {"quant_method": "gptq"}}
     (copy / "config.json").write_text(json.dumps(config | more))
-    with pytest.raises(UserError, match="quantization_config"):
+    with pytest.raises(UserError, match="quantized by gptq"):
         read_config(copy)
 
 
