@@ -8,11 +8,13 @@ outputs of modules, and keys and values of a prefix cannot enter. Rows are padde
 where tokens before see nothing of it. Texts are written for rows of one length.
 """
 
+import inspect
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -78,6 +80,20 @@ class Closed(Probed):
     def readers(self, model: Any) -> dict[Reader, Any]:
         """Return the module that reads the text."""
         return {"text": self.body(model)}
+
+    def linear_maps(self, model: Any) -> dict[str, Any]:
+        """Return the linear maps that the model calls as modules.
+
+        The code of Mamba hands the weights of some maps to a kernel, past what changes the outputs
+        of a module; those keep their precision, and LoRA does not change them.
+        """
+        maps = {}
+        for path, module in super().linear_maps(model).items():
+            parent, _, name = path.rpartition(".")
+            kind: Any = type(model.get_submodule(parent))
+            if name not in _handed(kind):
+                maps[path] = module
+        return maps
 
     @property
     def takes_positions(self) -> bool:
@@ -162,6 +178,12 @@ def _read(text: str, why: str) -> Closed:
         widths=(config.hidden_size, table.embedding_dim, longest),
         sites=sites,
     )
+
+
+@cache
+def _handed(kind: type) -> set[str]:
+    """Return the names of the parts of a module whose weights its code reads."""
+    return set(re.findall(r"self\.(\w+)\.weight(?:,| @)", inspect.getsource(kind)))
 
 
 def _noise(config: Any) -> list[str]:

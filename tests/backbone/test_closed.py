@@ -10,6 +10,7 @@ import torch
 import ptrun
 from ptrun.backbone import proof
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.quantization import QuantizedLinear
 from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.base import check_pair
@@ -166,3 +167,14 @@ def test_a_run_writes_for_rows_of_any_length(folder_of, tmp_path):
     texts = [{"text": row["text"]} for row in rows[1:4]]
     each = [run.predict([row])[0]["prediction"] for row in texts]
     assert [line["prediction"] for line in run.predict(texts)] == each
+
+
+def test_maps_whose_weights_are_read_past_the_module_keep_their_precision(folder_of, data_dir):
+    backbone, task = read(folder_of("mamba"), "mamba"), conll03(data_dir)
+    backbone.quantize("int8")
+    backbone.load()  # with its proof
+    kinds = {name: type(module) for name, module in backbone.model.named_modules()}
+    quantized = {name.rpartition(".")[2] for name, kind in kinds.items() if kind is QuantizedLinear}
+    assert quantized == {"in_proj"}
+    with pytest.raises(UserError, match=r"method.targets has x_proj, .* allowed: in_proj\."):
+        LoRA(backbone, task, targets=["x_proj"])
