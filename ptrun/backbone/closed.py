@@ -25,8 +25,7 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.family import Stock
 from ptrun.backbone.injection import Injection, Paths, Reader, hook
 from ptrun.backbone.packing import Packing
-from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, tags
-from ptrun.backbone.text_model import library_class
+from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, library_class, tags
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)

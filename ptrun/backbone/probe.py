@@ -13,14 +13,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
 
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from transformers import AttentionInterface, AutoConfig
+from transformers import CONFIG_MAPPING, AttentionInterface, AutoConfig, LlamaForCausalLM
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.models.auto import modeling_auto as auto
 from transformers.pytorch_utils import Conv1D
@@ -30,7 +31,6 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.family import Family, Stock, SwitchFields, read
 from ptrun.backbone.injection import Injection, KeyedDropout, Paths, Reader, wire
 from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing
-from ptrun.backbone.text_model import library_class
 from ptrun.errors import UserError
 
 _NAME = "ptrun_trace"
@@ -317,18 +317,42 @@ def described(content: dict[str, Any]) -> tuple[str, str, str]:
     named = " ".join(content.get("architectures") or [])
     name = next((n for n, (classes, _) in KINDS.items() if classes.get(kind, "-") in named), None)
     name = name or next((n for n, (classes, _) in KINDS.items() if kind in classes), None)
-    if name is None and content.get("text_of") and named:
-        name = "causal"
-    if name is None:
+    library = KINDS[name][0][kind] if name else _headless(kind, content)
+    if library is None:
         raise UserError(
             f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
             "predict words. Choose a causal model, an encoder, or an encoder-decoder."
         )
-    if named.endswith("WithHead") and (keys := [k for k in content if "logit" in k and content[k]]):
-        raise UserError(
-            f"model type {kind!r} has {keys[0]}, and transformers no class for its head"
-        )
-    return kind, name, KINDS[name][0].get(kind, named)
+    return kind, name or "causal", library
+
+
+def _headless(kind: str, content: dict[str, Any]) -> str | None:
+    """Return the class of a text part whose head only the whole model has, for `library_class`."""
+    if content.get("text_of") not in auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
+        return None
+    if of_head := [key for key in content if "logit" in key and content[key]]:
+        raise UserError(f"model type {kind!r} has {of_head[0]}, which only its whole model applies")
+    config_class = CONFIG_MAPPING[kind]
+    module = import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
+    classes = [n for n, c in vars(module).items() if getattr(c, "config_class", 0) is config_class]
+    return next((f"{name}WithHead" for name in classes if name.endswith("TextModel")), None)
+
+
+@cache
+def library_class(name: str) -> Any:
+    """Return a class of transformers; `WithHead` after its name adds a linear output head."""
+    body: Any = getattr(transformers, name.removesuffix("WithHead"))
+    if not name.endswith("WithHead"):
+        return body
+
+    def init(model: Any, config: Any) -> None:
+        super(LlamaForCausalLM, model).__init__(config)
+        model.model = body(config)
+        model.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        model.post_init()
+
+    content = {"__init__": init, "config_class": body.config_class, "__module__": __name__}
+    return type(name, (LlamaForCausalLM,), content)
 
 
 @lru_cache(maxsize=32)

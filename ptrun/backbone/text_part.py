@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from ptrun.errors import UserError
@@ -32,7 +31,6 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     if not any(isinstance(part, dict) for part in parts):
         return dict(config)
     from transformers import CONFIG_MAPPING, AutoConfig
-    from transformers.models.auto import modeling_auto as auto
 
     from ptrun.backbone.family import reading
 
@@ -49,20 +47,7 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     text |= {key: config[key] for key in _OUTER if key in config and text.get(key) is None}
     ties = (getattr(one, "tie_word_embeddings", None) for one in (whole, part))
     text["tie_word_embeddings"] = next((tie for tie in ties if tie is not None), False)
-    library = {
-        **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        **auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-        **auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-    }.get(part.model_type)
-    if library is None and kind in auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
-        module = import_module(type(part).__module__.replace(".configuration_", ".modeling_"))
-        classes = [
-            n for n, c in vars(module).items() if getattr(c, "config_class", 0) is type(part)
-        ]
-        bodies = (f"{n}WithHead" for n in classes if n.endswith("TextModel"))
-        library = next((n for n in classes if n.endswith("ForCausalLM")), next(bodies, None))
-    architectures = [library] if library else []
-    return text | {"model_type": part.model_type, "text_of": kind, "architectures": architectures}
+    return text | {"model_type": part.model_type, "text_of": kind, "architectures": None}
 
 
 @cache
