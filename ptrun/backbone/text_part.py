@@ -15,6 +15,7 @@ from typing import Any
 from ptrun.errors import UserError
 
 _LOG = logging.getLogger(__name__)
+_log_once = cache(lambda line: _LOG.info("%s", line))
 _OUTER = ("pad_token_id", "bos_token_id", "eos_token_id", "dtype", "quantization_config")
 
 
@@ -48,11 +49,6 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     ties = (getattr(one, "tie_word_embeddings", None) for one in (whole, part))
     text["tie_word_embeddings"] = next((tie for tie in ties if tie is not None), False)
     return text | {"model_type": part.model_type, "text_of": kind, "architectures": None}
-
-
-@cache
-def _log_once(line: str) -> None:
-    _LOG.info("%s", line)
 
 
 def text_tensors(folder: object, tensors: Mapping[str, Any], model: Any) -> dict[str, Any]:

@@ -28,22 +28,17 @@ def read(
 
     The weights are loaded onto `device` if `files.device_map` allows it.
     """
-    from transformers.conversion_mapping import (
-        get_checkpoint_conversion_mapping as mapping,
-    )
-    from transformers.conversion_mapping import (
-        register_checkpoint_conversion_mapping,
-    )
-    from transformers.core_model_loading import WeightConverter
+    from transformers import conversion_mapping as renaming
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     named, whole = None, getattr(config, "text_of", None)
     if whole:
-        merges = [m for m in mapping(whole) or () if isinstance(m, WeightConverter)]
-        if merges and mapping(config.model_type) is None:  # of experts
-            register_checkpoint_conversion_mapping(config.model_type, merges)
+        stated = renaming.get_checkpoint_conversion_mapping
+        merges = [m for m in stated(whole) or () if isinstance(m, renaming.WeightConverter)]
+        if merges and stated(config.model_type) is None:  # of experts
+            renaming.register_checkpoint_conversion_mapping(config.model_type, merges)
         with torch.device("meta"):
             named = model_class(config)
     model, report = model_class.from_pretrained(

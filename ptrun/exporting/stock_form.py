@@ -65,6 +65,7 @@ class Reader:
         modules: the names of these modules.
         head: what `head.json` has of a head that no stock class has (`stock_load` reads it).
         prefix: what the names of the backbone's modules have in front, which this class lacks.
+        inside: what they have in its place, if it holds the backbone as its text part.
     """
 
     auto: str
@@ -74,6 +75,7 @@ class Reader:
     modules: tuple[str, ...] = ()
     head: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
+    inside: str = ""
 
     @property
     def words(self) -> bool:
@@ -94,7 +96,10 @@ def reader_of(method: Method) -> Reader:
     readout, stock = method.readout, method.backbone.architecture.stock
     if readout.settles:
         raise cannot("it answers with several labels, by thresholds that no stock class applies.")
-    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and stock.words:
+    words = isinstance(readout, Cloze) and not isinstance(readout, ClassWords)
+    if "text_of" in method.backbone.config:
+        return _whole(method, words=words)
+    if words and stock.words:
         return Reader(*stock.words)
     if type(readout) is TokenHead:
         if (name := stock.tags) is None:
@@ -108,6 +113,28 @@ def reader_of(method: Method) -> Reader:
         f"no stock class of transformers has its read-out ({type(readout).__name__}). Labels of "
         "a text, tags of words, and verbalizers can be exported."
     )
+
+
+def _whole(method: Method, *, words: bool) -> Reader:
+    """Return the model that also reads images or sound, whose text part the backbone is."""
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    backbone, kind = method.backbone, method.backbone.config["text_of"]
+    able = words and isinstance(method, FineTuning | LoRA | PeftMethod)
+    if not able or kind not in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
+        raise cannot(
+            f"the stock class is the whole {kind} model, which has LoRA and tuned weights of its "
+            "text part, no prompt and no head. ptrun serve RUN answers with it."
+        )
+    auto, inside = "AutoModelForMultimodalLM", ""
+    if backbone.folder:
+        config = transformers.AutoConfig.from_pretrained(backbone.folder)
+        with torch.device("meta"):
+            whole = getattr(transformers, auto).from_config(config)
+        body = type(backbone.model.base_model)
+        inside = next(f"{name}." for name, m in whole.named_modules() if type(m) is body)
+    return Reader(auto, "CAUSAL_LM", prefix=f"{backbone.model.base_model_prefix}.", inside=inside)
 
 
 def _label(method: Method, readout: LabelHead) -> Reader:
@@ -300,8 +327,8 @@ def _peft(method: PeftMethod, reader: Reader) -> PeftForm:
 
 def _stock_name(path: str, reader: Reader) -> str:
     """Return the path of a module in the stock model."""
-    if reader.head:
-        return path.removeprefix(reader.prefix)
+    if reader.head or (reader.inside and path.startswith(reader.prefix)):
+        return reader.inside + path.removeprefix(reader.prefix)
     inside = path.startswith(("encoder.block.", "encoder.final", "shared."))
     return f"transformer.{path}" if inside and not reader.words else path
 

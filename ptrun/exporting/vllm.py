@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
+from ptrun.backbone.stored import stored
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.stock_form import PeftForm
@@ -192,11 +192,9 @@ def _name_of_words(method: Method) -> str:
     folder, model = Path(method.backbone.folder or ""), method.backbone.model
     words = model.get_input_embeddings().weight
     matrix = next(name for name, parameter in model.named_parameters() if parameter is words)
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as opened:
-            for name in opened.keys():  # noqa: SIM118 (no mapping)
-                if f".{matrix}".endswith(f".{name}") or f".{name}".endswith(f".{matrix}"):
-                    return str(name)
+    for name in stored(folder):
+        if f".{matrix}".endswith(f".{name}") or f".{name}".endswith(f".{matrix}"):
+            return name
     raise _cannot(f"{method.backbone.name} has no {matrix} in safetensors, which the client reads.")
 
 
