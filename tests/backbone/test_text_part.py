@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -18,14 +19,18 @@ from ptrun.backbone.files import fingerprint, read_config
 from ptrun.backbone.generation import generate
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.exporting import stock_form as stock
+from ptrun.exporting.export import parity
+from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.backbone.types import SIZES
 from tests.conftest import SPECIAL, wordpiece_tokenizer, write_tokenizer
-from tests.exporting.runs import moved
+from tests.exporting.runs import compared, moved, opinions
+from tests.readings import reading
 from tests.small_runs import scores, sst2, train_batch
-from tests.tiers import tiered
+from tests.tiers import package, tiered
 
 VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "depth": 2}
 VISION |= {"intermediate_size": 48, "image_size": 28, "patch_size": 14, "num_heads": 4}
@@ -271,3 +276,32 @@ def test_it_writes_what_the_whole_model_writes(whole_of, kind):
         eos_token_id=None,
     )
     assert ours == theirs[:, 5:].tolist()
+
+
+@pytest.mark.parametrize("kind", SOME)
+def test_lora_is_exported_for_the_whole_model(whole_of, data_dir, tmp_path, kind):
+    package("peft")
+    backbone, task = loaded(whole_of(kind)[1]), opinions(data_dir, "{~sentence} It was {mask}")
+    low = partial(LoRA, rank=2, alpha=4, reading=reading("verbalizer"))
+    method = moved(low, backbone, task)
+    form, difference = compared(method, tmp_path / "adapter", task.load("train"))
+    assert difference.equal and form.reader.auto == "AutoModelForMultimodalLM"
+    assert all(".language_model." in name for name in form.tensors)
+    for make in (partial(PromptTuning, length=3, reading=reading("verbalizer")), LoRA):
+        told = f"is the whole {kind} model, which has LoRA"
+        with pytest.raises(UserError, match=told):
+            stock.form_of(moved(make, loaded(whole_of(kind)[1]), task))
+
+
+def test_tuned_weights_are_exported_in_the_whole_model(whole_of, data_dir, tmp_path):
+    whole, folder = whole_of("qwen3_vl")
+    backbone, task = loaded(folder), opinions(data_dir, "{~sentence} It was {mask}")
+    tuned = partial(FineTuning, reading=reading("verbalizer"))
+    method = moved(tuned, backbone, task, by=0.01)
+    form = stock.whole_of(method)
+    stock.write_whole(tmp_path / "whole", form, method, "")
+    model = stock.load_whole(tmp_path / "whole", form, method, "cpu")
+    assert parity(method, model, form, task.load("train")).equal
+    before = whole.state_dict()
+    moved_names = {n for n, p in model.state_dict().items() if not torch.equal(p, before[n])}
+    assert moved_names and not any("visual" in name for name in moved_names)

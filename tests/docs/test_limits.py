@@ -51,7 +51,7 @@ def devices(folder):
 
 ROWS = {
     "JSON schemas with": schemas,
-    "Checkpoints with a vision": quantized,
+    "Weights quantized by GPTQ": quantized,
     "Training a finished run": more_steps,
     "GPUs other than CUDA": devices,
 }
