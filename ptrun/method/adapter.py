@@ -56,6 +56,7 @@ class Adapter(Method):
     """
 
     static = True
+    edited = frozenset({"ffn"})
     may_differ = ("dropout",)
 
     def __init__(
@@ -77,8 +78,8 @@ class Adapter(Method):
         check_dropout("method", dropout)
         if not backbone.architecture.edited.issuperset(_KINDS[layout]):
             raise UserError(
-                f"method.layout={layout}: the layers of {backbone.name} have no single attention "
-                "and feed-forward part to put adapters behind. Use prompt_tuning or lora."
+                f"method.layout={layout}: the layers of {backbone.name} do not have one attention "
+                "each to put an adapter behind. Type method.layout=pfeiffer."
             )
         self.dropout, width = dropout, backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None

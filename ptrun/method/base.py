@@ -58,6 +58,8 @@ class Method(nn.Module):
     """Whether it has parameters to train."""
     prefixes: ClassVar[bool] = False
     """Whether it puts keys and values before those of a layer."""
+    edited: ClassVar[frozenset[str]] = frozenset()
+    """The sites of each layer where it must be able to edit hidden states."""
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
 
@@ -257,6 +259,11 @@ def check_pair(
         raise UserError(
             f"{method.__name__} puts keys and values into each layer; in {backbone.name} they "
             f"cannot enter: {family.bars_prefixes}. Use prompt_tuning, ptuning, lora or adapter."
+        )
+    if not method.edited <= family.edited:
+        raise UserError(
+            f"{method.__name__} changes what a feed-forward part returns, and the layers of "
+            f"{backbone.name} do not have one. Use prompt_tuning, ptuning or lora."
         )
     offered, soft = method.readouts, method.soft
     chosen = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)

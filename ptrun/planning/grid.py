@@ -54,12 +54,14 @@ def cells(
 ) -> Iterator[Combination]:
     """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task.
 
-    `tasks` has an option for each kind; `overrides` are for every run, task and backbone.
+    A backbone is a name, or typed as `backbone.path=FOLDER`. `tasks` has an option for each kind;
+    `overrides` are for every run, task and backbone.
     """
     loaded = {kind: task_of([f"task={option}", *overrides]) for kind, option in tasks.items()}
     composed = {title: compose_run([*row, *overrides]) for title, row in rows().items()}
     for backbone in backbones:
-        components = compose_run([f"backbone={backbone}", *overrides]).components()
+        typed = backbone if "=" in backbone else f"backbone={backbone}"
+        components = compose_run([typed, *overrides]).components()
         model = cache(components["backbone"].build)
         for title, run in composed.items():
             method = run.components()["method"].target
@@ -144,10 +146,10 @@ def readout_of(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
     return option, {**node, "pooler": "none"} if task.answer == "several" else node
 
 
-def table() -> Group:
+def table(backbones: Sequence[str] = BACKBONES) -> Group:
     """Return the table of combinations, and the reasons why some are rejected."""
     shown = Table("method", "backbone", *TASKS, title="valid combinations", title_justify="left")
-    combinations = list(cells())
+    combinations = list(cells(backbones))
     for (method, backbone), row in groupby(combinations, lambda cell: (cell.method, cell.backbone)):
         outcomes = {cell.kind: "-" if cell.refused else "yes" for cell in row}
         shown.add_row(method, backbone, *(outcomes[kind] for kind in TASKS))

@@ -3,6 +3,7 @@
 import pytest
 
 from ptrun import testing
+from ptrun.command.grid import main
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.planning.grid import TASKS, methods, refusal, rows
@@ -52,3 +53,15 @@ def test_a_backbone_that_cannot_be_built_is_a_refusal():
         raise UserError("backbone=mine: no such folder\nType another.")
 
     assert refusal(None, ("head", {}), broken, None) == "backbone=mine: no such folder"
+
+
+@pytest.mark.slow
+def test_a_typed_backbone_takes_the_place_of_the_shipped_ones(capsys):
+    main(["backbone=pocket_t5"])
+    shown = capsys.readouterr().out
+    assert "pocket_t5" in shown and "pocket_bert" not in shown
+
+
+def test_another_option_is_refused():
+    with pytest.raises(UserError, match="ptrun grid method=lora: it takes backbones alone"):
+        main(["method=lora"])
