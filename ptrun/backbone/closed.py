@@ -23,7 +23,7 @@ from transformers import AutoConfig
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.family import Stock
-from ptrun.backbone.injection import Injection, Paths, Reader, hook
+from ptrun.backbone.injection import Injection, Paths, hook
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, library_class, tags
 from ptrun.errors import UserError
@@ -36,6 +36,7 @@ _FEED_FORWARD = ("mlp", "ffn", "feed_forward", "moe", "ff_layer")
 _MAPS = (
     *("q_proj v_proj", "query_key_value", "Wqkv", "c_attn", "qkv_proj", "query value"),
     *("in_proj_qkvz", "in_proj_qkv", "in_proj", "receptance key value", "q v"),
+    "linear_x linear_y",
 )
 """Last names of the maps that read the input of attention, or of what stands in its place."""
 
@@ -76,10 +77,6 @@ class Closed(Probed):
             for kind, path in paths.items():
                 hook(layer.get_submodule(path), injection, "text", (kind, index))
 
-    def readers(self, model: Any) -> dict[Reader, Any]:
-        """Return the module that reads the text."""
-        return {"text": self.body(model)}
-
     def linear_maps(self, model: Any) -> dict[str, Any]:
         """Return the linear maps that the model calls as modules.
 
@@ -93,11 +90,6 @@ class Closed(Probed):
             if name not in _handed(kind):
                 maps[path] = module
         return maps
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether an argument takes positions: the model counts them itself."""
-        return False
 
     def hidden(
         self, model: Any, inputs: BackboneInput | DecoderInput, packing: Packing | None
@@ -141,17 +133,18 @@ def _read(text: str, why: str) -> Closed:
     count = config.num_hidden_layers
     path = next((n for n, m in lists.items() if len(m) == count), None)
     table = model.get_input_embeddings()
-    if body is model or path is None or not isinstance(table, nn.Embedding):
-        raise UserError(f"{why}, and its layers are in no list.")
+    layers = body.get_submodule(path) if path else ()
+    maps = dict.fromkeys(name for layer in layers for name in _maps(layer))
+    if body is model or not maps or not isinstance(table, nn.Embedding):
+        raise UserError(f"{why}, and its layers are no list with linear maps.")
     if noise := {key: getattr(config, key) for key in _noise(config)}:
         shown = ", ".join(f"{key}={value}" for key, value in noise.items())
         _LOG.warning("%s runs its own forward pass, without its dropout (%s)", library, shown)
-    maps = dict.fromkeys(name for layer in body.get_submodule(path) for name in _maps(layer))
-    sites = tuple(_sites(layer, config.hidden_size) for layer in body.get_submodule(path))
+    sites = tuple(_sites(layer, config.hidden_size) for layer in layers)
     inner = {id(module) for module in body.modules()}
     prefix = model.base_model_prefix
     lengths = (getattr(config, key, None) for key in _LENGTHS)
-    longest = next((int(length) for length in lengths if length), _UNBOUNDED)
+    longest = next((int(n) for n in lengths if n and n > 0), _UNBOUNDED)
     return Closed(
         library,
         Paths(f"{prefix}.{path}", "", "", ""),
