@@ -1,7 +1,7 @@
 """Lines of a corpus labelled by a classifier: PPT pre-trains prompts for single texts on them.
 
-The classifier is another run, named by `task.source.labeller` (`ptrun.papers.labeller`). Lines are
-labelled when their rows are read. They are kept in shards below `<outputs>/.labels`, in a folder
+The classifier is another finished run, named by `task.source.labeller`. Lines are labelled when
+their rows are read. They are kept in shards below `<outputs>/.labels`, in a folder
 named by a hash of corpus, classifier and settings. So nothing is labelled twice, and a killed run
 resumes after the last complete shard.
 """
@@ -10,21 +10,129 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.build import build
+from ptrun.config.build import build, target
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.files import below
+from ptrun.folder import request, result
 from ptrun.papers.corpus import SPLITS, MadeExamples, part_of
-from ptrun.papers.labeller import CorpusLine, Labeller
+from ptrun.runs.finished import Finished, backbone_of, learned
+from ptrun.start import saved_prompt
+from ptrun.task.classification import Classification
+from ptrun.task.dataset import Task
 from ptrun.task.stored import Stored, is_intact, stored
+from ptrun.types import Example, RunResult
 
 _LOG = logging.getLogger(__name__)
+_MIN_TOKENS, _MAX_TOKENS = 5, 256  # a line has more than the first and is truncated to the second
+_KEY = "task.source.labeller"
+
+
+@dataclass(frozen=True)
+class CorpusLine:
+    """A line, its place in the corpus as `id`, and its split, which its text alone decides."""
+
+    id: str
+    split: str
+    text: str
+
+
+class Labeller(Finished):
+    """A finished run of a classification task with one text field."""
+
+    @classmethod
+    def of(
+        cls,
+        typed: str,
+        hardware: Mapping[str, Any],
+        outputs: Path = Path("outputs"),
+        name: str = "runs",
+    ) -> "Labeller":
+        """Return the finished run `run:RUN` of a task that labels one text, on the `hardware`."""
+        kind, _, run = typed.partition(":")
+        if kind != "run":
+            raise UserError(f"{_KEY}={typed}: expected a finished run. Type {_KEY}=run:RUN_ID.")
+        folder = saved_prompt.find(run, outputs, name, key=_KEY).resolve()
+        done = result.read(folder)
+        if done is None or done.status != "finished":
+            raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
+        families = request.read(folder).config["backbone"].get("families")
+        task, backbone = _task(done), backbone_of(done, families=families)
+        tensors, _ = learned(folder, done, backbone)
+        engine = build("hardware", hardware, backbone)
+        nodes = done.config["method"], done.config["readout"]
+        return cls(folder, done, task, backbone, engine, *nodes, tensors)
+
+    def fingerprint(self) -> str:
+        """Return what identifies the labels: learned tensors, configuration, backbone, precision.
+
+        The configuration counts because `manual_prompt` may learn nothing.
+        """
+        digest = saved_prompt.digest({"": self.tensors})
+        computed = f"{self.engine.precision} {self.engine.quantization}".removesuffix(" none")
+        return f"{digest} {self.done.group} {self.backbone.weights} {computed}"
+
+    def words(self) -> dict[str, list[str]]:
+        """Return the words of each label: PPT's, or the first pattern's; refuse a task without."""
+        pvps = self.task.pvps
+        ordered = [pvps[name] for name in sorted(pvps, key=lambda name: name != "ppt_pt")]
+        words = next((pvp["words"] for pvp in ordered if "words" in pvp), None)
+        if words is None:
+            raise UserError(
+                f"{_KEY}=run:{self.folder}: its task {self.task.name} has no label words. Give "
+                "them as task.pvps.ppt_pt.words={LABEL: [WORD], ...}."
+            )
+        return {label: list(words[label]) for label in self.task.labels}
+
+    def labels(
+        self, thresholds: Mapping[str, float]
+    ) -> Callable[[Sequence[CorpusLine]], list[dict[str, Any]]]:
+        """Load the run; return what labels lines, leaving out short and less probable ones."""
+        method = self.load()[""]
+        tokenizer, (field,) = method.backbone.tokenizer(), method.task.fields
+        any_label = method.task.labels[0]
+
+        def label(block: Sequence[CorpusLine]) -> list[dict[str, Any]]:
+            texts = [line.text for line in block]
+            ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+            counted = zip(block, map(len, ids), strict=True)
+            long = [line for line, tokens in counted if tokens > _MIN_TOKENS]
+            examples = [Example(line.id, {field: line.text}, any_label) for line in long]
+            (predictions,) = self.engine.predict([method], [method.encode(examples)])
+            rows = []
+            for line, prediction in zip(long, predictions, strict=True):
+                name, probability = prediction.value, prediction.probability
+                if probability is None:
+                    raise UserError(
+                        f"{_KEY}=run:{self.folder}: its read-out gives no probabilities. Give a "
+                        "run with readout=head or verbalizer."
+                    )
+                if name in thresholds and probability > thresholds[name]:
+                    row = {"id": line.id, "split": line.split, "text": line.text, "label": name}
+                    rows.append({**row, "probability": round(probability, 4)})
+            return rows
+
+        return label
+
+
+def _task(done: RunResult) -> Task:
+    node = dict(done.config["task"])
+    if target("task", node) is Classification:
+        node.setdefault("source", {"pocket": node["name"]})  # missing if made of a corpus; unused
+        task: Task = build("task", node, None, None)
+        if len(task.fields) == 1:
+            task.max_tokens = min(task.max_tokens or _MAX_TOKENS, _MAX_TOKENS)
+            return task
+    raise UserError(
+        f"{_KEY}=run:{done.run_id}: its task, {done.names['task']}, does not label one text. Give "
+        "a run of a task like sst5."
+    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "exporting/export.py",  # likewise
     "reporting/table.py",
     "planning/grid.py",  # the methods that are no presets
-    "papers/labeller.py",  # the recorded run that labels
+    "papers/labelled.py",  # the recorded run that labels
     "papers/rows.py",  # what a cell's run would record
 }
 

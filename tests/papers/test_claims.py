@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 import pytest
 
-from ptrun.papers import page
+from ptrun.papers import paper as page
 from ptrun.papers.ours import interval
 from ptrun.papers.shown import PAPERS
 

@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.papers import labelled
 from ptrun.papers.corpus import documents
-from ptrun.papers.labeller import Labeller
+from ptrun.papers.labelled import Labeller
 from ptrun.runs.examples import split_of
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from transformers import AutoTokenizer
 
 import ptrun
-from ptrun.serve import texts as serving_texts
+from ptrun.serve import batches as serving_texts
 from ptrun.serve.answers import token_text
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving

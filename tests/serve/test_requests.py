@@ -13,7 +13,7 @@ import pytest
 from ptrun.backbone.choosing import Decoding
 from ptrun.errors import UserError
 from ptrun.serve import reading
-from ptrun.serve.batches import Batches
+from ptrun.serve.batches import Batches, Texts
 from ptrun.serve.requests import (
     HARMLESS,
     NEUTRAL,
@@ -24,7 +24,6 @@ from ptrun.serve.requests import (
     parsed,
 )
 from ptrun.serve.rows import WaitingRow, Wish
-from ptrun.serve.texts import Texts
 from ptrun.task import conversation
 from ptrun.task.source import Row
 from tests.serve.test_answers import checked

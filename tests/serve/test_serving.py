@@ -21,8 +21,8 @@ import pytest
 
 import ptrun
 from ptrun.errors import UserError
+from ptrun.serve import batches as serving_texts
 from ptrun.serve import reading
-from ptrun.serve import texts as serving_texts
 from ptrun.serve.command import _listening, main
 from ptrun.serve.prompts import Prompts
 from ptrun.serve.rows import WaitingRow

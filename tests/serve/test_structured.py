@@ -19,8 +19,8 @@ import ptrun
 from ptrun.backbone import tokenizers
 from ptrun.backbone.grammar import Grammar, GrammarError, spelled
 from ptrun.readout.calls import CallForm
+from ptrun.serve import batches as serving_texts
 from ptrun.serve import reading
-from ptrun.serve import texts as serving_texts
 from ptrun.serve.rows import WaitingRow, Wish
 from ptrun.serve.structured import Structure
 from tests.readout import templates

@@ -8,9 +8,9 @@ import torch
 import ptrun
 from ptrun.errors import UserError
 from ptrun.readout.base import collate
+from ptrun.serve.batches import _so_far
 from ptrun.serve.rows import WaitingRow, Wish
 from ptrun.serve.structured import Structure
-from ptrun.serve.texts import _so_far
 from tests.predicting.conftest import ROWS
 from tests.predicting.test_together import rows_of
 from tests.serve.conftest import serving
