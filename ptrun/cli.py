@@ -13,15 +13,7 @@ from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.paths import options
 from ptrun.config.schema import LISTED
-from ptrun.errors import (
-    RankLost,
-    RunFailed,
-    UserError,
-    explained,
-    folded,
-    is_panic,
-    unknown,
-)
+from ptrun.errors import RankLost, RunFailed, UserError, explained, folded, is_panic, unknown
 from ptrun.hardware.environment import (
     environment,
     log_to_stderr,

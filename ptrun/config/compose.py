@@ -129,7 +129,9 @@ class Composed:
     @property
     def sweep(self) -> schema.SweepConfig:
         """How the runs of the command are done."""
-        return schema.sweep_config(self.config.get("sweep", {}))
+        kinds: dict[str, Any] = {"retry": schema.Retry, "share": schema.Share, "on": schema.On}
+        node = self.config.get("sweep", {})
+        return schema.SweepConfig(**{k: kinds[k](v) if k in kinds else v for k, v in node.items()})
 
     @property
     def cluster(self) -> schema.ClusterConfig:

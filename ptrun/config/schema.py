@@ -116,11 +116,6 @@ class TrainConfig:
     """Stop after this many evaluations without progress; null never stops early."""
 
 
-def train_defaults() -> dict[str, Any]:
-    """Return the default of each key of `train` as plain data."""
-    return {key: getattr(v, "value", v) for key, v in vars(TrainConfig()).items()}
-
-
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
     kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties, "select": Select}
@@ -220,12 +215,6 @@ class SweepConfig:
     on: On = On.local
 
 
-def sweep_config(node: Mapping[str, Any]) -> SweepConfig:
-    """Return the typed form of a plain node."""
-    kinds: dict[str, Any] = {"retry": Retry, "share": Share, "on": On}
-    return SweepConfig(**{k: kinds[k](v) if k in kinds else v for k, v in node.items()})
-
-
 @dataclass
 class ClusterConfig:
     """The jobs of `sweep.on=slurm`. It changes no result and is in no run id.
@@ -256,11 +245,6 @@ class Keep(StrEnum):
     state = "state"
     weights = "weights"
     all = "all"
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the state stays."""
-        return self in (Keep.state, Keep.all)
 
     @property
     def has_weights(self) -> bool:

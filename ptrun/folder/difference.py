@@ -11,13 +11,17 @@ from ptrun.folder.find import RunFolder
 
 PREDICTIONS, METRICS = "predictions.jsonl", "metrics.jsonl"
 _SHOWN_ANSWERS, _SHOWN_NAMES = 3, 5
-Differences = list[tuple[str, Any, Any]]
-"""Keys with the values of A and B; None if a run does not record one."""
 
 
 def difference(a: RunFolder, b: RunFolder) -> str:
     """Return the differences as lines; the last lines say whether the runs should be equal."""
-    facts, runs = differing_facts(a, b), {"A": a, "B": b}
+    facts: dict[str, list[tuple[str, Any, Any]]] = {}  # keys with the values of A and B, None: none
+    ours, theirs, runs = _sections(a), _sections(b), {"A": a, "B": b}
+    for section, values in ours.items():
+        keys = dict.fromkeys([*values, *theirs[section]])
+        pairs = [(key, values.get(key), theirs[section].get(key)) for key in keys]
+        if changed := [(key, x, y) for key, x, y in pairs if x != y]:
+            facts[section] = changed
     missing = {}
     for file in (PREDICTIONS, PROMPT, METRICS):
         if without := [name for name, run in runs.items() if not (run.folder / file).is_file()]:
@@ -36,8 +40,14 @@ def difference(a: RunFolder, b: RunFolder) -> str:
     else:
         told, equal["predictions"] = _answers(a, b)
         lines += [f"  {line}" for line in told]
-    tensors = [] if PROMPT in missing else differing_tensors(a, b)
+    tensors: list[str] = []
     if PROMPT not in missing:
+        from ptrun.folder.tensors import hashes  # imports torch
+
+        remedy = "Type rerun=true to train again."
+        before, after = (hashes(run.folder / PROMPT, remedy) for run in (a, b))
+        every = sorted({*before, *after})
+        tensors = [name for name in every if before.get(name) != after.get(name)]
         equal["learned tensors"] = not tensors
     row = "" if METRICS in missing else first_difference(a, b)
     if METRICS not in missing:
@@ -102,18 +112,6 @@ _IGNORED = ("path", "ids")
 """Paths may differ between machines; a hash stands for the ids."""
 _CONFIGURED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
-
-
-def differing_facts(a: RunFolder, b: RunFolder) -> dict[str, Differences]:
-    """Return the differing facts by section, without metrics."""
-    facts: dict[str, Differences] = {}
-    others = _sections(b)
-    for section, values in _sections(a).items():
-        keys = dict.fromkeys([*values, *others[section]])
-        pairs = [(key, values.get(key), others[section].get(key)) for key in keys]
-        if changes := [(key, x, y) for key, x, y in pairs if x != y]:
-            facts[section] = changes
-    return facts
 
 
 def _sections(run: RunFolder) -> dict[str, dict[str, Any]]:
@@ -230,13 +228,3 @@ def first_difference(a: RunFolder, b: RunFolder) -> str:
             changes = ", ".join(f"{key} {row.get(key)} → {other.get(key)}" for key in keys)
             return f"{place}: {changes}"
     return ""
-
-
-def differing_tensors(a: RunFolder, b: RunFolder) -> list[str]:
-    """Return which learned tensors differ in type, shape or any bit."""
-    from ptrun.folder.tensors import hashes  # imports torch
-
-    ours, others = (
-        hashes(run.folder / PROMPT, "Type rerun=true to train again.") for run in (a, b)
-    )
-    return [name for name in sorted({*ours, *others}) if ours.get(name) != others.get(name)]

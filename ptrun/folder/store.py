@@ -18,11 +18,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ptrun.config.compose import Composed
 from ptrun.config.identity import file_name
 from ptrun.errors import UserError
 from ptrun.files import append, from_json, read_text, write_text
-from ptrun.folder import digest, request, result
+from ptrun.folder import digest, result
 from ptrun.folder import tensors as files
 from ptrun.folder.digest import PROMPT
 from ptrun.types import Example, Prediction, RunResult, Tracker
@@ -79,11 +78,6 @@ class RunStore:
             append(self._metrics, digest.line(named))
             self.tracker.log(named)
 
-    def write_request(self, composed: Composed) -> None:
-        """Write `run.yaml`, which `ptrun rerun` reads."""
-        if self.main:
-            request.write(self.folder, composed)
-
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
         return draft(self.state_file, tensors, self.bound, state=json.dumps(dict(meta)))
@@ -97,10 +91,15 @@ class RunStore:
             self._cut_metrics(-1)
             return None
         tensors, header = read_tensors(self.state_file, self.bound)
-        meta = _meta(self.state_file, header)
+        with digest.damaged(self.state_file, "its header has no step"):
+            meta = dict(from_json(header["state"]))
+            steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
+            counts = [meta[key] for key in ("tokens", "token_budget") if meta.get(key) is not None]
+            if not all(map(digest.is_count, [*steps, *counts])):
+                raise ValueError("a step is no number")
         evaluated = [row["step"] for row in meta.get("history", ())]
-        steps = self._cut_metrics(int(meta["step"]), evaluated)
-        return tensors, {**meta, "losses": [row["loss"] for row in steps if "loss" in row]}
+        rows = self._cut_metrics(int(meta["step"]), evaluated)
+        return tensors, {**meta, "losses": [row["loss"] for row in rows if "loss" in row]}
 
     def write_prompt(
         self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
@@ -205,17 +204,6 @@ def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
     with digest.damaged(file, "its header names no backbone"):
         backbone = from_json(header["backbone"])
         return {key: backbone[key] for key in ("name", "revision", "weights")}
-
-
-def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """Return the plain part of a state."""
-    with digest.damaged(file, "its header has no step"):
-        meta = dict(from_json(header["state"]))
-        steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
-        counts = [meta[key] for key in ("tokens", "token_budget") if meta.get(key) is not None]
-        if not all(map(digest.is_count, [*steps, *counts])):
-            raise ValueError("a step is no number")
-        return meta
 
 
 def _readable(file: Path) -> Iterator[dict[str, Any]]:

@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ptrun.papers.corpus import (
-    SPLITS,
-    Case,
-    Document,
-    MadeExamples,
-    Need,
-    cases,
-    part_of,
-)
+from ptrun.papers.corpus import SPLITS, Case, Document, MadeExamples, Need, cases, part_of
 
 _LOG = logging.getLogger(__name__)
 

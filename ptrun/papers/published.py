@@ -135,17 +135,14 @@ def _record(row: Row) -> Iterator[Record]:
         (_span(entity, text) for entity in each(passage, "entities")), key=itemgetter("start")
     )
     for query in each(row, "qas"):
-        answers = each(query, "answers") if "answers" in query.data else None
+        answers = each(query, "answers") if "answers" in query.data else ()
+        right = {"answers": sorted({a.text("text") for a in answers})}
         yield {
             "passage": text,
             "query": query.text("query"),
             "entities": sorted({span["text"] for span in spans}),
             "entity_spans": {k: [span[k] for span in spans] for k in ("text", "start", "end")},
-            **(
-                {"answers": sorted({a.text("text") for a in answers})}
-                if answers is not None
-                else {}
-            ),
+            **(right if "answers" in query.data else {}),
             "idx": {"passage": whole_number(row, "idx"), "query": whole_number(query, "idx")},
         }
 

@@ -66,11 +66,6 @@ class Pattern:
         return len(holes) + sum(slot.ending in GAPS for slot in self.slots)
 
     @property
-    def bordered(self) -> bool:
-        """Whether it has two segments."""
-        return any(isinstance(part, Border) for part in self.parts)
-
-    @property
     def softs(self) -> int:
         """The number of learned vectors."""
         return sum(p.count for p in self.parts if isinstance(p, Hole) and p.kind == "soft")

@@ -16,6 +16,7 @@ from ptrun.backbone.choosing import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
+from ptrun.pattern.slots import Border
 from ptrun.readout.base import (
     Batch,
     ClassWeights,
@@ -254,8 +255,9 @@ class VerbalizerReading(Reading):
                 f"readout.among=vocabulary reads one token, but pattern {pvp.name} reads several "
                 "masks; type readout.among=labels, or name another readout.pattern."
             )
+        has_border = any(isinstance(part, Border) for part in pvp.pattern.parts)
         without_effect = {
-            "literal_sep": not pvp.pattern.bordered or family.has_blank,
+            "literal_sep": not has_border or family.has_blank,
             "sentinel": not (family.has_decoder and pvp.pattern.masks),
             "shifted_label": not family.left_to_right,
             "released_query": soft or family.writes_apart,

@@ -190,7 +190,12 @@ def of_runs(
         if over is not None:
             notes = [_OVER.format(key=over)]
             for row, cell in zip(rows, groups, strict=True):
-                _add_best_on_dev(row, cell)
+                devs, tests = cell.scores("dev"), cell.scores("test")
+                # values tie on dev, as 32 examples do: they count equally
+                tied = [value for value, dev in devs.items() if dev == max(devs.values())]
+                mean = statistics.fmean(tests[value] for value in tied) if tied else None
+                row.add("best_on_dev", mean, "{:.2f}", f" ({', '.join(tied)})")
+                row.values["best_values"] = tied
         elif best is not None:
             notes.append(_BEST.format(keep=best))
             for row, cell in zip(rows, groups, strict=True):
@@ -285,19 +290,6 @@ def _add_best(row: _Row, cell: SeedGroup, best: int) -> None:
     near = sum(max(tests) - score <= 2.0 for score in tests) if tests else None
     row.add("within_2", near, more=f" of {len(tests)}")
     row.add("tests", tests, " ".join(f"{score:.2f}" for score in tests) or "-")
-
-
-def _add_best_on_dev(row: _Row, cell: SeedGroup) -> None:
-    """Add the test score of the best value on dev; unknown without dev scores.
-
-    Ties on dev are common with 32 examples. Tied values count equally: the result is the mean of
-    their test scores.
-    """
-    devs, tests = cell.scores("dev"), cell.scores("test")
-    best = [value for value, dev in devs.items() if dev == max(devs.values())]
-    score = statistics.fmean(tests[value] for value in best) if best else None
-    row.add("best_on_dev", score, "{:.2f}", f" ({', '.join(best)})")
-    row.values["best_values"] = best
 
 
 # What stands for a document: its size, and how near it is to the whole document in view.

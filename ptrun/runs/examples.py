@@ -38,7 +38,17 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
         for examples in filter(None, (split.dev, split.test)):
             task.signatures(examples)
     shared = overlaps(split)
-    _compare(planned, shared)
+    same = "dev/test" in shared.identical
+    if same and planned.request.trial is not None:
+        raise UserError(
+            f"search: dev and test of task={task.name} hold the same texts here, so the "
+            "search would choose by what it reports.\nType protocol=honest."
+        )
+    if same and planned.protocol.disjoint:
+        raise UserError(
+            f"task={task.name}: dev and test hold the same texts, so the test score would "
+            "be biased.\nGive another task.dev or task.test, or type protocol=paper."
+        )
     _compare_start(planned)
     return split, shared
 
@@ -52,21 +62,6 @@ def _bounded(split: Split, most: int | None, data_seed: int) -> Split:
     origin = {**split.origin, "dev": f"{most:,} of {count:,} examples, {split.origin.get('dev')}"}
     _LOG.info("dev: %s of %s examples are evaluated (train.eval_rows)", f"{most:,}", f"{count:,}")
     return replace(split, dev=part_of(split.dev, places), origin=origin)
-
-
-def _compare(planned: Plan, shared: Overlaps) -> None:
-    """Refuse a dev that is test; other shared texts are warnings of the run."""
-    same = "dev/test" in shared.identical
-    if same and planned.request.trial is not None:
-        raise UserError(
-            f"search: dev and test of task={planned.task.name} hold the same texts here, so the "
-            "search would choose by what it reports.\nType protocol=honest."
-        )
-    if same and planned.protocol.disjoint:
-        raise UserError(
-            f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
-            "be biased.\nGive another task.dev or task.test, or type protocol=paper."
-        )
 
 
 def _compare_start(planned: Plan) -> None:
@@ -145,8 +140,14 @@ def usable(method: Method, split: Split) -> Split:
     if warning := words_in_pieces(method.readout, method.task):
         _LOG.warning("%s", warning)
     train, dev, test = map(method.readout.answerable, (split.train, split.dev, split.test))
-    remaining = _teaching(method, replace(split, train=train, dev=dev, test=test))
-    left_out = len(split.test) - len(remaining.test)
+    if method.readout.teaches:  # with all of them, some, or more
+        taught = method.readout.teaching(train, method.room())
+        if len(taught) < len(train):
+            left_out = len(train) - len(taught)
+            _LOG.info("%d of %d training examples are left out", left_out, len(train))
+        train = taught
+    remaining = replace(split, train=train, dev=dev, test=test)
+    left_out = len(split.test) - len(test)
     if left_out:
         _LOG.warning(
             "%d of %d test examples are left out: their answer is not one token, or not an "
@@ -163,14 +164,3 @@ def usable(method: Method, split: Split) -> Split:
             f"This method cannot learn from any of the {len(split.train)} training examples."
         )
     return remaining
-
-
-def _teaching(method: Method, split: Split) -> Split:
-    """Return the split with the training examples of the read-out: all, some, or more."""
-    if not method.readout.teaches:
-        return split
-    taught = method.readout.teaching(split.train, method.room())
-    left_out = len(split.train) - len(taught)
-    if left_out > 0:
-        _LOG.info("%d of %d training examples are left out", left_out, len(split.train))
-    return replace(split, train=taught)

@@ -7,7 +7,7 @@ starts the ranks on this machine, if the hardware has several, and waits for the
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
@@ -69,7 +69,9 @@ def launch_together(plans: Sequence[Plan]) -> list[Ended]:
     with ExitStack() as leases:
         for place, planned in enumerate(plans):
             try:
-                leases.enter_context(_lease(planned))
+                if not _rank():  # of several ranks the first holds the leases
+                    wait = planned.request.sweep.wait
+                    leases.enter_context(lease.held(planned.folder, wait=wait))
             except UserError as error:
                 ends[place] = error
         left = [place for place in range(len(plans)) if place not in ends]
@@ -82,13 +84,6 @@ def _rank() -> int | None:
     """Return the rank that a launcher gave this process."""
     launched = environment(os.environ)
     return None if launched is None else int(launched["RANK"])
-
-
-def _lease(planned: Plan) -> AbstractContextManager[None]:
-    """Return the lease of a run folder; of several ranks the first holds it."""
-    if _rank():
-        return nullcontext()
-    return lease.held(planned.folder, wait=planned.request.sweep.wait)
 
 
 def _do(plans: Sequence[Plan]) -> list[Ended]:

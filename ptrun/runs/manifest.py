@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.hardware.device import faster
-from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import loaded
 from ptrun.metrics import selection_bias
 from ptrun.runs.examples import Part
@@ -33,7 +32,16 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
     return {
         **software(),
         **machine(engine.device),
-        **computation(engine),
+        # how it was computed: apart from the precision it changes rounding alone
+        "precision": engine.precision,
+        "quantization": engine.quantization,
+        "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
+        "ranks": engine.world.size,
+        "nodes": list(dict.fromkeys(engine.world.each(socket.gethostname()))),
+        "model_parallel": engine.world.model_parallel,
+        "token_budget": engine.token_budget,
+        "population": engine.population,
+        "checkpointing": engine.checkpointing,
         "backbone": weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
@@ -161,21 +169,6 @@ def _peak() -> int:
             return int(line.split()[1]) * 2**10
     unit = 1 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, else KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def computation(engine: TorchEngine) -> dict[str, Any]:
-    """Return how a run was computed; apart from the precision it changes rounding alone."""
-    return {
-        "precision": engine.precision,
-        "quantization": engine.quantization,
-        "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
-        "ranks": engine.world.size,
-        "nodes": list(dict.fromkeys(engine.world.each(socket.gethostname()))),
-        "model_parallel": engine.world.model_parallel,
-        "token_budget": engine.token_budget,
-        "population": engine.population,
-        "checkpointing": engine.checkpointing,
-    }
 
 
 def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict[str, Any]:

@@ -125,10 +125,13 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     """
     request, components = composed, composed.components()
     other_run = origin(composed) if composed.config.get("continue") is not None else None
-    composed = _completed(composed)
+    # 1. The data: what a class that makes rows adds to the task, optimisation, setting and task
+    node, rows = composed.task, composed.task.get("source") or {}
+    if TARGET in rows and not Source(node["name"], rows, composed.data_dir).exists("train"):
+        made = target("task", rows).completed(composed)
+        composed = replace(composed, config={**composed.config, "task": made})
     config, names = composed.config, composed.names
     components["task"] = Component("task", config["task"])
-    # 1. The data: optimisation, setting and task
     train = schema.train_config(config["train"])
     check_train(train)
     setting = components["setting"].build()
@@ -222,18 +225,12 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder=folder,
         request=replace(request, commits=commits, needs=_needed(needs, start)),
     )
-    _check_needed(planned)
+    for other in needs:  # whose prompt has the same form
+        learner = planned.build_method()
+        if not prompt_of(learner):
+            raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
+        check_fits(learner, prompt_of(other.build_method()), other.folder)
     return planned
-
-
-def _completed(composed: Composed) -> Composed:
-    """Return a configuration with what the class that makes the rows adds to the task."""
-    task = composed.task
-    origin = task.get("source") or {}
-    if TARGET not in origin or Source(task["name"], origin, composed.data_dir).exists("train"):
-        return composed
-    completed = target("task", origin).completed(composed)
-    return replace(composed, config={**composed.config, "task": completed})
 
 
 def _needed(needs: Sequence[Plan], start: Start) -> list[str]:
@@ -242,15 +239,6 @@ def _needed(needs: Sequence[Plan], start: Start) -> list[str]:
     if start.kind in ("run", "joined", CONTINUE):
         folders += [folder for folder in (start.folder, *start.folders) if folder]
     return [folder.resolve().name for folder in folders]
-
-
-def _check_needed(planned: Plan) -> None:
-    """Refuse a prompt that has another form than that of the run that it starts from."""
-    for other in planned.needs:
-        method = planned.build_method()
-        if not prompt_of(method):
-            raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
-        check_fits(method, prompt_of(other.build_method()), other.folder)
 
 
 def _essence(
@@ -265,7 +253,8 @@ def _essence(
     unused = {"method": method.unused(node), "train": unused_keys(train, tuned=method.tunes(node))}
     if not method.learns:
         unused["train"] = {*vars(train)}
-    return identity.essence(content, {**parts, "train": schema.train_defaults()}, unused)
+    train_defaults = {k: getattr(v, "value", v) for k, v in vars(schema.TrainConfig()).items()}
+    return identity.essence(content, {**parts, "train": train_defaults}, unused)
 
 
 def with_readout(composed: Composed) -> Composed:

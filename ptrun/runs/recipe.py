@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.backbone.base import checksum
+from ptrun.config.schema import Keep
 from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
 from ptrun.folder import request, result
@@ -183,9 +184,15 @@ def _open(work: Execution) -> None:
 
     An error before the folder is opened leaves nothing behind.
     """
-    planned = work.planned
+    planned, world = work.planned, work.planned.engine.world
     for part in work.parts:
-        _study(work, part)
+        readout = part.method.readout
+        readout.store = below(planned.request.outputs, TOKENS)
+        if readout.studies:  # the backbone writes the training examples
+            with world.main_first() if world.model_parallel == 1 else nullcontext():
+                part.split = replace(part.split, train=readout.study())
+            origin = {**work.split.origin, "train": "self-study"}
+            work.split = replace(work.split, train=part.split.train, origin=origin)
     _begin(work)
     features = []
     for part in work.parts:
@@ -205,17 +212,6 @@ def _open(work: Execution) -> None:
     for part, rows in zip(work.parts, features, strict=True):
         part.member = _member(planned, part, rows, work.store)
         part.member.health.compares = len(work.parts) == 1
-
-
-def _study(work: Execution, part: Part) -> None:
-    """Let the backbone write the training examples, where the read-out asks for it."""
-    readout, world = part.method.readout, work.planned.engine.world
-    readout.store = below(work.planned.request.outputs, TOKENS)
-    if readout.studies:
-        with world.main_first() if world.model_parallel == 1 else nullcontext():
-            part.split = replace(part.split, train=readout.study())
-        origin = {**work.split.origin, "train": "self-study"}
-        work.split = replace(work.split, train=part.split.train, origin=origin)
 
 
 def _begin(work: Execution) -> None:
@@ -264,7 +260,8 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
         if first and planned.start.steps and not (planned.folder / request.FILE).is_file():
             store.follow(first)
         warn_of_moved(planned.repositories)
-    store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
+        commits = loaded(planned.repositories)
+        request.write(planned.folder, replace(planned.request, commits=commits))
     return store
 
 
@@ -308,7 +305,8 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         manifest["warnings"] = [*work.warnings, *_findings(work.planned.task, work.parts)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = _outcome(work, manifest)
-        work.store.close(outcome, keep_state=work.planned.request.keep.has_state)
+        keep = work.planned.request.keep
+        work.store.close(outcome, keep_state=keep in (Keep.state, Keep.all))
         work.ended = checked(outcome, work.planned.folder)
 
 

@@ -4,10 +4,9 @@ The rerun goes into `outputs/reruns`, into a folder that has no result yet. The 
 read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.overriding import at, gone, parsed, put
@@ -62,10 +61,28 @@ def again(old: RunFolder, typed: Sequence[str], command: str = "rerun") -> Compo
         put(config, keys[override], parsed(override))
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
-    # 3. Find the files and the other runs here
-    _check_places(old, config, command)
-    _resolve_runs(config, str(recorded.config["name"]))
-    return _under_free_name(Composed(config, names, recorded.commits, [*keys.values()]))
+    # 3. Find the files and the other runs here: ids are looked up below the run's own name
+    if lost := dict(gone(config)):
+        values = " ".join(f"{key}={value}" for key, value in lost.items())
+        needed = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
+        raise UserError(
+            f"{command} {old.folder}: these files do not exist: {values}\n"
+            f"Type where they are: ptrun {command} {old.folder} {needed}"
+        )
+    for key in _RUNS:
+        value = at(config, key)
+        if isinstance(value, str) and value.startswith("run:"):
+            runs = Path(config["outputs"], str(recorded.config["name"]))
+            folder = runs / value.removeprefix("run:")
+            if folder.is_dir():
+                put(config, key, f"run:{folder}")
+    # 4. Take the first name under which the run has no result yet; its id has no name
+    run = Composed({**config, "name": result.RERUNS}, names, recorded.commits, [*keys.values()])
+    run_id, number = plan(run).run_id, 1
+    while result.read(run.outputs / run.name / run_id) is not None:
+        number += 1
+        run = replace(run, config={**config, "name": f"{result.RERUNS}/{number}"})
+    return run
 
 
 def plan_again(old: RunFolder, typed: Sequence[str], command: str) -> Plan:
@@ -74,34 +91,3 @@ def plan_again(old: RunFolder, typed: Sequence[str], command: str) -> Plan:
     if planned.content["data"] != old.result.config["data"]:
         raise UserError("the data have changed since")
     return planned
-
-
-def _check_places(old: RunFolder, config: Mapping[str, Any], command: str) -> None:
-    """Check that every file and folder of a configuration exists."""
-    if lost := dict(gone(config)):
-        values = " ".join(f"{key}={value}" for key, value in lost.items())
-        keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
-        raise UserError(
-            f"{command} {old.folder}: these files do not exist: {values}\n"
-            f"Type where they are: ptrun {command} {old.folder} {keys}"
-        )
-
-
-def _resolve_runs(config: dict[str, Any], name: str) -> None:
-    """Replace the ids of other runs by folders: an id is looked up below the run's own `name`."""
-    for key in _RUNS:
-        value = at(config, key)
-        if isinstance(value, str) and value.startswith("run:"):
-            folder = Path(config["outputs"]) / name / value.removeprefix("run:")
-            if folder.is_dir():
-                put(config, key, f"run:{folder}")
-
-
-def _under_free_name(base: Composed) -> Composed:
-    """Return a run under the first name for which it has no result yet."""
-    free, number = replace(base, config={**base.config, "name": result.RERUNS}), 1
-    run_id = plan(free).run_id  # the name is not part of it
-    while result.read(free.outputs / free.name / run_id) is not None:
-        number += 1
-        free = replace(base, config={**base.config, "name": f"{result.RERUNS}/{number}"})
-    return free

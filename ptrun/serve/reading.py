@@ -8,11 +8,9 @@ from typing import Any
 from ptrun.backbone.choosing import Decoding, dice_of
 from ptrun.backbone.grammar import Grammar, spelled
 from ptrun.errors import UserError, shown
-from ptrun.method.base import Method
 from ptrun.pattern.spelling import frame
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
-from ptrun.readout.base import Features
 from ptrun.serve.rows import WaitingRow, Wish, text_of
 from ptrun.task.conversation import BESIDE
 from ptrun.types import Example
@@ -55,7 +53,10 @@ def read(job: WaitingRow, loaded: Loaded, longest: int) -> None:
             job.ready = True
             return
         prompt = readout.prompt(job.features)
-    left = _left(job.method, prompt)
+    family, (prompt_row,) = job.method.backbone.architecture, prompt.rows
+    left = job.method.room() - len(prompt_row.ids)
+    if family.has_decoder and not family.has_blank:  # which writes apart from what it reads
+        left = job.method.room() if left >= 0 else 0
     if left < (0 if job.wish.max_tokens == 0 else 1):
         room = f"{job.method.room():,} tokens, with one for the answer"
         raise TooLong(f"the prompt has {prompt.tokens:,} tokens; {job.loaded.id} reads {room}.")
@@ -66,7 +67,7 @@ def read(job: WaitingRow, loaded: Loaded, longest: int) -> None:
     job.dice = dice_of(seed + job.choice * _APART)
     job.decoding = decoding_of(usual, job.wish, min(longest, left))
     structure = job.wish.structure
-    follows = structure is not None and structure.constrains
+    follows = structure is not None and (structure.required or structure.schema is not None)
     if job.decoding.beams > 1 and job.left and (follows or job.wish.logprobs is not None):
         raise UserError(
             f"{job.loaded.id} searches with {job.decoding.beams} beams, which have no logprobs "
@@ -156,11 +157,3 @@ def _ids(loaded: Loaded, prompt: str | Sequence[Any]) -> list[int]:
                 f"{most - 1}."
             )
     return list(ids)
-
-
-def _left(method: Method, prompt: Features) -> int:
-    """Return how many tokens may be written after a prompt."""
-    (row,), room = prompt.rows, method.room()
-    if method.backbone.architecture.has_decoder and not method.backbone.architecture.has_blank:
-        return room if len(row.ids) <= room else 0
-    return room - len(row.ids)

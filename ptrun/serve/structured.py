@@ -39,11 +39,6 @@ class Structure:
         """The key of the request that says so."""
         return "tools" if self.required or self.schema is None else "response_format"
 
-    @property
-    def constrains(self) -> bool:
-        """Whether not every text fits."""
-        return self.required or self.schema is not None
-
     def reader(self, form: CallForm) -> CallForm:
         """Return the form with which calls of these functions are read."""
         return replace(form, names=tuple(name for name, _ in self.tools), most=self.most)

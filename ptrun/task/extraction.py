@@ -46,8 +46,19 @@ class InContext(Dataset):
         self.blank, self._answers = [], answers
 
     def target(self, row: Row, unlabelled: Example) -> list[Answer]:
-        """Return the right answers, their offsets checked."""
-        answers = _answers(row, self._answers, unlabelled.fields[self.fields[1]])
+        """Return the right answers; refuse wrong types, and a text that is not at its offset."""
+        raw, context = row.value(self._answers), unlabelled.fields[self.fields[1]]
+        parts = raw if isinstance(raw, dict) else {}
+        texts: Any = parts.get("text")
+        starts: Any = parts.get("answer_start")
+        if not _is_list(texts, str) or not _is_list(starts, int) or len(texts) != len(starts):
+            expected = "{text: [...], answer_start: [...]} of equal length"
+            raise row.wrong(self._answers, expected)
+        answers = [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
+        for text, start in zip(texts, starts, strict=True):
+            if start < 0 or not text or context[start : start + len(text)] != text:
+                place = f"{shown(text)} at character {shown(start)}"
+                raise UserError(f"{row.where}: the context does not have answer {place}.")
         if not answers and not self.unanswerable:
             raise UserError(
                 f"{row.where}: no answer, but task {self.name} needs one for every question."
@@ -99,23 +110,6 @@ class Extraction(InContext):
         guesses = [read(p.value) for p in predictions]
         golds = [[read(answer.text) for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)
-
-
-def _answers(row: Row, field: str, context: str) -> list[Answer]:
-    """Return the answers of a row; refuse wrong types, and a text that is not at its offset."""
-    raw = row.value(field)
-    parts = raw if isinstance(raw, dict) else {}
-    texts: Any = parts.get("text")
-    starts: Any = parts.get("answer_start")
-    if not _is_list(texts, str) or not _is_list(starts, int) or len(texts) != len(starts):
-        raise row.wrong(field, "{text: [...], answer_start: [...]} of equal length")
-    answers = [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
-    for answer in answers:
-        text, start = answer.text, answer.start
-        if start < 0 or not text or context[start : start + len(text)] != text:
-            place = f"{shown(text)} at character {shown(start)}"
-            raise UserError(f"{row.where}: the context does not have answer {place}.")
-    return answers
 
 
 def _is_list(values: Any, kind: type) -> bool:

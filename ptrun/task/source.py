@@ -21,12 +21,7 @@ from ptrun.config.compose import Composed
 from ptrun.config.identity import canonical
 from ptrun.errors import UserError, names, near, shown
 from ptrun.files import read_json
-from ptrun.hub.repository import (
-    CONVERTED,
-    Repository,
-    answered_status,
-    failure,
-)
+from ptrun.hub.repository import CONVERTED, Repository, answered_status, failure
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")

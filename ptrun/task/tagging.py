@@ -135,12 +135,7 @@ class Tagging(Tags):
         super().__init__(data_dir, variant, tokens=tokens, tags=tags, tag_names=tag_names, **common)
         self.columns = [tokens, *([predicate] if predicate else [])]
         self._entities, self._predicate = entities, predicate
-        self.finds_labels = entities is None
-
-    @property
-    def has_predicate(self) -> bool:
-        """Whether a sentence has a predicate, whose roles are tagged."""
-        return self._predicate is not None
+        self.finds_labels, self.has_predicate = entities is None, predicate is not None
 
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
