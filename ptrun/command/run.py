@@ -14,7 +14,6 @@ from ptrun.hardware.environment import is_main_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
-    from ptrun.sweeps.job import Job
 
 EXAMPLES = """\
   ptrun method=ptuning_v2 task=conll03 data_dir=DIR      train a deep prompt on CoNLL-2003
@@ -55,7 +54,20 @@ def main(arguments: Sequence[str]) -> None:
         part = at(config, args.package) if args.package else config
         print(yaml.safe_dump(part, sort_keys=False, allow_unicode=True), end="")
     elif args.multirun:
-        _sweep(args.overrides)
+        from ptrun.folder.result import read
+        from ptrun.sweeps.sweep import do, of_line, options_of
+
+        options, jobs = options_of(args.overrides), of_line(args.overrides)
+        done = do(jobs, options)
+        folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
+        ended = {folder: run for folder in folders if folder and (run := read(folder))}
+        if ended and not options.dry_run:
+            from ptrun.reporting.formats import show
+            from ptrun.reporting.table import of_runs
+
+            show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))
+        if not done:
+            sys.exit(1)
     else:
         from ptrun.config.compose import compose_run
 
@@ -78,28 +90,3 @@ def _do(composed: "Composed", overrides: Sequence[str]) -> None:
         print(folded(summary(done, composed.outputs / composed.name)))
         folder = composed.outputs / composed.name / done.run_id
         sys.stderr.write(where(composed.tracking, [folder]))
-
-
-def _sweep(overrides: Sequence[str]) -> None:
-    """Do the runs of `-m`; exit with 1 if some are not finished."""
-    from ptrun.sweeps.sweep import do, of_line, options_of
-
-    options, jobs = options_of(overrides), of_line(overrides)
-    done = do(jobs, options)
-    if not options.dry_run:
-        _show_table(jobs)
-    if not done:
-        sys.exit(1)
-
-
-def _show_table(jobs: Sequence["Job"]) -> None:
-    """Print the table of a sweep's runs that have ended, as `ptrun report` does."""
-    from ptrun.folder.result import read
-
-    folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
-    ended = {folder: done for folder in folders if folder and (done := read(folder))}
-    if ended:
-        from ptrun.reporting.formats import show
-        from ptrun.reporting.table import of_runs
-
-        show(of_runs(ended, f"{len(ended)} run{'s' * (len(ended) != 1)}"))

@@ -18,8 +18,8 @@ def difference(a: RunFolder, b: RunFolder) -> str:
     facts: dict[str, list[tuple[str, Any, Any]]] = {}  # keys with the values of A and B, None: none
     ours, theirs, runs = _sections(a), _sections(b), {"A": a, "B": b}
     for section, values in ours.items():
-        keys = dict.fromkeys([*values, *theirs[section]])
-        pairs = [(key, values.get(key), theirs[section].get(key)) for key in keys]
+        entries = dict.fromkeys([*values, *theirs[section]])
+        pairs = [(name, values.get(name), theirs[section].get(name)) for name in entries]
         if changed := [(key, x, y) for key, x, y in pairs if x != y]:
             facts[section] = changed
     missing = {}

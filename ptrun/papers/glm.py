@@ -4,8 +4,8 @@ Names and merging follow the authors' code (THUDM/GLM: model/modeling_glm.py, ch
 checkpoint does not store the width of a head; it is 64 in all released models.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,14 @@ def targets(sizes: GLMSizes) -> list[Target]:
         Target(f"transformer.{ours}.weight", f"transformer.{theirs}.weight", (POSITIONS, width))
         for ours, theirs in _TABLES.items()
     )
-    layers = (target for i in range(sizes.layers) for target in _layer(i, width))
+    layers: list[Target] = []
+    for i, (ours, leaf) in product(range(sizes.layers), _LEAVES.items()):
+        theirs, over, axis, pieces = leaf
+        shape = tuple(width * times for times in over)
+        names = f"transformer.h.{i}.{ours}", f"transformer.layers.{i}.{theirs}"
+        weight, bias = weight_and_bias(names, shape, axis, pieces)
+        # GPT-2's Conv1D holds input by output
+        layers += [replace(weight, transposed=len(shape) == 2), bias]
     last = weight_and_bias(("transformer.ln_f", "transformer.final_layernorm"), (width,), None)
     words = Target("transformer.wte.weight", _WORDS, (sizes.vocab, width), 0)
     return [words, *tables, *layers, *last]
@@ -117,15 +124,6 @@ def model_config(sizes: GLMSizes, dtype: str, end: int, start: int) -> dict[str,
         "decoder_start_token_id": start,
         "tie_word_embeddings": True,
     }
-
-
-def _layer(i: int, width: int) -> Iterator[Target]:
-    for ours, (theirs, over, axis, pieces) in _LEAVES.items():
-        shape = tuple(width * times for times in over)
-        names = f"transformer.h.{i}.{ours}", f"transformer.layers.{i}.{theirs}"
-        weight, bias = weight_and_bias(names, shape, axis, pieces)
-        yield replace(weight, transposed=len(shape) == 2)  # GPT-2's Conv1D holds input by output
-        yield bias
 
 
 def _sizes(shards: Shards) -> GLMSizes:

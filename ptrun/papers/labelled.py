@@ -220,7 +220,10 @@ class Labelled(MadeExamples):
             thresholds=_thresholds(lines.thresholds, labels),
             hardware=hardware,
         )
-        shards = below(composed.outputs, ".labels", lines.folder_name())
+        # more examples only add shards
+        identity = lines.identity((*_LOCATIONS, "examples")).encode()
+        name = hashlib.sha256(identity).hexdigest()[:16]
+        shards = below(composed.outputs, ".labels", name)
         source = {**task["source"], **vars(lines), "shards": str(shards)}
         pvps = {}
         for name, pvp in task["pvps"].items():  # its own words if they are for these labels
@@ -232,11 +235,6 @@ class Labelled(MadeExamples):
     def digest(self) -> str:
         """Return what identifies the examples, independent of where the files are."""
         return self.identity(_LOCATIONS)
-
-    def folder_name(self) -> str:
-        """Return 16 hex that identify the shards; more examples only add shards."""
-        identity = self.identity((*_LOCATIONS, "examples"))
-        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
         """Yield all rows of a split from the shards; lines are labelled first."""

@@ -232,7 +232,15 @@ class Chat:
             texts = {name: text for name, (text, _) in parts.items()}
             try:
                 prompts.append(self._prompt(texts))
-                self._check_context(talk, texts["context"])
+                # the context has another word in each turn
+                written = {int(i) for i in re.findall(rf"{_WORD}(\d+)\.", texts["context"])}
+                for i, turn in enumerate(talk.turns):
+                    if turn["role"] != ASSISTANT and i not in written:
+                        advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
+                        told = (
+                            f"turn {i + 1} (role {turn['role']}): {self._named} does not write it"
+                        )
+                        raise UserError(f"{told}. {advice}")
                 spans = self._spans(talk, texts, parts["whole"][1]) if talk.answer else []
             except UserError as error:
                 raise UserError(f"{place}{error}") from error
@@ -321,15 +329,6 @@ class Chat:
                 "conversation teaches nothing. Correct it, or type readout.chat_template=@FILE."
             )
         return other, self._begin(around[0], opened)
-
-    def _check_context(self, talk: Conversation, text: str) -> None:
-        """Refuse a turn that the template leaves out; `text` has another word in each."""
-        written = {int(i) for i in re.findall(rf"{_WORD}(\d+)\.", text)}
-        for i, turn in enumerate(talk.turns):
-            if turn["role"] != ASSISTANT and i not in written:
-                advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
-                where = f"turn {i + 1} (role {turn['role']})"
-                raise UserError(f"{where}: {self._named} does not write it. {advice}")
 
     def _begin(self, before: str, opened: str) -> int:
         """Return where an answer begins: white space behind the opened turn is its own.

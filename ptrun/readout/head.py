@@ -169,8 +169,14 @@ class PooledHead(Head):
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[R, C]`, one for each row of the batch."""
-        if self.pooler == "mean":
-            output, batch = _means(output, batch)
+        if self.pooler == "mean":  # one by one: a row's mean does not depend on those beside it
+            assert output.hidden is not None
+            parts = batch.by_row(output.hidden.float())
+            means = torch.stack([states.mean(dim=0) for states in parts])
+            starts = [0, *accumulate(len(states) for states in parts[:-1])]
+            firsts = on_device(starts, output.hidden.device)
+            reads = Positions(batch.reads.rows[firsts], batch.reads.columns[firsts])
+            output, batch = replace(output, hidden=means), replace(batch, reads=reads)
         if self.pooler == "classifier":
             before = drop(super().read(output).float(), read_keys(batch), _DENSE_SITE, self.dropout)
             output = replace(output, hidden=before)
@@ -214,20 +220,6 @@ class PooledHead(Head):
         if architecture.left_to_right:
             return [replace(row, reads=[len(row.ids) - 1]) for row in rows]
         return rows
-
-
-def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
-    """Return the mean state of each row, `[R, H]` in fp32; it is read at the row's first token.
-
-    Rows are averaged one by one, so that a row's mean does not depend on those beside it.
-    """
-    assert output.hidden is not None
-    parts = batch.by_row(output.hidden.float())
-    means = torch.stack([states.mean(dim=0) for states in parts])
-    starts = [0, *accumulate(len(states) for states in parts[:-1])]
-    firsts = on_device(starts, output.hidden.device)
-    reads = Positions(batch.reads.rows[firsts], batch.reads.columns[firsts])
-    return replace(output, hidden=means), replace(batch, reads=reads)
 
 
 class LabelHead(PooledHead):

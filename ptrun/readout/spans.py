@@ -125,17 +125,16 @@ class SpanHead(Head):
 
     def doubt(self, examples: Sequence[Features]) -> str | None:
         """Return a warning if some right answers are longer than any that is predicted."""
-        if not (count := sum(map(self.too_long, examples))):
+        count = 0
+        for features in examples:
+            ends = zip(features.targets[::2], features.targets[1::2], strict=True)
+            count += any(last - first >= self.longest_answer for first, last in ends)
+        if not count:
             return None
         return (
             f"{count} of {len(examples)} answers have more than {self.longest_answer} tokens, the "
             "most of a predicted one; type readout.longest_answer=N"
         )
-
-    def too_long(self, features: Features) -> bool:
-        """Return whether the right answer has more tokens than can be predicted."""
-        starts, ends = features.targets[::2], features.targets[1::2]
-        return any(b - a >= self.longest_answer for a, b in zip(starts, ends, strict=True))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""

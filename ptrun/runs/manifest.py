@@ -28,7 +28,11 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
     """Return the manifest of a trained run."""
     planned, parts = done.planned, done.parts
     engine, frozen = planned.engine, not done.tuned
-    goes_on = planned.start.kind == CONTINUE
+    goes_on, template = planned.start.kind == CONTINUE, {}
+    if MESSAGES in planned.task.fields:  # a chat template writes conversations
+        from ptrun.readout.chat import template_digest
+
+        template["template"] = template_digest(planned.backbone, planned.readout.node)
     return {
         **software(),
         **machine(engine.device),
@@ -45,7 +49,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "backbone": weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
-        **_template(planned),
+        **template,
         "data": {
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
@@ -71,15 +75,6 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **_signatures(planned.task, done.split),
         **_document(parts[0].method),
     }
-
-
-def _template(planned: Plan) -> dict[str, Any]:
-    """Return what identifies the chat template of a run on conversations."""
-    if MESSAGES not in planned.task.fields:
-        return {}
-    from ptrun.readout.chat import template_digest
-
-    return {"template": template_digest(planned.backbone, planned.readout.node)}
 
 
 def _signatures(task: Any, split: Split) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from ptrun.runs.shared_store import SharedStore
 from ptrun.start.saved_prompt import fingerprint
 from ptrun.start.spec import CONTINUE
 from ptrun.start.start import begin
-from ptrun.task.dataset import Task
 from ptrun.task.protocol import Overlaps, unseen
 from ptrun.tracking.trackers import Trackers
 from ptrun.training.health import doubts, near_chance
@@ -302,7 +301,13 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         share = count / sum(tokens) if sum(tokens) else 1 / len(works)
         earlier = sum(part.member.earlier for part in work.parts)
         manifest = facts(work, earlier + seconds * share)
-        manifest["warnings"] = [*work.warnings, *_findings(work.planned.task, work.parts)]
+        manifest["warnings"] = work.warnings
+        member, task = work.parts[0].member, work.planned.task
+        if member.total and len(work.parts) == 1:  # signs that it did not learn
+            signs = member.health.findings(member.step)
+            if not signs and task.answer == "label" and task.metric == "accuracy":
+                signs = near_chance(work.parts[0].split.dev, member.best_value, member.step)
+            manifest["warnings"] = [*work.warnings, *signs]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = _outcome(work, manifest)
         keep = work.planned.request.keep
@@ -327,16 +332,6 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     engine.fit(members)
     if before is not None and before != checksum(model):
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")
-
-
-def _findings(task: Task, parts: Sequence[Part]) -> list[str]:
-    """Return warnings about a run that did not learn; of several parts, none."""
-    member, dev = parts[0].member, parts[0].split.dev
-    if not member.total or len(parts) > 1:
-        return []
-    judged = task.answer == "label" and task.metric == "accuracy"
-    chance = near_chance(dev, member.best_value, member.step) if judged else []
-    return member.health.findings(member.step) or chance
 
 
 def _outcome(work: Execution, manifest: Mapping[str, Any]) -> RunResult:

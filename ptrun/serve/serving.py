@@ -181,23 +181,15 @@ class _Checked:
         try:
             if said := self.hosts.refusal(path, request.headers):
                 raise Refused(421, said)
-            if path not in ("/", "/health"):
-                _check_key(request, self.keys)
+            if self.keys and path not in ("/", "/health"):
+                kind, _, value = request.headers.get("authorization", "").partition(" ")
+                typed = (value.strip() if kind.lower() == "bearer" else "").encode()
+                if not any([hmac.compare_digest(typed, key.encode()) for key in self.keys]):
+                    raise Refused(401, "a key is needed: Authorization: Bearer KEY.")
         except Refused as error:
             await error_response(error)(scope, receive, sent)
             return
         await self.app(scope, receive, sent)
-
-
-def _check_key(request: Request, keys: Sequence[str]) -> None:
-    """Refuse a request without a key."""
-    if not keys:
-        return
-    kind, _, value = request.headers.get("authorization", "").partition(" ")
-    typed = value.strip() if kind.lower() == "bearer" else ""
-    fits = [hmac.compare_digest(typed.encode(), key.encode()) for key in keys]
-    if not any(fits):
-        raise Refused(401, "a key is needed: Authorization: Bearer KEY.")
 
 
 class _Asking:

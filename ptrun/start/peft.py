@@ -145,24 +145,17 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
         tensors = _peft(adapter, method, inside)
     else:
         assert isinstance(method, PTuningV2)
-        tensors = _prefix(adapter, method, inside)
+        if method.prompt.mlp is not None or method.prompt.project is not None:
+            raise adapter.wrong(
+                "it holds finished keys and values, which cannot be undone. Type "
+                "method.reparameterization=embedding method.prefix_kind=kv."
+            )
+        finished = {PTuningV2.finished: _tensor(adapter, inside, _PROMPT)}
+        tensors = dict(method.unfolded(finished) or {})
     parameters = {**method.learned(), **dict(method.named_buffers())}
     for name, tensor in tensors.items():
         _check_shape(adapter, name, tensor, parameters[name])
         parameters[name].copy_(tensor)
-
-
-def _prefix(
-    adapter: PeftAdapter, method: PTuningV2, tensors: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Return the table of a prefix."""
-    if method.prompt.mlp is not None or method.prompt.project is not None:
-        raise adapter.wrong(
-            "it holds finished keys and values, which cannot be undone. Type "
-            "method.reparameterization=embedding method.prefix_kind=kv."
-        )
-    finished = {PTuningV2.finished: _tensor(adapter, tensors, _PROMPT)}
-    return dict(method.unfolded(finished) or {})
 
 
 def _lora(adapter: PeftAdapter, method: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -282,22 +282,17 @@ class Scheduler:
         job.end(stage, text)
         self.view.finish(job)
         self._release()
-        if stage in ("failed", "refused") and self.options.fail_fast:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """Start nothing more, and let running workers save."""
-        for job in self.jobs:
-            if job.stage == "waiting":
-                job.end("left")
-        self.unseen.clear()
-        self.composed.clear()
-        self.ready.clear()
-        self.held.clear()
+        if not (stage in ("failed", "refused") and self.options.fail_fast):
+            return
+        for other in self.jobs:  # nothing more starts, and running workers save
+            if other.stage == "waiting":
+                other.end("left")
+        for left in (self.unseen, self.composed, self.ready, self.held):
+            left.clear()
         self.workers.stop()
-        for job in self.jobs:
-            if job.stage == "running":
-                job.end("left", "saved")
+        for other in self.jobs:
+            if other.stage == "running":
+                other.end("left", "saved")
 
 
 def _configurations(jobs: Sequence[Job]) -> dict[int, str]:

@@ -23,18 +23,18 @@ import os
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatch
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError, names, near, shown
-from ptrun.task import arrow, lines
-from ptrun.task.source import Row, check_columns
+from ptrun.task import lines
+from ptrun.task.source import Row, check_columns, class_name, label_names
 
 _LOG = logging.getLogger(__name__)
 csv.field_size_limit(lines.LONGEST)  # Python's own limit is shorter than a long document
@@ -60,6 +60,8 @@ _OTHER = {
 """What a file is that is no table, by its first bytes in small letters."""
 _TOP = 100  # objects of JSON that name the columns
 _LAST_ROW = 2**20  # of a sheet of Excel
+_STATE = "state.json"  # in a folder of `datasets.Dataset.save_to_disk`
+_BATCH = 1024  # rows of a file of Arrow that are read together
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
 """A cell in quotes, or the last one of a text that is cut."""
@@ -128,7 +130,7 @@ class Table:
         if self.parts:
             return self.parts[0].columns
         if self.kind in ("parquet", "arrow"):
-            return arrow.columns(self.file)
+            return list(_opened(self.file, None)[0].names)
         if self.kind == "json":  # a row may lack some
             rows = list(islice(lines.json_rows(self.file, self.form.encoding), _TOP))
             if not rows:
@@ -140,8 +142,8 @@ class Table:
         if cells is None:
             raise _empty(self.file)
         columns = [str(cell).strip() for cell in cells]  # Excel has numbers too
-        for name, count in Counter(columns).items():
-            if name and count > 1:
+        for name, times in Counter(columns).items():
+            if name and times > 1:
                 raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
         return columns
 
@@ -151,7 +153,7 @@ class Table:
         if self.parts:
             return chain.from_iterable(part.rows(columns) for part in self.parts)
         if self.kind in ("parquet", "arrow"):
-            rows = arrow.rows(self.file, columns)
+            rows = _arrow_rows(self.file, columns)
         elif self.kind == "json":
             rows = (Row(*pair) for pair in lines.json_rows(self.file, self.form.encoding))
         else:
@@ -334,7 +336,7 @@ def _files(file: Path) -> list[Path]:
     if "*" in file.name and not os.path.exists(file):
         beside = file.parent.iterdir() if file.parent.is_dir() else ()
         return sorted(path for path in beside if fnmatch(path.name, file.name) and path.is_file())
-    if not os.path.isdir(file) or (file / arrow.STATE).is_file():
+    if not os.path.isdir(file) or (file / _STATE).is_file():
         return []
     inside = sorted(f for f in file.iterdir() if f.is_file() and f.name[0] not in "._")
     alike = {re.sub(r"\d+", "#", path.name) for path in inside}
@@ -343,7 +345,7 @@ def _files(file: Path) -> list[Path]:
 
 def _one(file: Path, form: Given) -> Table:
     """Return how one file is read."""
-    if (file / arrow.STATE).is_file():
+    if (file / _STATE).is_file():
         return Table(file, "arrow", form=form)
     check_file(file)
     kind = _kind(file)
@@ -363,7 +365,7 @@ def _one(file: Path, form: Given) -> Table:
 def check_file(file: Path) -> None:
     """Refuse a folder or a missing file."""
     if os.path.isdir(file):
-        saved = sorted(f.parent.name for f in file.glob(f"*/{arrow.STATE}"))  # a DatasetDict
+        saved = sorted(f.parent.name for f in file.glob(f"*/{_STATE}"))  # a DatasetDict
         inside = names(saved or sorted(f.name for f in file.iterdir() if f.is_file()))
         part = "of its parts" if saved else "file"
         raise UserError(f"{file}: a folder; name one {part}, as {file}/{inside or 'train.csv'}")
@@ -413,3 +415,77 @@ def _holds_sheets(file: Path) -> bool:
 
 def _empty(file: Path) -> UserError:
     return UserError(f"{file}: empty; expected a table whose first line names the columns.")
+
+
+# Parquet, Arrow files and streams, and folders of `save_to_disk`, read by pyarrow and datasets.
+
+
+def _arrow_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of a file or folder; numbers of a ClassLabel become its names."""
+    schema, batches = _opened(file, list(columns))
+    for name in columns:
+        if schema.names.count(name) > 1:
+            raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
+    classes, numbers = _classes(schema), count(1)
+    try:
+        for batch in batches:
+            batch.validate(full=True)  # an offset out of the batch would end the process
+            cells = [_cells(batch[name], classes.get(name)) for name in columns]
+            for values in zip(*cells, strict=True):
+                yield Row(f"{file} row {next(numbers)}", dict(zip(columns, values, strict=True)))
+    except (ImportError, OSError, ValueError, LookupError, RuntimeError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _opened(file: Path, columns: list[str] | None) -> tuple[Any, Iterable[Any]]:
+    """Return the schema of a file or folder, and its batches of some columns."""
+    import pyarrow.parquet
+
+    try:
+        if file.is_dir():
+            from datasets import load_from_disk
+
+            table = load_from_disk(str(file)).data.table
+            return table.schema, table.select(columns or []).to_batches(_BATCH)
+        with file.open("rb") as opened:
+            magic = opened.read(6)
+        if magic.startswith(b"PAR1"):
+            schema = pyarrow.parquet.read_schema(file)
+            texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
+            parquet = pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
+            return schema, parquet.iter_batches(_BATCH, columns=columns or [])
+        mapped = pyarrow.memory_map(str(file))
+        if magic != b"ARROW1":
+            stream = pyarrow.ipc.open_stream(mapped)
+            return stream.schema, (batch.select(columns) for batch in stream)
+        arrow = pyarrow.ipc.open_file(mapped)
+        batches = map(arrow.get_batch, range(arrow.num_record_batches))
+        return arrow.schema, (batch.select(columns) for batch in batches)
+    except (OSError, ValueError, LookupError, RuntimeError, TypeError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _classes(schema: Any) -> dict[str, list[str] | None]:
+    """Return the names of the classes of each column, where `datasets` wrote the file."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    from datasets import Features
+
+    try:
+        features = Features.from_arrow_schema(schema)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: label_names(feature) for name, feature in features.items()}
+
+
+def _cells(column: Any, classes: list[str] | None) -> list[Any]:
+    """Return a column; equal texts, of which many may be long, are stored once."""
+    if hasattr(column, "indices"):
+        texts = column.dictionary.to_pylist()
+        return [None if i is None else texts[i] for i in column.indices.to_pylist()]
+    return [class_name(value, classes) for value in column.to_pylist()]
+
+
+def _unreadable(file: Path, error: Exception) -> UserError:
+    reason = " ".join(str(error).split())[:120]
+    return UserError(f"{file}: not readable as parquet or Arrow ({reason}).")
