@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ptrun.predicting.together import Loaded, Together
     from ptrun.reporting.table import Results
-    from ptrun.sweeps.job import Job
 
 
 # A run in Python: its results, its prompt, and predictions.
@@ -208,6 +207,7 @@ def sweep(
             the same call goes on from there.
     """
     from ptrun.config.components import permission, without_permission
+    from ptrun.folder import result
     from ptrun.sweeps.job import Job
     from ptrun.sweeps.scheduler import Scheduler
     from ptrun.sweeps.sweep import options_of
@@ -222,7 +222,18 @@ def sweep(
         lines = [typed([], r) if isinstance(r, Mapping) else typed(r, {}) for r in runs]
         jobs = [Job(i, " ".join(line), [*common, *line]) for i, line in enumerate(lines)]
         Scheduler(jobs, options_of(common), View(len(jobs), quiet=True)).run()
-        return _ended(jobs, permission(line))
+    ended, left = [], []
+    for job in jobs:
+        has_ended = job.folder is not None and job.stage in ("finished", "failed")
+        done = result.read(job.folder) if has_ended and job.folder else None
+        if done is None or job.folder is None:
+            left.append(f"{job.title or f'run {job.index + 1}'}: {job.text or job.stage}")
+        else:
+            ended.append(Run(job.folder, done, permission(line)))
+    if left:
+        text = "\n  ".join(left)
+        raise UserError(f"{len(left)} of {len(jobs)} runs are not done:\n  {text}")
+    return ended
 
 
 def predict(
@@ -312,24 +323,6 @@ def report(
         return table(Path(source), over, best=best, vote=vote, labels=labels)
     runs = {run.folder: run.result for run in source}
     return of_runs(runs, f"{len(runs)} runs", over, best=best, vote=vote, labels=labels)
-
-
-def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
-    """Return the runs of jobs."""
-    from ptrun.folder import result
-
-    runs, left = [], []
-    for job in jobs:
-        ended = job.folder is not None and job.stage in ("finished", "failed")
-        done = result.read(job.folder) if ended and job.folder else None
-        if done is None or job.folder is None:
-            left.append(f"{job.title or f'run {job.index + 1}'}: {job.text or job.stage}")
-        else:
-            runs.append(Run(job.folder, done, options))
-    if left:
-        text = "\n  ".join(left)
-        raise UserError(f"{len(left)} of {len(jobs)} runs are not done:\n  {text}")
-    return runs
 
 
 # Python values as the overrides of a command line.

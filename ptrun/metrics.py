@@ -372,23 +372,16 @@ def squad_v2_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dic
     An empty prediction or an empty list of gold answers means "no answer". The scores
     `has_answer_*` and `no_answer_*` are left out if there is no such question.
     """
-    pairs = paired(predicted, targets)
-    parts = {
-        "": pairs,
-        "has_answer_": [pair for pair in pairs if pair[1]],
-        "no_answer_": [pair for pair in pairs if not pair[1]],
-    }
-    return {
-        prefix + name: percent([match_v2(match, p, golds) for p, golds in part])
-        for prefix, part in parts.items()
-        if part
-        for name, match in (("em", exact_match), ("f1", token_f1_or_null))
-    }
-
-
-def match_v2(match: Match, prediction: str, answers: Answers) -> float:
-    """Return the best value over gold answers that have words, or over "" if none has, 0-1."""
-    return best(match, prediction, [a for a in answers if normalise(a)] or [""])
+    every = paired(predicted, targets)
+    answered = {"": every, "has_answer_": [pair for pair in every if pair[1]]}
+    parts = {**answered, "no_answer_": [pair for pair in every if not pair[1]]}
+    scores = {}
+    for prefix, pairs in parts.items():
+        # gold answers without words do not count; "" does if none has any
+        worded = [(p, [gold for gold in golds if normalise(gold)] or [""]) for p, golds in pairs]
+        for name, match in (("em", exact_match), ("f1", token_f1_or_null)) if pairs else ():
+            scores[prefix + name] = percent([best(match, p, golds) for p, golds in worded])
+    return scores
 
 
 # DROP's exact match and F1 over several answer spans, as DPT uses them for QUOREF.

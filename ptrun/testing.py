@@ -32,7 +32,6 @@ import torch
 from ptrun.backbone.base import BackboneOutput, checksum
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import Composed, compose_run
-from ptrun.config.schema import TrainConfig
 from ptrun.config.trust import TRUST
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
@@ -261,8 +260,17 @@ class Trial:
             AssertionError: one is broken.
         """
         engine = self._engine(self.method)
-        train = replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW)
-        member = self._member(train)
+        method, task, dev = self.method, self.task, self.split.dev
+        member = Member(
+            method,
+            method.encode(self.split.train),
+            method.encode(dev),
+            lambda predictions: task.score(predictions, dev),
+            task.metric,
+            replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW),
+            1,
+            StepClock(),
+        )
         before = {name: tensor.detach().clone() for name, tensor in member.learned.items()}
         tuned = {id(tensor) for tensor in member.learned.values()}
         model = self.method.backbone.model
@@ -278,10 +286,7 @@ class Trial:
             not torch.equal(tensor, before[name]) for name, tensor in member.learned.items()
         )
         self._promise(moved or not before, "something that it learns changes")
-        self._answers_are_the_same(engine)
-
-    def _answers_are_the_same(self, engine: TorchEngine) -> None:
-        """Check the answers: one for each example, whatever is beside it, and after loading."""
+        # The answers: one for each example, whatever is beside it, and after loading.
         answers = self._answers(engine, self.method)
         ids = [example.id for example in self.split.dev]
         self._promise([a.id for a in answers] == ids, "each example has one answer, in order")
@@ -306,21 +311,6 @@ class Trial:
         method = built(components["method"], readout, backbone, self.task)
         self._engine(method, load=True)
         return method
-
-    def _member(self, train: TrainConfig) -> Member:
-        """Return a member that trains on the examples and keeps nothing."""
-        method, task, dev = self.method, self.task, self.split.dev
-        features, answers = method.encode(self.split.train), method.encode(dev)
-        return Member(
-            method,
-            features,
-            answers,
-            lambda predictions: task.score(predictions, dev),
-            task.metric,
-            train,
-            1,
-            StepClock(),
-        )
 
     def _engine(self, method: Method, *, load: bool = False) -> TorchEngine:
         engine: TorchEngine = self.composed.components()["hardware"].build(method.backbone)

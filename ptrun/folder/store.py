@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
@@ -149,8 +149,18 @@ class RunStore:
 
         Return the rows of this part's steps.
         """
-        readable = list(_readable(self._metrics)) if self._metrics.is_file() else []
-        training = [row for row in readable if row.get("event") in _TRAINING_EVENTS]
+        text, training = "", list[dict[str, Any]]()
+        if self._metrics.is_file():
+            text = read_text(self._metrics, "replace", limit=digest.LONGEST)
+        lines = text[: text.rfind("\n") + 1].split("\n")[:-1]  # a killed process may cut the last
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = digest.row(line)
+            except ValueError as error:  # it decides no number
+                told = "%s:%d: damaged (%s); the line is left out"
+                _LOG.warning(told, self._metrics, number, error)
+                continue
+            training += [row] * (row.get("event") in _TRAINING_EVENTS)
         rows = [
             row
             for row in training
@@ -204,17 +214,6 @@ def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
     with digest.damaged(file, "its header names no backbone"):
         backbone = from_json(header["backbone"])
         return {key: backbone[key] for key in ("name", "revision", "weights")}
-
-
-def _readable(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a journal. A damaged line is named and left out: it decides no number."""
-    text = read_text(file, "replace", limit=digest.LONGEST)
-    lines = text[: text.rfind("\n") + 1].split("\n")[:-1]  # a killed process may cut the last one
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield digest.row(line)
-        except ValueError as error:
-            _LOG.warning("%s:%d: damaged (%s); the line is left out", file, number, error)
 
 
 def set_aside(folder: Path) -> None:

@@ -177,7 +177,16 @@ class ZeroStepper(TorchStepper):
             model=Learned(learned),
             optimizer=optimizer,
             dist_init_required=False,
-            config=_config(ranks),
+            config={  # ptrun batches, clips and accumulates by itself
+                "train_micro_batch_size_per_gpu": 1,
+                "gradient_accumulation_steps": 1,
+                "managed_gradient_accumulation": False,
+                "gradient_clipping": 0.0,  # DeepSpeed 0.19 would clip at 1
+                "zero_optimization": {"stage": 1, "compute_grad_norm": False},
+                "zero_allow_untested_optimizer": True,
+                "tensor_parallel": {"autotp_size": ranks.model_parallel},
+                "steps_per_print": 10**9,
+            },
         )
         self.zero = self.engine.optimizer
         super().__init__(self.zero, learned)
@@ -315,17 +324,3 @@ class ZeroStepper(TorchStepper):
         """Return names and sizes of a group's parameters, in DeepSpeed's order."""
         parameters = self.zero.bit16_groups[group]
         return [self.names[id(p)] for p in parameters], [p.numel() for p in parameters]
-
-
-def _config(ranks: Ranks) -> dict[str, Any]:
-    """Return DeepSpeed's configuration. ptrun batches, clips and accumulates by itself."""
-    return {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": 1,
-        "managed_gradient_accumulation": False,
-        "gradient_clipping": 0.0,  # DeepSpeed 0.19 would clip at 1
-        "zero_optimization": {"stage": 1, "compute_grad_norm": False},
-        "zero_allow_untested_optimizer": True,
-        "tensor_parallel": {"autotp_size": ranks.model_parallel},
-        "steps_per_print": 10**9,
-    }

@@ -149,7 +149,12 @@ def conll(
     top = top_of(file).splitlines()
     lines = [line.split() for line in top]
     if any(len(line) > 1 and all(map(_PIPED.fullmatch, line)) for line in lines):
-        yield from _piped(file)
+        for where, text in text_lines(file):  # spaCy's .iob: `Ann|NNP|B-PER`, or `Ann|B-PER`
+            parts = [word.split("|") for word in text.split()]
+            if any(len(part) not in (2, 3) or len(part) != len(parts[0]) for part in parts):
+                raise UserError(f"{where}: {shown(text.strip())}; expected WORD|TAG in each place.")
+            if parts:
+                yield Words(where, [part[0] for part in parts], [part[-1] for part in parts])
         return
     if roles is None and any("|||" in line and line[0].isdecimal() for line in lines):
         yield from _predicates(file)
@@ -177,16 +182,6 @@ def conll(
         if all("*" in tag or _ALONE.fullmatch(tag) for tag in labels):
             labels = _spans(block, labels)
         yield Words(block.where, tokens, labels)
-
-
-def _piped(file: Path) -> Iterator[Words]:
-    """Yield the sentences of spaCy's .iob, each a line of `Ann|NNP|B-PER` or `Ann|B-PER`."""
-    for where, text in text_lines(file):
-        parts = [word.split("|") for word in text.split()]
-        if any(len(part) not in (2, 3) or len(part) != len(parts[0]) for part in parts):
-            raise UserError(f"{where}: {shown(text.strip())}; expected WORD|TAG in each place.")
-        if parts:
-            yield Words(where, [part[0] for part in parts], [part[-1] for part in parts])
 
 
 # Tables with one word a row, as Kaggle's ner_dataset.csv and simpletransformers have them.

@@ -237,10 +237,8 @@ class Chat:
                 for i, turn in enumerate(talk.turns):
                     if turn["role"] != ASSISTANT and i not in written:
                         advice = _FIRST_USER if turn["role"] == "system" else "Delete the row."
-                        told = (
-                            f"turn {i + 1} (role {turn['role']}): {self._named} does not write it"
-                        )
-                        raise UserError(f"{told}. {advice}")
+                        told = f"turn {i + 1} (role {turn['role']})"
+                        raise UserError(f"{told}: {self._named} does not write it. {advice}")
                 spans = self._spans(talk, texts, parts["whole"][1]) if talk.answer else []
             except UserError as error:
                 raise UserError(f"{place}{error}") from error

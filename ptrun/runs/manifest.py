@@ -144,26 +144,17 @@ def machine(device: str) -> dict[str, Any]:
     if device == "cuda":
         peak = torch.cuda.max_memory_allocated() / 2**20
         return {"device": device, "name": torch.cuda.get_device_name(), "peak_memory_mib": peak}
+    # Linux has the KiB of this process; it inherits ru_maxrss, bytes on macOS, from a notebook
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    held = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+    held += [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]
     return {
         "device": device,
         "name": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
-        "peak_memory_mib": _peak() / 2**20,
+        "peak_memory_mib": held[0] / (2**20 if sys.platform == "darwin" else 2**10),
     }
-
-
-def _peak() -> int:
-    """Return the most bytes that this process has held.
-
-    On Linux a new process inherits `ru_maxrss` from the one that started it, such as a notebook.
-    """
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.is_file() else []
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 2**10
-    unit = 1 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, else KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict[str, Any]:

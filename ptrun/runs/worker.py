@@ -61,10 +61,6 @@ class Runs:
     def __init__(self) -> None:
         self.planned: dict[int, Any] = {}
 
-    def plan(self, configurations: Mapping[str, str]) -> list[PlannedRun]:
-        """Return the facts of runs."""
-        return [self._facts(int(index), text) for index, text in configurations.items()]
-
     def run(self, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
         """Do runs together; those in `again` start anew although they have failed."""
         from ptrun.runs.launch import launch_together
@@ -80,7 +76,8 @@ class Runs:
                 ready[index] = replace(planned, rerun=True) if index in again else planned
         return [*ends, *map(_end, ready, launch_together([*ready.values()]))]
 
-    def _facts(self, index: int, text: str) -> PlannedRun:
+    def facts(self, index: int, text: str) -> PlannedRun:
+        """Return the facts of a run."""
         from ptrun.folder import result
         from ptrun.runs.plan import plan, shape, unkept
 
@@ -113,7 +110,7 @@ def _end(index: int, ended: Any) -> RunEnd:
 
 def _answer(runs: Runs, request: dict[str, Any]) -> list[PlannedRun] | list[RunEnd]:
     if "plan" in request:
-        return runs.plan(request["plan"])
+        return [runs.facts(int(index), text) for index, text in request["plan"].items()]
     with created(Path(request["log"])) as log:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)

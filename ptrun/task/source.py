@@ -378,8 +378,18 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
         UserError: it cannot be read, has no such subset or split, or the hub has converted only a
             part of it.
     """
-    if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
-        return _split(repository, _of_folder(repository, subset), split)
+    if Path(name := repository.name).is_dir():  # `datasets` reads a folder of this name first
+        if not name.startswith((".", "/")):
+            raise UserError(
+                f"{name}: the current folder has a folder of this name. Rename it, or type "
+                f"{repository.group}.hub=./{name} to read it."
+            )
+        try:
+            builder = _builder(repository, name, name=subset)
+            builder.download_and_prepare()
+        except (ValueError, OSError, RuntimeError) as error:
+            raise UserError(f"{name}: cannot be read ({str(error)[:200]!r}).") from error
+        return _split(repository, builder, split)
     trouble = repository.ask()
     status = answered_status(trouble) if trouble else None
     is_refused = status is not None and status < 500  # then a copy of another revision is no help
@@ -410,22 +420,6 @@ def read_hub(repository: Repository, subset: str | None, split: str) -> Any:
         raise UserError(failure(repository, trouble or error)) from error
     repository.found(folder.name)
     return _split(repository, builder, split)
-
-
-def _of_folder(repository: Repository, subset: str | None) -> Any:
-    """Return what reads a folder."""
-    name = repository.name
-    if not name.startswith((".", "/")):
-        raise UserError(
-            f"{name}: the current folder has a folder of this name. Rename it, or type "
-            f"{repository.group}.hub=./{name} to read it."
-        )
-    try:
-        builder = _builder(repository, name, name=subset)
-        builder.download_and_prepare()
-        return builder
-    except (ValueError, OSError, RuntimeError) as error:
-        raise UserError(f"{name}: cannot be read ({str(error)[:200]!r}).") from error
 
 
 def _options(

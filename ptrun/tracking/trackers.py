@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -175,13 +174,20 @@ class Trackers:
         own: Mapping[str, Any] | None = None,
     ):
         stock = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
-        self.guards = [
-            TrackerGuard(
-                name, _PACKAGES.get(name, name), _class(name, options)(folder, run_id, config)
-            )
-            for name, options in stock.items()
-            if options is not None
-        ]
+        self.guards: list[TrackerGuard] = []
+        for name, options in stock.items():
+            if options is None:
+                continue
+            if find_spec(name) is None:
+                raise UserError(f"tracking={name} needs {name}. Type: pip install 'ptrun[{name}]'")
+            kind: Any = import_module(f"ptrun.tracking.{name}").TRACKER
+            parameters = signature(kind).parameters.values()
+            allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+            if unknown := set(options) - set(allowed):
+                told = f"Options of {name}: {', '.join(allowed) or 'none'}."
+                raise UserError(f"tracking.{name}.{min(unknown)}: unknown. {told}")
+            tracker = kind(folder, run_id, config, **options)
+            self.guards.append(TrackerGuard(name, _PACKAGES.get(name, name), tracker))
         for name, tracker in (own or {}).items():
             self.guards.append(TrackerGuard(name, __name__, tracker))
 
@@ -194,16 +200,3 @@ class Trackers:
         """Close all trackers; None is a run that was interrupted."""
         for guard in self.guards:
             guard.finish(result)
-
-
-def _class(name: str, options: Mapping[str, Any]) -> Callable[..., Tracker]:
-    """Return the class of a tracker with its options."""
-    if find_spec(name) is None:
-        raise UserError(f"tracking={name} needs {name}. Type: pip install 'ptrun[{name}]'")
-    of_name: Any = import_module(f"ptrun.tracking.{name}").TRACKER
-    parameters = signature(of_name).parameters.values()
-    allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    if unknown := set(options) - set(allowed):
-        told = f"Options of {name}: {', '.join(allowed) or 'none'}."
-        raise UserError(f"tracking.{name}.{min(unknown)}: unknown. {told}")
-    return partial(of_name, **options)
