@@ -12,7 +12,7 @@ import regex
 
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import Words, cut, each, inner, rows, whole_number
-from ptrun.task.source import Account, Row
+from ptrun.task.source import LEFT_OUT, VERDICT, Account, Row
 
 _SINGLE = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _PART = rf"(?!{_SINGLE})[\p{{L}}\p{{N}}\p{{M}}_]"
@@ -132,7 +132,6 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
 _KEYS = ("spans", "entities", "label", "labels", "annotations", "ents")
 _PARTS = ("start", "end", "label")
 _DOCCANO = {"start_offset": "start", "end_offset": "end"}
-_VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's
 _MARKUP = re.compile(r"<!--.*?-->|</?[a-zA-Z!][^>]*>", re.DOTALL)
 _KEY = {"textarea": "answer", "taxonomy": "kind=multilabel task.label"}
 _KEY |= dict.fromkeys(("rating", "number"), "kind=regression task.label")
@@ -148,8 +147,8 @@ def json_spans(file: Path, account: Account, text: str = "text") -> Iterator[Wor
     `answer` rejects or ignores are left out and counted.
     """
     for row in rows(file):
-        if row.data.get(_VERDICT) in _LEFT_OUT:
-            account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
+        if row.data.get(VERDICT) in LEFT_OUT:
+            account.left_out[f"{VERDICT} is {row.data[VERDICT]}"] += 1
             continue
         keys = [key for key in _KEYS if key in row.data]
         key = next((key for key in keys if row.data[key]), next(iter(keys), None))

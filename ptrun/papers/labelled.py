@@ -268,7 +268,9 @@ class Labelled(MadeExamples):
             self.kept.write(number, len(block), label(block))
             if time.monotonic() - reported > _REPORT_EVERY:
                 reported = time.monotonic()
-                _LOG.info("%s", self.progress())
+                lines, counts = self._found()
+                kept = [f"{part} {counts[part]:,}/{self.examples[part]:,}" for part in SPLITS]
+                _LOG.info("%s lines labelled, kept %s", f"{sum(lines):,}", ", ".join(kept))
             if self.full():
                 return
 
@@ -277,12 +279,6 @@ class Labelled(MadeExamples):
         lines, counts = self._found()
         ended = bool(lines) and lines[-1] < _SHARD
         return ended or all(counts[split] >= self.examples[split] for split in SPLITS)
-
-    def progress(self) -> str:
-        """Return the progress of labelling as text."""
-        lines, counts = self._found()
-        kept = (f"{split} {counts[split]:,}/{self.examples[split]:,}" for split in SPLITS)
-        return f"{sum(lines):,} lines labelled, kept {', '.join(kept)}"
 
     def _found(self) -> tuple[list[int], Counter[str]]:
         """Return the lines of each shard, and the rows of each split."""

@@ -36,7 +36,7 @@ from ptrun.task.multilabel import METRICS, MultilabelMetric, in_order, label_sco
 from ptrun.task.own_pattern import entry
 from ptrun.task.own_words import Words
 from ptrun.task.shapes import are_turns, columns_of, joined
-from ptrun.task.source import Account, HubTable, Row
+from ptrun.task.source import LEFT_OUT, VERDICT, Account, HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, table
 from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction
@@ -45,8 +45,6 @@ _LOG = logging.getLogger(__name__)
 
 
 _ID = "id"  # a column that names the rows
-_VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and what is no gold
-_VERDICTS = {"accept", *_LEFT_OUT}
 _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
 _SHOWN = 5  # places of rows that are named
@@ -356,8 +354,8 @@ class Own(Task):
         for i, row in enumerate(table.rows([*read, *more])):
             account.read += 1
             columns |= row.data.keys()
-            if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
-                account.left_out[f"{_VERDICT} is {row.data[_VERDICT]}"] += 1
+            if VERDICT in more and row.data.get(VERDICT) in LEFT_OUT:
+                account.left_out[f"{VERDICT} is {row.data[VERDICT]}"] += 1
                 continue
             name = row.data.get(_ID) if _ID in more else None
             is_named = isinstance(name, str | int) and name != ""
@@ -423,10 +421,10 @@ class Own(Task):
 
     def _verdict(self, table: Table | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
-        if _VERDICT not in table.columns or _VERDICT in (*self.fields, self._label):
+        if VERDICT not in table.columns or VERDICT in (*self.fields, self._label):
             return ""
-        values = {row.data.get(_VERDICT) for row in table.rows([_VERDICT])}
-        return _VERDICT if values <= _VERDICTS else ""
+        values = {row.data.get(VERDICT) for row in table.rows([VERDICT])}
+        return VERDICT if values <= {"accept", *LEFT_OUT} else ""
 
     def _read_labels(self, row: Row) -> Sequence[str] | None:
         """Return the labels of a row, or its number or text; None if the cell is empty."""

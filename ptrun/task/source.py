@@ -25,7 +25,8 @@ from ptrun.hub.repository import CONVERTED, Repository, answered_status, failure
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-
+VERDICT, LEFT_OUT = "answer", ("reject", "ignore")
+"""Prodigy's column, and its values that are no gold."""
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
 _KEYS |= {"reasoning", "options", "seed"}
