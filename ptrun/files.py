@@ -20,8 +20,6 @@ from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ptrun.errors import named
-
 LIMIT = 100_000_000
 """Bytes of the largest JSON, YAML or journal that is read."""
 _PASSING = (errno.ESTALE, errno.EBUSY, errno.EACCES, errno.EPERM, errno.EAGAIN)
@@ -113,12 +111,16 @@ def drafted(file: Path) -> Iterator[BufferedRandom]:
     After a crash the file is complete or as before; after an error no draft is left.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with named(file, draft):
-        with created(draft) as target:
+    try:
+        with _named(file), created(draft) as target:
             yield target
             target.flush()
             os.fsync(target.fileno())
         replace(draft, file)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def created(file: Path) -> BufferedRandom:
@@ -138,10 +140,20 @@ def write_text(file: Path, text: str) -> None:
 def append(file: Path, text: str) -> None:
     """Append text to a regular file, which is created if it is missing."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
+    with _named(file), os.fdopen(os.open(file, flags, _MODE), "ab") as target:
         if not stat.S_ISREG(os.fstat(target.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
         target.write(text.encode())
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Name the file in an error of the system that names none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
 
 
 def below(outputs: Path, *parts: str) -> Path:

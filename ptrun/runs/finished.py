@@ -140,13 +140,18 @@ def learned(
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
     with damaged(folder / PROMPT, "its header does not say what its task read"):
         facts = from_json(header["task"])
-        for part in facts["tasks"].values() if "tasks" in facts else [facts]:
-            labels, pvps = part["labels"], part.get("pvps", {})
-            if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
-                raise ValueError("labels are no list of texts")
-            if not isinstance(pvps, dict):
-                raise ValueError("patterns are no object")
+        _check_recorded(facts)
     return tensors, facts
+
+
+def _check_recorded(facts: Any) -> None:
+    """Raise an error of `DAMAGES` if plain data are not what `Task.recorded` returns."""
+    for part in facts["tasks"].values() if "tasks" in facts else [facts]:
+        labels, pvps = part["labels"], part.get("pvps", {})
+        if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+            raise ValueError("labels are no list of texts")
+        if not isinstance(pvps, dict):
+            raise ValueError("patterns are no object")
 
 
 def recalled(node: Mapping[str, Any], saved: Mapping[str, Any], data_dir: str | None) -> Task:
