@@ -21,6 +21,8 @@ _INDEX = "model.safetensors.index.json"
 class Stored:
     """A tensor of a file; an index reads it, or a part of it.
 
+    Files that are read often stay open in `kept`; of others no memory stays mapped.
+
     >>> from ptrun.backbone.files import SHIPPED
     >>> from ptrun.backbone.stored import stored
     >>> tensors = stored(SHIPPED / "pocket_bert")
@@ -32,11 +34,15 @@ class Stored:
     name: str
     shape: torch.Size
     dtype: torch.dtype
+    kept: dict[Path, Any] | None = None
 
     def __getitem__(self, index: Any) -> Tensor:
-        with safe_open(self.file, "pt") as opened:  # mapped memory stays in use, so briefly
-            part: Tensor = opened.get_slice(self.name)[index]
-        return part
+        if self.kept is None:
+            with safe_open(self.file, "pt") as opened:
+                return opened.get_slice(self.name)[index]  # type: ignore[no-any-return]
+        if self.file not in self.kept:
+            self.kept[self.file] = safe_open(self.file, "pt")
+        return self.kept[self.file].get_slice(self.name)[index]  # type: ignore[no-any-return]
 
     def get_shape(self) -> list[int]:
         """Return the shape, as a slice of safetensors does."""
@@ -51,18 +57,18 @@ _DTYPES = {
 }
 
 
-def stored(folder: Path, model: Any = None) -> dict[str, Any]:
+def stored(folder: Path, model: Any = None, *, keep: bool = False) -> dict[str, Any]:
     """Return the tensors of a folder, each a `Stored` or a `Dequantized`.
 
     For a `model` that is the text part of a checkpoint, its tensors alone, under its names. A
-    folder with a missing file of its index is refused.
+    folder with a missing file of its index is refused. `keep` keeps files open between reads.
     """
-    tensors = dict[str, Stored]()
+    tensors, kept = dict[str, Stored](), dict[Path, Any]() if keep else None
     for file in weight_files(folder):
         for name, (shape, dtype) in tensor_headers(file).items():
             if dtype not in _DTYPES:
                 raise UserError(f"{file}: {name} is {dtype}; ptrun reads {', '.join(_DTYPES)}.")
-            tensors[name] = Stored(file, name, torch.Size(shape), _DTYPES[dtype])
+            tensors[name] = Stored(file, name, torch.Size(shape), _DTYPES[dtype], kept)
     if (folder / _INDEX).is_file():
         listed = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
         if lost := next((name for name in listed if name not in tensors), None):

@@ -44,7 +44,7 @@ def read(
     model, report = model_class.from_pretrained(
         None,
         config=config,
-        state_dict=stored(folder, named),
+        state_dict=stored(folder, named, keep=True),
         dtype=dtype,
         device_map=files.device_map(device),
         output_loading_info=True,
