@@ -71,8 +71,8 @@ def static(name, matrix):
 def mxfp4(name, matrix):
     experts, inputs, outputs = matrix.shape
     shape = (experts, outputs, inputs // 32)
-    scales = torch.randint(100, 130, shape, dtype=torch.uint8)
-    scales.view(-1)[:3] = torch.tensor([0, 1, 254])
+    scales = torch.randint(100, 122, shape, dtype=torch.uint8)
+    scales.view(-1)[:2] = torch.tensor([0, 1])
     blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8)
     return {f"{name}_blocks": blocks, f"{name}_scales": scales}
 
