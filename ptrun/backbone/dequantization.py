@@ -83,9 +83,11 @@ def dequantized(tensors: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         codes, part = _PARTS[ending[0]] if ending else ("", "")
         if _UNREAD.search(name):
             raise joiner.error(name, "is of a format that ptrun does not read", advice=True)
+        if joiner.method and UNUSED.search(name):
+            continue
         if ending is None or (part in ("blocks", "scales") and tensor.dtype != torch.uint8):
             plain[name] = tensor
-        elif not UNUSED.search(name):
+        else:
             groups[name[: ending.start()] + codes][part] = name
     # 2. The numbers of each
     numbers = dict[str, Any]()
@@ -107,7 +109,7 @@ def dequantized(tensors: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 class _Joiner:
-    """Joins codes and scales of a folder; `names` are those of the parts of one tensor."""
+    """Joins codes and scales of a folder, and refuses those that do not fit."""
 
     def __init__(self, tensors: Mapping[str, Any], folder: Path):
         self.tensors, self.folder, self.config = tensors, folder, read_config(folder)
@@ -121,100 +123,92 @@ class _Joiner:
         say = unquantized(self.folder, self.config) if advice else "Copy the whole model again."
         return UserError(f"{self.folder}: {name} {problem}.\n{say}")
 
-    def check(self, name: str, expected: str, right: bool) -> None:
-        """Refuse a tensor whose shape or dtype does not fit the others."""
-        if not right:
-            tensor = self.tensors.get(name)
-            is_ = "missing" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"
-            raise self.error(name, f"is {is_}, expected {expected}")
+    def part(self, name: str, *sizes: int | tuple[int, ...]) -> Any:
+        """Return a tensor; refuse its lack, and another number of elements or shape."""
+        if name not in self.tensors:
+            raise self.error(name, "is missing")
+        tensor = self.tensors[name]
+        if sizes and tuple(tensor.shape) not in sizes and tensor.shape.numel() not in sizes:
+            shapes = ([size] if isinstance(size, int) else list(size) for size in sizes)
+            expected = " or ".join(map(str, shapes))
+            raise self.error(name, f"is {tensor.dtype} {list(tensor.shape)}, expected {expected}")
+        return tensor
 
-    def joined(self, codes: str, names: dict[str, str]) -> Dequantized:
-        """Return the numbers that some codes and their scales stand for."""
+    def joined(self, codes: str, names: Mapping[str, str]) -> Dequantized:
+        """Return the numbers that codes stand for; `names` are those of their scales."""
         if names.keys() & {"blocks", "scales"}:
-            join, needed = self._mxfp4, {p: f"{codes}_{p}" for p in ("blocks", "scales")}
+            parts, shape, formula = self._mxfp4(codes)
         elif names.keys() & {"SCB", "weight_format"}:
-            join, needed = self._rows, {"SCB": f"{codes.removesuffix('weight')}SCB"}
+            parts, shape, formula = self._rows(codes)
         elif names.keys() & {"scale", "zero_point"}:
-            join, needed = self._scaled, {"scale": f"{codes}_scale"}
+            parts, shape, formula = self._scaled(codes, names.get("scale", f"{codes}_scale"))
         else:
-            join, needed = self._four_bits, {p: f"{codes}.{p}" for p in ("absmax", "quant_map")}
-            needed["quant_state"] = f"{codes}.quant_state.bitsandbytes__nf4"
-        names |= {} if join == self._mxfp4 else {"codes": codes}
-        for part, name in (needed | names).items():
-            if names.get(part) not in self.tensors:
-                raise self.error(name, "is missing")
-        parts = {part: self.tensors[name] for part, name in names.items()}
-        shape, formula = join(names, parts)
+            state = f"{codes}.quant_state.bitsandbytes__nf4"
+            parts, shape, formula = self._four_bits(codes, names.get("quant_state", state))
         is_gpt2 = self.method == "bitsandbytes" and self.config["model_type"] == "gpt2"
         if is_gpt2 and _CONV1D.search(codes):  # quantized as `nn.Linear`, the other way round
             return Dequantized(parts, shape[::-1], self.dtype, lambda tensors: formula(tensors).T)
         return Dequantized(parts, shape, self.dtype, formula)
 
-    def _four_bits(self, names: Mapping[str, str], parts: Parts) -> Any:
+    def _four_bits(self, codes: str, state: str) -> Any:
         try:
-            facts = json.loads(bytes(parts.pop("quant_state")[...].tolist()))
+            facts = json.loads(bytes(self.part(state)[...].tolist()))
             shape = facts["shape"] = torch.Size(facts["shape"])
             facts["dtype"] = _FLOATS[facts["dtype"]]
-            needed = {"quant_map": 16, "absmax": -(-shape.numel() // facts["blocksize"])}
+            sizes = {"quant_map": 16, "absmax": -(-shape.numel() // facts["blocksize"])}
             if "nested_blocksize" in facts:
-                blocks = -(-needed["absmax"] // facts["nested_blocksize"])
-                needed |= {"nested_quant_map": 256, "nested_absmax": blocks}
+                blocks = -(-sizes["absmax"] // facts["nested_blocksize"])
+                sizes |= {"nested_quant_map": 256, "nested_absmax": blocks}
                 facts["nested_offset"] = float(facts["nested_offset"])
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            raise self.error(names["quant_state"], "is no state of bitsandbytes") from error
-        codes, nbytes = parts["codes"], -(-shape.numel() // 2)
-        right = codes.shape.numel() * codes.dtype.itemsize == nbytes
-        self.check(names["codes"], f"{nbytes} bytes", right)
-        for part, size in needed.items():
-            right = part in parts and parts[part].shape.numel() == size
-            self.check(f"{names['codes']}.{part}", f"{size} numbers", right)
-        return shape, partial(_four_bits, facts)
+            raise self.error(state, "is no state of bitsandbytes") from error
+        parts = {part: self.part(f"{codes}.{part}", size) for part, size in sizes.items()}
+        per_item = 2 * self.part(codes).dtype.itemsize
+        parts["codes"] = self.part(codes, -(-shape.numel() // per_item))
+        return parts, shape, partial(_four_bits, facts)
 
-    def _rows(self, names: Mapping[str, str], parts: Parts) -> Any:
-        codes, layout = parts["codes"], parts.pop("weight_format", None)
-        self.check(
-            names["codes"], "int8 [N, K]", codes.dtype == torch.int8 and len(codes.shape) == 2
-        )
-        right = parts["SCB"].shape.numel() == codes.shape[0]
-        self.check(names["SCB"], f"[{codes.shape[0]}]", right)
-        if layout is not None:
-            self.check(names["weight_format"], "0 (row)", not layout[...].any())
-        return codes.shape, lambda p: p["codes"] * p["SCB"].view(-1, 1) * 7.874015718698502e-3
+    def _rows(self, codes: str) -> Any:
+        stem, numbers = codes.removesuffix("weight"), self.part(codes)
+        parts = {"codes": numbers, "scale": self.part(f"{stem}SCB", numbers.shape[0])}
+        layout = self.tensors.get(f"{stem}weight_format")
+        if layout is not None and layout[...].any():
+            raise self.error(f"{stem}weight_format", "is a layout for GPUs, expected 0 (row)")
+        return parts, numbers.shape, _rows
 
-    def _mxfp4(self, names: Mapping[str, str], parts: Parts) -> Any:
-        shape = parts["blocks"].shape
-        right = len(shape) == 4 and shape[-1] == 16
-        self.check(names["blocks"], "[experts, outputs, inputs / 32, 16]", right)
-        right = parts["scales"].shape == shape[:-1]
-        self.check(names["scales"], f"{list(shape[:-1])}", right)
-        return torch.Size((shape[0], shape[2] * 32, shape[1])), _mxfp4
+    def _mxfp4(self, codes: str) -> Any:
+        blocks = self.part(f"{codes}_blocks")
+        if len(blocks.shape) != 4 or blocks.shape[3] != 16:
+            expected = "expected [experts, outputs, inputs / 32, 16]"
+            raise self.error(f"{codes}_blocks", f"is {list(blocks.shape)}, {expected}")
+        experts, outputs, groups, _ = blocks.shape
+        scales = self.part(f"{codes}_scales", (experts, outputs, groups))
+        parts = {"blocks": blocks, "scales": scales}
+        return parts, torch.Size((experts, groups * 32, outputs)), _mxfp4
 
-    def _scaled(self, names: Mapping[str, str], parts: Parts) -> Any:
-        codes, scale = parts["codes"], tuple(parts["scale"].shape)
-        self.check(names["codes"], "codes [N, K] or [E, N, K]", len(codes.shape) in (2, 3))
-        *lead, rows, columns = codes.shape
-        is_packed = self.method == "fp8" and codes.dtype not in _FP8  # two codes in a byte
-        columns *= 1 + is_packed
-        # 1. The grids of scales that config.json allows, each with the block of a scale
-        blocks = [(1, 32)] if is_packed else self._blocks(rows, columns)
-        grids = {(*lead, -(-rows // r), -(-columns // c)): (r, c) for r, c in blocks}
-        # 2. The one of this scale: a scale of a whole matrix may lack axes
-        allowed = {grid: grid for grid in grids}
-        if (*lead, 1, 1) in grids:
-            allowed |= {tuple(lead): (*lead, 1, 1)} | ({} if lead else {(1,): (1, 1)})
-        expected = f"{' or '.join(str(list(shape)) for shape in allowed)} for {list(codes.shape)}"
-        self.check(names["scale"], expected, scale in allowed)
-        if "zero_point" in parts:
-            right = tuple(parts["zero_point"].shape) == scale
-            self.check(names["zero_point"], str(list(scale)), right)
-        # 3. compressed-tensors multiplies in the dtype of the scales, except for fp8 experts
-        is_other = self.method == "compressed-tensors"
-        is_other &= not (codes.dtype in _FP8 and _EXPERT.search(names["codes"]))
-        dtype = parts["scale"].dtype if is_other else torch.float32
-        self.check(names["scale"], "floats", dtype in _FLOATS.values())
-        grid = allowed[scale]
-        shape = torch.Size((*lead, rows, columns))
-        return shape, partial(_scaled, grid, grids[grid], dtype, is_packed)
+    def _scaled(self, codes: str, name: str) -> Any:
+        tensor, in_place = self.part(codes), self.method == "compressed-tensors"
+        if len(tensor.shape) not in (2, 3) or tensor.dtype not in _CODES[: 3 if in_place else 2]:
+            problem = f"is {tensor.dtype} {list(tensor.shape)}, which ptrun does not read"
+            raise self.error(codes, problem, advice=True)
+        *lead, rows, columns = tensor.shape
+        # 1. The shapes of scales that config.json allows, each with its grid and blocks
+        grids = dict[int | tuple[int, ...], Any]()
+        for r, c in self._blocks(rows, columns):
+            grid = (*lead, -(-rows // r), -(-columns // c))
+            grids[grid] = grid, (r, c)
+            if (r, c) == (rows, columns):  # a scale of a whole matrix may lack axes
+                grids |= {tuple(lead): grids[grid]} | ({} if lead else {(1,): grids[grid]})
+        scale = self.part(name, *grids)
+        parts = {"codes": tensor, "scale": scale}
+        if f"{codes}_zero_point" in self.tensors:
+            parts["zero_point"] = self.part(f"{codes}_zero_point", tuple(scale.shape))
+        # 2. compressed-tensors multiplies in the dtype of the scales, except for fp8 experts
+        in_place &= not (tensor.dtype in _FP8 and _EXPERT.search(codes))
+        dtype = scale.dtype if in_place else torch.float32
+        if dtype not in _FLOATS.values():
+            raise self.error(name, f"is {dtype}, expected a floating-point number")
+        grid, block = grids[tuple(scale.shape)]
+        return parts, tensor.shape, partial(_scaled, grid, block, dtype)
 
     def _blocks(self, rows: int, columns: int) -> list[tuple[int, int]]:
         """Return the sizes of the blocks that may share a scale, as config.json states them."""
@@ -252,6 +246,11 @@ def _four_bits(facts: Mapping[str, Any], parts: dict[str, Tensor]) -> Tensor:
     return (levels[:count] * spread[:count]).view(facts["shape"]).to(facts["dtype"])
 
 
+def _rows(parts: dict[str, Tensor]) -> Tensor:
+    """Return a 127th of codes times the largest number of their row."""
+    return parts["codes"] * parts["scale"].view(-1, 1) * 7.874015718698502e-3
+
+
 def _mxfp4(parts: dict[str, Tensor]) -> Tensor:
     """Return `[E, inputs, outputs]` from blocks of 32 codes that share an exponent."""
     numbers = torch.ldexp(_levels(parts["blocks"]), parts["scales"].int()[..., None] - 127)
@@ -259,15 +258,10 @@ def _mxfp4(parts: dict[str, Tensor]) -> Tensor:
 
 
 def _scaled(
-    grid: tuple[int, ...],
-    block: tuple[int, int],
-    dtype: torch.dtype,
-    is_packed: bool,
-    parts: dict[str, Tensor],
+    grid: tuple[int, ...], block: tuple[int, int], dtype: torch.dtype, parts: dict[str, Tensor]
 ) -> Tensor:
     """Return codes minus their zero, times the scale of their block."""
-    codes, scale = parts["codes"], parts["scale"]
-    numbers = (_levels(codes) if is_packed else codes).to(dtype)
+    numbers, scale = parts["codes"].to(dtype), parts["scale"]
     if scale.dtype == torch.uint8:  # exponents
         scale = (scale.float() - 127).exp2()
 

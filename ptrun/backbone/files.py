@@ -112,10 +112,11 @@ def _decoded(value: Any) -> Any:
 
 DEQUANTIZED = ("bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors", "mxfp4")
 """The methods that `ptrun.backbone.dequantization` reads."""
+_FORMATS = ("dense", "float-quantized", "int-quantized", "naive-quantized", "mixed-precision")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_QUANTIZED_NAME = re.compile(
+_ENDING = re.compile(
     r"(?i)([-_.](gptq|awq|aqlm|hqq|exl[23]|gguf|bnb|nf4|nvfp4|mxfp4|fp[48]|u?int[48]|[2-8]-?bits?|"
-    r"w\d+a\d+(g\d+)?|g\d+|autoround|quanto|quantized|dynamic|unsloth|marlin|hf))+$"
+    r"w\d+a\d+(g\d+)?|g\d+|autoround|quanto|quantized|dynamic|unsloth|marlin))+$"
 )
 
 
@@ -127,7 +128,11 @@ def quantized_by(config: Mapping[str, Any]) -> str | None:
     if not isinstance(settings, dict):
         return f"{settings!r:.40}"
     is_old = settings.get("load_in_4bit") or settings.get("load_in_8bit")  # has no method
-    return str(settings.get("quant_method") or ("bitsandbytes" if is_old else "an unnamed method"))
+    method = str(settings.get("quant_method") or ("bitsandbytes" if is_old else "no method"))
+    form, transforms = settings.get("format"), settings.get("transform_config")
+    if method == "compressed-tensors" and (transforms or form not in (None, *_FORMATS)):
+        return f"{method}, {'with transforms' if transforms else form}"
+    return method
 
 
 def unquantized(folder: Path, config: Mapping[str, Any]) -> str:
@@ -141,9 +146,9 @@ def unquantized(folder: Path, config: Mapping[str, Any]) -> str:
     here = "/".join(hub.groups()) if hub else folder.resolve().name
     if base:
         name, source = base[1], "base_model in README.md"
-    elif _HUB_NAME.fullmatch(path) and not _QUANTIZED_NAME.search(path):
+    elif _HUB_NAME.fullmatch(path) and not _ENDING.search(path):
         name, source = path, "_name_or_path in config.json"
-    elif (name := _QUANTIZED_NAME.sub("", here)) != here:
+    elif (name := _ENDING.sub("", here)) != here:
         source = "its hub id" if hub else "the name of the folder"
     else:
         return "Use the model of which this is a quantized copy; no file here names it."

@@ -2,10 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -19,6 +21,7 @@ from ptrun.exporting.stock_form import PeftForm, cannot, form_of, rows_reason, w
 from ptrun.folder import request
 from ptrun.folder.find import RunFolder
 from ptrun.hub.staging import check_new, staging
+from ptrun.importing.hf import import_hf
 from ptrun.method.base import Method
 from ptrun.method.peft import need_peft
 from ptrun.readout.base import Batch, collate
@@ -140,7 +143,8 @@ def export(
     tensors = [*form.tensors.values()]
     if form.peft_type == stock.WHOLE:
         tensors += method.backbone.model.parameters()
-    with staging(out, sum(4 * tensor.numel() for tensor in tensors)) as folder:
+    size = sum(4 * tensor.numel() for tensor in tensors)
+    with staging(out, size) as folder, _plain_weights(method.backbone):
         tokenizer_of(method.backbone, method.task).save_pretrained(folder)
         if MESSAGES in method.task.fields:
             chat: Any = method.readout
@@ -161,11 +165,33 @@ def export(
         else:
             code = snippet(form, base, method, invented)
             use = f"## Load it\n\n```python\n{code}```\n\n{_reading(form, method)}"
+        if run.backbone.quantized_by and form.peft_type != stock.WHOLE:
+            plain = (
+                f"The weights of {base} are quantized by {run.backbone.quantized_by}. In their "
+                f"place load the plain ones of DIR: ptrun import hf {base} --out DIR"
+            )
+            note, use = f"{note}\n{plain}", f"{plain}\n\n{use}"
         if form.reader.head:
             note, use = f"{note}\n{_OWN_HEAD}", f"{_OWN_HEAD}\n\n{use}"
         (folder / "README.md").write_text(card(run, form, kind, gap, base, use), encoding="utf-8")
     differs = f"logits of {gap.examples} dev examples differ by at most {gap.difference:.1e}{note}"
     return f"{stock.title(form)}: {differs}", gap
+
+
+@contextmanager
+def _plain_weights(backbone: PretrainedBackbone) -> Iterator[None]:
+    """Let stock classes read plain fp32 numbers of a backbone whose weights are quantized."""
+    folder = backbone.folder
+    if folder is None or not backbone.quantized_by:
+        yield
+        return
+    with TemporaryDirectory(prefix="ptrun-") as place:
+        backbone.folder = Path(place, "plain")
+        try:
+            import_hf(folder, backbone.folder, dtype="fp32")
+            yield
+        finally:
+            backbone.folder = folder
 
 
 _OWN_HEAD = (
