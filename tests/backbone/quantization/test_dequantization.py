@@ -16,8 +16,10 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.stored import stored
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.exporting.export import export
 from ptrun.importing.hf import import_hf
 from ptrun.planning.doctor import backbone_checks
+from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from tests.backbone.quantization import folders
@@ -201,6 +203,19 @@ def test_a_quantized_folder_trains_and_says_so(made, tmp_path, caplog):
     assert weights.says == "dequantized from fp8: 14 tensors"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["block", "gpt2_int8"])
+def test_an_export_names_the_plain_weights_that_its_adapter_needs(made, kind, tmp_path):
+    package("peft")
+    line = [f"backbone.path={made(kind)}", "task=pocket_sentiment", "method=lora"]
+    line += ["train.max_steps=2", "train.eval_every=2", f"outputs={tmp_path}"]
+    done = launch(compose_run(line))
+    finished = ready(str(tmp_path / "runs" / done.run_id), ["hardware.precision=fp32"])
+    said, gap = export(finished, [], tmp_path / "out")
+    assert gap.equal and f"ptrun import hf {made(kind)} --out DIR" in said
+    assert f"ptrun import hf {made(kind)} --out DIR" in (tmp_path / "out/README.md").read_text()
+
+
 def test_quantization_on_top_rounds_twice(made, caplog):
     backbone = PretrainedBackbone(name="x", path=str(made("block")))
     backbone.quantize("int8")
@@ -236,16 +251,16 @@ WRONG = {
     "no nested": ("nested", without(f"{UP}.nested_absmax"), rf"{UP}.nested_absmax is missing"),
     "no SCB": ("int8", without(f"{UP[:-6]}SCB"), r"up_proj.SCB is missing"),
     "cut SCB": ("int8", cut(f"{UP[:-6]}SCB"), r"SCB is .*\[1\], expected \[128\]"),
-    "no scale": ("block", without(f"{UP}_scale_inv"), rf"{UP} holds codes .* without a scale"),
+    "no scale": ("block", without(f"{UP}_scale_inv"), rf"{UP}_scale is missing"),
     "cut scale": (
         "block",
         cut(f"{UP}_scale_inv"),
         rf"{UP}_scale_inv is .*\[1, 2\], expected \[4, 2\]",
     ),
-    "no codes": ("block", without(UP), rf"{UP}_scale_inv is the scale of {UP}, which is missing"),
+    "no codes": ("block", without(UP), rf"{UP}_scale_inv is a scale, and its codes are missing"),
     "row": ("row", cut(f"{UP}_scale"), rf"{UP}_scale is .*\[1, 1\]"),
     "no scales": ("mxfp4", without(f"{EXPERTS}_scales"), rf"{EXPERTS}_scales is missing"),
-    "no blocks": ("mxfp4", without(f"{EXPERTS}_blocks"), rf"{EXPERTS}_blocks is missing"),
+    "no blocks": ("mxfp4", without(f"{EXPERTS}_blocks"), rf"{EXPERTS}_scales is a scale, and its"),
     "cut scales": (
         "mxfp4",
         cut(f"{EXPERTS}_scales"),
@@ -272,9 +287,7 @@ def test_what_does_not_fit_is_refused_by_the_name_of_the_tensor(copied, name):
 def test_codes_without_their_method_are_refused(copied):
     folder = copied("block")
     rewrite(folder, settings={})
-    with pytest.raises(
-        UserError, match=r"holds codes \(torch.float8_e4m3fn\) without quantization_"
-    ):
+    with pytest.raises(UserError, match=r"float8_e4m3fn, and config.json has no quantization_"):
         stored(folder)
 
 
