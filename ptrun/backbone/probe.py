@@ -335,7 +335,10 @@ def _headless(kind: str, content: dict[str, Any]) -> str | None:
     config_class = CONFIG_MAPPING[kind]
     module = import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
     classes = [n for n, c in vars(module).items() if getattr(c, "config_class", 0) is config_class]
-    return next((f"{name}WithHead" for name in classes if name.endswith("TextModel")), None)
+    bodies = (
+        name for name in classes if name.endswith("TextModel") and hasattr(transformers, name)
+    )
+    return next((f"{name}WithHead" for name in bodies), None)
 
 
 @cache

@@ -4,7 +4,6 @@ transformers says which part of a configuration reads text. Which tensors of the
 is read from their names.
 """
 
-import json
 import logging
 import re
 from collections import Counter
@@ -42,7 +41,7 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     with reading(name, "config.json"):
         whole: Any = AutoConfig.for_model(kind, **content)
         part: Any = whole.get_text_config()
-        text: dict[str, Any] = json.loads(part.to_json_string(use_diff=False))
+        text: dict[str, Any] = part.to_dict()
     if part is whole:
         return dict(config)
     text |= {key: config[key] for key in _OUTER if key in config and text.get(key) is None}

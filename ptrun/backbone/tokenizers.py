@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError, is_panic
-from ptrun.files import read_bytes
+from ptrun.files import read_bytes, read_json
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta")
@@ -14,7 +14,8 @@ _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 _PIECES = "sentencepiece.bpe.model"  # not read beside a tokenizer.json
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", _PIECES)
-TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*.jinja")
+_OF_PROCESSOR = "chat_template.json"
+TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*.jinja", _OF_PROCESSOR)
 """In no fingerprint: the ids of runs that render conversations have the template's text."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
@@ -62,6 +63,8 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     library: Any = AutoTokenizer if model_type in CONFIG_MAPPING else PreTrainedTokenizerFast
     try:
         tokenizer = library.from_pretrained(folder, **{"add_prefix_space": True} if spaced else {})
+        if not tokenizer.chat_template and (folder / _OF_PROCESSOR).is_file():
+            tokenizer.chat_template = read_json(folder / _OF_PROCESSOR, links=True)["chat_template"]
     except BaseException as error:  # the library raises what it meets first, also a Rust panic
         if isinstance(error, UserError) or not (isinstance(error, Exception) or is_panic(error)):
             raise

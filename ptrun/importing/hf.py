@@ -45,4 +45,7 @@ def import_hf(
     sizes = SimpleNamespace(layers=layers, vocab=vocabulary)
     method = quantized_by(config)
     written = convert_folder(folder, out, dtype, join=dequantized if method else None)
-    return Imported(out, sizes, *written, (f"dequantized from {method}",) if method else ())
+    notes = [f"dequantized from {method}"] if method else []
+    if whole := config.get("text_of"):
+        notes.append(f"all parts of {whole}, of which runs read the text")
+    return Imported(out, sizes, *written, tuple(notes))

@@ -121,6 +121,8 @@ def backbone_checks(overrides: Sequence[str]) -> list[Check]:
     family = backbone.architecture
     how = "read from a traced pass" if family.probed else f"the {family.name} family of ptrun"
     how = f"closed layers: {family.bars_prefixes}" if family.closed else how
+    if whole := backbone.config.get("text_of"):
+        how = f"the text part of a {whole} model, {how}"
     says = f"{family.library}, {backbone.shape.layers} layers, {how}"
     lines = [Check("ok", "backbone", f"{backbone.name}: {says}")]
     if backbone.quantized_by:

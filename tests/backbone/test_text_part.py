@@ -21,10 +21,13 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.export import parity
+from ptrun.importing.hf import import_hf
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.planning.doctor import backbone_checks
+from ptrun.readout.chat import template_of
 from tests.backbone.types import SIZES
 from tests.conftest import SPECIAL, wordpiece_tokenizer, write_tokenizer
 from tests.exporting.runs import compared, moved, opinions
@@ -305,3 +308,21 @@ def test_tuned_weights_are_exported_in_the_whole_model(whole_of, data_dir, tmp_p
     before = whole.state_dict()
     moved_names = {n for n, p in model.state_dict().items() if not torch.equal(p, before[n])}
     assert moved_names and not any("visual" in name for name in moved_names)
+
+
+def test_a_folder_is_imported_whole_with_the_template_of_its_processor(whole_of, tmp_path):
+    folder = copied(whole_of("gemma3")[1], tmp_path / "copy", dict)
+    (folder / "chat_template.json").write_text('{"chat_template": "{{ messages[0].content }}"}')
+    out = tmp_path / "out"
+    line = import_hf(folder, out).line()
+    assert line.endswith("all parts of gemma3, of which runs read the text")
+    assert (
+        load_file(out / "model.safetensors").keys()
+        == load_file(folder / "model.safetensors").keys()
+    )
+    assert template_of(loaded(out)) == "{{ messages[0].content }}"
+
+
+def test_doctor_says_that_it_is_a_part(whole_of):
+    lines = backbone_checks([f"backbone.path={whole_of('qwen3_vl')[1]}"])
+    assert "2 layers, the text part of a qwen3_vl model, read from a traced pass" in lines[0].says
