@@ -69,7 +69,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it needs remote code (`auto_map`), or weights are quantized by another method.
     """
-    return text_config(folder.name, _config(folder))
+    config = text_config(folder.name, _config(folder))
+    if config.get("text_of"):  # which may state another output than its files have
+        names = (name for file in folder.glob("*.safetensors") for name in tensor_headers(file))
+        config["tie_word_embeddings"] &= not any(name.endswith("lm_head.weight") for name in names)
+    return config
 
 
 def _config(folder: Path) -> dict[str, Any]:

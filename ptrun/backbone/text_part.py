@@ -45,8 +45,9 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     if part is whole:
         return dict(config)
     text |= {key: config[key] for key in _OUTER if key in config and text.get(key) is None}
-    ties = (getattr(one, "tie_word_embeddings", None) for one in (whole, part))
-    text["tie_word_embeddings"] = next((tie for tie in ties if tie is not None), False)
+    tied = getattr(whole, "tie_word_embeddings", None)
+    tied = getattr(part, "tie_word_embeddings", False) if tied is None else tied
+    text["tie_word_embeddings"] = bool(tied)
     return text | {"model_type": part.model_type, "text_of": kind, "architectures": None}
 
 
@@ -94,6 +95,7 @@ def text_tensors(folder: object, tensors: Mapping[str, Any], model: Any) -> dict
         places = (place + head for place in (*above, ""))
         names |= {name: head for name in [next(filter(tensors.__contains__, places), None)] if name}
     rest = [name for name in tensors if name not in names]
-    parts = ", ".join(sorted({name.removeprefix("model.").partition(".")[0] for name in rest}))
+    inner = "|".join(map(re.escape, above))
+    parts = ", ".join(sorted({re.sub(f"^({inner})", "", n).partition(".")[0] for n in rest}))
     _log_once(f"{folder}: {len(rest)} of {len(tensors)} tensors are of {parts}, and are not read")
     return {stated: tensors[name] for name, stated in names.items()}

@@ -326,3 +326,23 @@ def test_a_folder_is_imported_whole_with_the_template_of_its_processor(whole_of,
 def test_doctor_says_that_it_is_a_part(whole_of):
     lines = backbone_checks([f"backbone.path={whole_of('qwen3_vl')[1]}"])
     assert "2 layers, the text part of a qwen3_vl model, read from a traced pass" in lines[0].says
+
+
+def test_an_output_in_the_files_is_used_whatever_the_configuration_says(whole_of, tmp_path):
+    """Mistral Small 3.1 does not say that its output is not the word embeddings."""
+
+    def change(tensors):
+        table = tensors["language_model.model.embed_tokens.weight"]
+        return tensors | {"language_model.lm_head.weight": table.flip(0).contiguous()}
+
+    folder = copied(whole_of("mistral3")[1], tmp_path / "copy", change)
+    assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"]
+    whole = transformers.Mistral3ForConditionalGeneration.from_pretrained(folder).eval()
+    backbone = PretrainedBackbone(name="whole", path=str(folder), dtype="fp32")
+    size = backbone.size()
+    backbone.load()
+    inputs, ours = logits(backbone)
+    with torch.no_grad():
+        theirs = whole(input_ids=inputs.ids, attention_mask=inputs.mask.long()).logits
+    torch.testing.assert_close(ours, theirs[inputs.mask], rtol=1e-5, atol=1e-5)
+    assert size == backbone.size()
