@@ -113,6 +113,8 @@ class _Joiner:
             shapes = ([size] if isinstance(size, int) else list(size) for size in sizes)
             expected = " or ".join(map(str, shapes))
             raise self.error(name, f"is {tensor.dtype} {list(tensor.shape)}, expected {expected}")
+        if tensor.dtype not in _CODES[:4] and not tensor.dtype.is_floating_point:
+            raise self.error(name, f"is {tensor.dtype}, expected 8 bits or floating-point numbers")
         self.read.add(name)
         return tensor
 
@@ -221,7 +223,8 @@ class _Joiner:
 
 def _four_bits(facts: Mapping[str, Any], parts: dict[str, Tensor]) -> Tensor:
     """Return levels times the largest number of their block, which may be quantized too."""
-    absmax, codes = parts["absmax"].flatten(), parts["codes"].flatten().view(torch.uint8)
+    parts = {name: part.flatten() for name, part in parts.items()}
+    absmax, codes = parts["absmax"], parts["codes"].view(torch.uint8)
     if "nested_absmax" in parts:
         spread = parts["nested_absmax"].repeat_interleave(facts["nested_blocksize"])[: len(absmax)]
         absmax = parts["nested_quant_map"][absmax.int()] * spread + facts["nested_offset"]

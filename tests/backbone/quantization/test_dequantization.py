@@ -243,6 +243,10 @@ def renamed(name, new):
     return lambda tensors: tensors.update({new: tensors.pop(name)})
 
 
+def other_dtype(name):
+    return lambda tensors: tensors.update({name: tensors[name].to(torch.int32)})
+
+
 WRONG = {
     "no absmax": ("nf4", without(f"{UP}.absmax"), rf"{UP}.absmax is missing"),
     "no state": ("nf4", without(f"{UP}.quant_state.bitsandbytes__nf4"), r"quant_state.* missing"),
@@ -256,6 +260,11 @@ WRONG = {
         "block",
         cut(f"{UP}_scale_inv"),
         rf"{UP}_scale_inv is .*\[1, 2\], expected \[4, 2\]",
+    ),
+    "int scale": (
+        "block",
+        other_dtype(f"{UP}_scale_inv"),
+        rf"{UP}_scale_inv is torch.int32, expected",
     ),
     "no codes": ("block", without(UP), rf"{UP}_scale_inv is a scale, and its codes are missing"),
     "row": ("row", cut(f"{UP}_scale"), rf"{UP}_scale is .*\[1, 1\]"),
