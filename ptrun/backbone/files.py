@@ -146,7 +146,7 @@ def unquantized(folder: Path, config: Mapping[str, Any]) -> str:
     head = text.split("---")[1] if text.startswith("---") else ""
     base = re.search(r"^base_model:\s*(?:-\s*)?['\"]?([\w.-]+/[\w.-]+)", head, re.MULTILINE)
     path = str(config.get("_name_or_path", ""))
-    hub = re.fullmatch(r"models--(.+)--(.+)", folder.resolve().parents[1].name)  # its cache
+    hub = re.fullmatch(r"models--(.+)--(.+)", folder.resolve().parent.parent.name)
     here = "/".join(hub.groups()) if hub else folder.resolve().name
     if base:
         name, source = base[1], "base_model in README.md"
