@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
-from ptrun.backbone.family import Stock
+from ptrun.backbone.family import Stock, as_words
 from ptrun.backbone.injection import Injection, Paths, hook
 from ptrun.backbone.packing import Packing
 from ptrun.backbone.probe import KINDS, LENGTHS, Probed, described, library_class, tags
@@ -101,13 +102,10 @@ class Closed(Probed):
         types = getattr(inputs, "types", None)
         if types is not None and getattr(model.config, "type_vocab_size", 0) > 1:
             grids["token_type_ids"] = types
-        states: Tensor = self.body(model)(
-            input_ids=inputs.ids,
-            inputs_embeds=inputs.embeddings,
-            attention_mask=inputs.mask.long(),
-            **grids,
-        )[0]
-        return states
+        vectors = inputs.embeddings
+        with nullcontext(inputs.ids) if vectors is None else as_words(model, vectors) as ids:
+            states = self.body(model)(input_ids=ids, attention_mask=inputs.mask.long(), **grids)[0]
+        return states  # type: ignore[no-any-return]
 
 
 def closed(config: Mapping[str, Any], why: str) -> Closed:

@@ -272,6 +272,24 @@ def raw_words(model: Any, inputs: BackboneInput | DecoderInput) -> Tensor:
     return words
 
 
+_WORD = 5  # any token that is not special
+
+
+@contextmanager
+def as_words(model: Any, vectors: Tensor) -> Iterator[Tensor]:
+    """Let a model read vectors `[B, T, E]` once as word embeddings; yield the tokens to give it.
+
+    What its code does to embeddings is done to them too.
+    """
+    left = [vectors]
+    table = model.get_input_embeddings()
+    hook = table.register_forward_hook(lambda *_: left.pop() if left else None)
+    try:
+        yield torch.full_like(vectors[..., 0], _WORD, dtype=torch.long)
+    finally:
+        hook.remove()
+
+
 def read(inputs: BackboneInput, packing: Packing | None, **grids: Tensor | None) -> dict[str, Any]:
     """Return the words and other `grids [B, T]` that a model reads, packed if it reads so."""
     tokens = {"input_ids": inputs.ids, "inputs_embeds": inputs.embeddings, **grids}

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.choosing import Decoding, processors
+from ptrun.backbone.family import as_words
 from ptrun.errors import UserError
 
 
@@ -73,9 +74,11 @@ def generate(
     step = 1 if architecture.has_decoder else decoding.beams
     if architecture.closed:  # the model keeps what it has read in a cache of its own
         vectors = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
-        with torch.no_grad(), backbone.injection.of(inputs), _plain(model), _after_vectors(model):
-            written = model.generate(inputs_embeds=vectors[::step], **more)
-        return [_until(row, decoding.ends) for row in written.tolist()]
+        more["logits_processor"] = processors(decoding, seeds, before=vectors.shape[1])
+        reading = as_words(model, vectors)
+        with torch.no_grad(), backbone.injection.of(inputs), _plain(model), reading as ids:
+            written = model.generate(input_ids=ids[::step], **more)
+        return [_until(row, decoding.ends) for row in written[:, vectors.shape[1] :].tolist()]
     embeddings = backbone.embed(inputs.ids) if inputs.embeddings is None else inputs.embeddings
     mask = inputs.mask[::step]
     start = {
@@ -202,27 +205,6 @@ def _plain(model: Any) -> Iterator[None]:
         yield
     finally:
         model.generation_config = usual
-
-
-@contextmanager
-def _after_vectors(model: Any) -> Iterator[None]:
-    """Let a model write after input vectors; refuse one whose first step does not read them.
-
-    The library asks for an argument, which some classes pass on without a name.
-    """
-    usual = model.prepare_inputs_for_generation
-
-    def prepare(ids: Tensor, inputs_embeds: Tensor | None = None, **options: Any) -> dict[str, Any]:
-        inputs: dict[str, Any] = usual(ids, inputs_embeds=inputs_embeds, **options)
-        if not ids.shape[1] and inputs.get("inputs_embeds") is None:
-            raise UserError(f"{type(model).__name__} cannot write after input vectors.")
-        return inputs
-
-    model.prepare_inputs_for_generation = prepare
-    try:
-        yield
-    finally:
-        del model.prepare_inputs_for_generation
 
 
 def _place(

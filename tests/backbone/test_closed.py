@@ -68,6 +68,8 @@ def stock(model, vectors, batch):
     for row, columns in zip(batch.reads.rows, batch.reads.columns, strict=True):
         ids = batch.ids[row, : batch.lengths[row]]
         embeddings = torch.cat([vectors, words(ids)])[None]
+        if model.config.model_type == "falcon_h1":  # it scales words, and no embeddings
+            embeddings = embeddings * model.config.embedding_multiplier
         states.append(model.base_model(inputs_embeds=embeddings)[0][0, len(vectors) + columns])
     return torch.stack(states)
 
