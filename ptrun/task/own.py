@@ -8,18 +8,18 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ptrun.errors import UserError, names, shown
+from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
-from ptrun.metrics import accuracy, macro_f1
+from ptrun.metrics import accuracy, entity_scores, macro_f1, word_scores
 from ptrun.task.classification import correlations
 from ptrun.task.columns import gathered, targets_of
-from ptrun.task.conversation import BESIDE, EMPTY, answered, asked, turns_of
-from ptrun.task.dataset import MESSAGES, PARTS, Part, Scores, Task
+from ptrun.task.conversation import BESIDE, EMPTY, TURNS, answered, asked, turns_of
+from ptrun.task.dataset import MESSAGES, PARTS, Part, Scores, Task, is_texts
 from ptrun.task.generation import references, written_pvps
 from ptrun.task.label import (
     NO_LABEL,
@@ -28,16 +28,16 @@ from ptrun.task.label import (
     doubts,
     is_number,
     label_text,
+    listed,
     normal,
     skipping,
 )
 from ptrun.task.lines import unpacked_name
 from ptrun.task.multilabel import METRICS, MultilabelMetric, in_order, label_scores, labels_of
 from ptrun.task.own_pattern import entry
-from ptrun.task.own_words import Words
-from ptrun.task.shapes import are_turns, columns_of, joined
 from ptrun.task.source import LEFT_OUT, VERDICT, Account, HubTable, Row
 from ptrun.task.table import Given, Quoting, Table, table
+from ptrun.task.tag_schemes import iob2, marks_spans
 from ptrun.task.text_metrics import AnswersBy, TextMetric, signatures, text_scores
 from ptrun.types import Example, Labels, Prediction
 
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 _ID = "id"  # a column that names the rows
 _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
-_SHOWN = 5  # places of rows that are named
+_SHOWN, _FEW = 5, 20  # rows or tags that are named; tags that need no rows
 Column = str | int
 Kind = Literal["classification", "multilabel", "regression", "tagging", "tags"]
 _LabelMetric = Literal["accuracy", "pearson_spearman", "pearson", "spearman"]
@@ -63,6 +63,89 @@ _METRICS: dict[str, Sequence[Metric]] = {
 _ANSWERS = {"classification": "label", "multilabel": "labels"}
 _ANSWERS |= {"regression": "number", "generation": "text"}
 _ANSWERS |= {"tagging": "tags", "tags": "word_labels"}
+
+
+class Words:
+    """How words and tags of a row are read, and predicted tags scored.
+
+    Args:
+        tokens, tags: the columns; a cell is a list, in a CSV as JSON, Python or numpy writes it.
+        names: the tags in the order of their numbers.
+        kind: `tagging` if tags of any scheme mark spans, which are read as IOB2; else `tags`.
+    """
+
+    def __init__(self, tokens: str, tags: str, names: Sequence[str], kind: str = "tags"):
+        self.tokens, self.tags, self.spans = tokens, tags, kind == "tagging"
+        self._names = dict(enumerate(names))
+
+    def words(self, row: Row) -> list[str]:
+        """Return the words; none if one of them is empty."""
+        words = listed(row.data.get(self.tokens)) or []
+        if words and not is_texts(words):
+            raise row.wrong(self.tokens, 'the words of one sentence, such as ["Ann", "left"]')
+        return words if all(map(str.strip, words)) else []
+
+    def labels(self, row: Row) -> list[str]:
+        """Return the tags; none if one of them is empty."""
+        raws = listed(row.data.get(self.tags)) or []
+        if not isinstance(raws, list) or any(isinstance(raw, list | dict) for raw in raws):
+            raise row.wrong(self.tags, "a list with a tag for each word")
+        raws = [self._names.get(raw, raw) if type(raw) is int else raw for raw in raws]
+        tags = ["" if raw is None else normal(raw) for raw in raws]
+        tags = tags if all(tags) else []
+        return iob2(tags) if self.spans and marks_spans(tags) else tags
+
+    def target(self, row: Row) -> list[str]:
+        """Return the tags, as many as words."""
+        words, tags = self.words(row), self.labels(row)
+        if len(words) != len(tags):
+            counts = f"{len(words)} words in {self.tokens} and {len(tags)} tags in {self.tags}"
+            raise UserError(f"{row.where}: {counts}; give each word one, or delete the row.")
+        return tags
+
+    def every(self, tags: Iterable[str]) -> list[str]:
+        """Return the labels of a task with some tags: of spans `O`, and `B-` and `I-` of a type."""
+        marked = (tag[2:] or "_" if marks_spans([tag]) else tag for tag in tags if tag != "O")
+        types = dict.fromkeys(marked)
+        return ["O", *(f"{x}-{name}" for name in types for x in "BI")] if self.spans else [*tags]
+
+    def score(self, guesses: Sequence[Any], golds: Sequence[Any]) -> Scores:
+        """Return F1, precision and recall of spans, or accuracy and macro F1 of words; 0-100."""
+        return (entity_scores if self.spans else word_scores)(guesses, golds)
+
+    def kind(self, table: Table | HubTable, skip: Collection[str], typed: str) -> str:
+        """Return the kind of a table; it is the `typed` one if the first full row has no words.
+
+        Raises:
+            UserError: some tags mark spans and others do not, or they are numbers without names.
+        """
+        if typed == "classification":
+            rows = table.rows([self.tokens, self.tags])
+            for row in rows:
+                cells = [listed(row.data.get(name)) for name in (self.tokens, self.tags)]
+                if all(cells):
+                    break
+            is_words = is_texts(cells[0]) and isinstance(cells[1], list)
+            if not is_words or next(rows, None) is None:  # one row of lists is columns
+                return typed
+        counts = Counter(tag for row in table.rows([self.tags]) for tag in self.labels(row))
+        tags = sorted(counts.keys() - skip, key=lambda tag: (counts[tag], tag))
+        spans = [tag for tag in tags if tag == "O" or (tag[1:] and marks_spans([tag]))]
+        others, are_numbers = [t for t in tags if t not in spans], all(map(is_number, tags))
+        place = f"{table.file}: {self.tags} has {names(f'{t} ({counts[t]})' for t in tags)}"
+        if not 1 < len(tags) <= max(_FEW, counts.total() / 2):
+            raise UserError(f"{place}; a task has two tags or more, each of many words.")
+        if typed != "tags" and marks_spans(tags):
+            return "tagging"
+        if typed == "tags" or not (typed == "tagging" or spans or are_numbers):
+            return "tags"
+        advice = f"Correct the others, type {skipping(others[:_SHOWN])} to leave their rows out,"
+        if are_numbers:
+            advice = "Type the names of the numbers in order, 'task.labels=[O,B-PER,I-PER]',"
+        raise UserError(
+            f"{place}; tags of spans are O, B-TYPE and I-TYPE, or those of another scheme.\n"
+            f"{advice} or task.kind=tags to learn all as labels of words."
+        )
 
 
 class Own(Task):
@@ -81,7 +164,7 @@ class Own(Task):
         messages: instead of text and answer, the column of a conversation
             (`ptrun.task.conversation`).
         kind: whether `label` holds labels, numbers, several labels a row, or a tag for each word of
-            `text` (`ptrun.task.own_words`), which is also found from lists in both columns.
+            `text` (`Words`), which is also found from lists in both columns.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
             labels; pearson_spearman (their mean), pearson or spearman of numbers; of several labels
             micro_f1, macro_f1, subset_accuracy or average_precision; of texts f1 or another one of
@@ -505,3 +588,88 @@ def _number(row: Row, column: str, text: str) -> float:
     elif text.lower() in NO_LABEL:
         advice = f" {skipping([text])} leaves such rows out."
     raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
+
+
+# Instructions and conversations are recognised by the names of their columns.
+
+_TALKS = ("messages", "conversations", "conversation")
+_PAIRS = (
+    ("instruction", "output"), ("instruction", "response"), ("prompt", "completion"),
+    ("prompt", "response"), ("question", "answer"), ("question", "response"),
+)  # fmt: skip
+_SECOND = ("input", "context")
+_MORE = ("label", "labels", "choices", "options", "history", "system", "system_prompt", "tools")
+"""Columns that change what a pair of texts means."""
+_PREFERENCES = ("chosen", "rejected")
+
+
+def columns_of(table: Table | HubTable) -> dict[str, Any]:
+    """Return the columns of a table as keys of `task`; refuse those of no shape, or of several."""
+    columns = {name.strip().lower(): name for name in table.columns}
+    talks = [columns[name] for name in _TALKS if name in columns]
+    shapes: dict[str, dict[str, Any]] = {f"task.messages={t}": {"messages": t} for t in talks}
+    second = [columns[name] for name in _SECOND if name in columns]
+    for first, answer in (pair for pair in _PAIRS if columns.keys() >= {*pair}):
+        text = [columns[first], *second]
+        word = f"'task.text=[{','.join(text)}]'" if second else f"task.text={text[0]}"
+        keys = {"text": text if second else text[0], "answer": columns[answer]}
+        shapes[f"{word} task.answer={columns[answer]}"] = keys
+    typed = ", or ".join(shapes)
+    more = [] if talks else [columns[name] for name in _MORE if name in columns]
+    if columns.keys() >= {*_PREFERENCES}:
+        wrong = "Pairs of preferences are not learned; name one text, as task.messages=chosen."
+    elif len(shapes) > 1:
+        wrong = f"They have {len(shapes)} shapes; type one: {typed}."
+    elif shapes and more:
+        wrong = f"{names(more)} would not be read; if that is meant, type {typed}."
+    elif shapes:
+        _LOG.info("%s: recognised %s", table.file, typed)
+        return shapes[typed]
+    else:
+        wrong = "Type task.text=COLUMN task.label=COLUMN, or task.answer=COLUMN for texts to write."
+        close = [pair for pair in _PAIRS if {*pair} & columns.keys()]
+        if shape := next(iter(close), _TALKS[:1] if near(_TALKS[0], columns) else None):
+            lacking = next(name for name in shape if name not in columns)
+            wrong += f" The nearest shape, {' and '.join(shape)}, lacks {lacking}"
+            wrong += near(lacking, columns) or "."
+        elif "text" in columns and not {"label", "labels"} & columns.keys():
+            wrong += " A text alone asks nothing, so nothing is learned."
+    listed = f"task.text and task.label are missing; columns: {names(table.columns)}"
+    raise UserError(f"{table.file}: {listed}\n{wrong}")
+
+
+def are_turns(table: Table | HubTable, columns: Sequence[str]) -> bool:
+    """Return whether columns hold turns, as the first row says in which they are filled.
+
+    A single column is a conversation; anything else in it is refused.
+    """
+    for row in table.rows(columns):
+        cells = [row.data.get(name) for name in columns]
+        if any(cell in EMPTY for cell in cells):
+            continue
+        is_turns = [*map(bool, map(turns_of, cells))]
+        if any(is_turns) and not all(is_turns):
+            name, other = columns[is_turns.index(True)], columns[is_turns.index(False)]
+            advice = "Write turns in both, or type a task.pattern, which reads texts."
+            raise UserError(f"{row.where}: {name} holds turns, {other} does not. {advice}")
+        if all(is_turns) or len(columns) > 1:
+            return all(is_turns)
+        parts = cells[0] if isinstance(cells[0], list) else cells
+        if any(isinstance(part, dict) and part.keys() & {*_PREFERENCES} for part in parts):
+            raise row.wrong(columns[0], "turns; pairs of preferences are not learned")
+        raise row.wrong(columns[0], f"{TURNS} (texts are task.text=COLUMN task.answer=COLUMN)")
+    return False
+
+
+def joined(row: Row, asked: str, answer: str) -> tuple[Row, str]:
+    """Return a row with the turns of two cells in one column, and that column.
+
+    The turns of the answer alone are learned.
+    """
+    if asked == answer:
+        return row, answer
+    before, after = (turns_of(row.data.get(name)) for name in (asked, answer))
+    if before is None or after is None:
+        raise row.wrong(asked if before is None else answer, "turns, as in the first row")
+    turns = [*({**turn, "train": False} for turn in before), *after]
+    return row.with_fields({f"{asked} and {answer}": turns}), f"{asked} and {answer}"
