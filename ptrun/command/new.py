@@ -4,7 +4,6 @@ Options go to ./ptrun_conf/GROUP/NAME.yaml, code to ./ptrun_parts/NAME.py, data 
 ./data/NAME. No file is replaced. A folder without options is trusted then, as by ptrun trust.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,15 +67,10 @@ def main(arguments: Sequence[str]) -> None:
         write_new(files)
         for file in files:
             print(f"wrote {file}")
-    print("next:", *_next(args), sep="\n  ")
-
-
-def _next(args: argparse.Namespace) -> tuple[str, str]:
-    """Return the two commands to type."""
-    chosen = f"{args.what}={args.name}"
+    chosen, seeds = f"{args.what}={args.name}", "-m seed=1,2,3"
+    line = f"{chosen} {'data_dir=data' if args.what == 'task' else _TRY}"
+    line += f" {_CAUSAL}" if args.kind == "generation" else ""
+    commands = [f"ptrun check {line}", f"ptrun {line} train.max_steps=20"]
     if args.what == "cluster":
-        return f"ptrun plan -m seed=1,2,3 {chosen}", f"ptrun -m seed=1,2,3 sweep.on=slurm {chosen}"
-    other = "data_dir=data" if args.what == "task" else _TRY
-    other += f" {_CAUSAL}" if args.kind == "generation" else ""
-    line = f"{chosen} {other}"
-    return f"ptrun check {line}", f"ptrun {line} train.max_steps=20"
+        commands = [f"ptrun plan {seeds} {chosen}", f"ptrun {seeds} sweep.on=slurm {chosen}"]
+    print("next:", *commands, sep="\n  ")

@@ -37,24 +37,18 @@ def main(arguments: Sequence[str]) -> None:
             raise
         raise UserError("search needs Optuna. Type: pip install 'ptrun[search]'") from error
     asked = {key: getattr(args, key) for key in ("trials", "together", "seeds", "sampler")}
-    print(_told(search(args.overrides, **asked)))
-
-
-def _told(report: dict[str, Any]) -> str:
-    """Return the lines of a report."""
+    report = search(args.overrides, **asked)
     metric, bias = report["metric"], report["expected_selection_bias"]
     dev = report["dev_of_the_winner_in_the_search"]
     chosen = " ".join(f"{k}={v}" for k, v in report["winner"].items() if k != "trial")
     optimism = "" if bias is None else f", about {bias:.1f} too high by selection"
     seeds = ", ".join(map(str, report["fresh_seeds"]))
-    return "\n".join(
-        [
-            f"winner: trial {report['winner']['trial']} of {report['candidates']} "
-            f"({report['abandoned']} abandoned, {report['failed']} failed): {chosen}",
-            f"  dev {metric} in the search {dev:.2f}{optimism}",
-            f"  seeds {seeds}: test {metric} {_mean(report['test'])}, dev {_mean(report['dev'])}",
-        ]
+    print(
+        f"winner: trial {report['winner']['trial']} of {report['candidates']} "
+        f"({report['abandoned']} abandoned, {report['failed']} failed): {chosen}"
     )
+    print(f"  dev {metric} in the search {dev:.2f}{optimism}")
+    print(f"  seeds {seeds}: test {metric} {_mean(report['test'])}, dev {_mean(report['dev'])}")
 
 
 def _mean(spread: dict[str, Any]) -> str:

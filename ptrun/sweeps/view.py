@@ -94,10 +94,8 @@ class View:
 
     def show(self, jobs: Sequence[Job]) -> None:
         """Update the table."""
-        if self.live is not None:
-            self.live.update(self._table(jobs))
-
-    def _table(self, jobs: Sequence[Job]) -> Any:
+        if self.live is None:
+            return
         counts = Counter(job.stage for job in jobs)
         parts = [
             f"{counts[stage]} {stage}" for stage in (*ENDS, "running", "waiting") if counts[stage]
@@ -116,7 +114,7 @@ class View:
             table.add_row(str(job.index + 1), job.title, str(so_far), so_far.dev)
         if len(running) > _ROWS:
             table.add_row("", f"and {len(running) - _ROWS} more", "", "")
-        return table
+        self.live.update(table)
 
 
 # What `ptrun status` prints.
