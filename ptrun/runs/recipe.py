@@ -301,13 +301,12 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         share = count / sum(tokens) if sum(tokens) else 1 / len(works)
         earlier = sum(part.member.earlier for part in work.parts)
         manifest = facts(work, earlier + seconds * share)
-        manifest["warnings"] = work.warnings
-        member, task = work.parts[0].member, work.planned.task
+        member, task, signs = work.parts[0].member, work.planned.task, list[str]()
         if member.total and len(work.parts) == 1:  # signs that it did not learn
             signs = member.health.findings(member.step)
             if not signs and task.answer == "label" and task.metric == "accuracy":
                 signs = near_chance(work.parts[0].split.dev, member.best_value, member.step)
-            manifest["warnings"] = [*work.warnings, *signs]
+        manifest["warnings"] = [*work.warnings, *signs]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = _outcome(work, manifest)
         keep = work.planned.request.keep
