@@ -142,8 +142,8 @@ def usable(method: Method, split: Split) -> Split:
     train, dev, test = map(method.readout.answerable, (split.train, split.dev, split.test))
     if method.readout.teaches:  # with all of them, some, or more
         taught = method.readout.teaching(train, method.room())
-        if len(taught) < len(train):
-            left_out = len(train) - len(taught)
+        left_out = len(train) - len(taught)
+        if left_out > 0:
             _LOG.info("%d of %d training examples are left out", left_out, len(train))
         train = taught
     remaining = replace(split, train=train, dev=dev, test=test)
