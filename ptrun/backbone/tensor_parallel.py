@@ -125,7 +125,7 @@ def cuts_of(model: nn.Module, family: Family, parts: int) -> dict[str, Cut]:
         re.compile(r"(.+\.)?" + re.escape(path).replace(r"\*", r"\d+")): style
         for path, style in plan.items()
     }
-    cuts, widths = {}, {"heads": config.num_attention_heads}
+    cuts, widths = {}, {"heads": getattr(config, "num_attention_heads", 0)}
     widths["key heads"] = getattr(config, "num_key_value_heads", None) or 0
     for name, parameter in parameters.items():
         path, _, kind = name.rpartition(".")

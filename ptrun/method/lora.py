@@ -135,8 +135,9 @@ class LoRA(Method):
         """Return the maps to change, grouped by weight, without those of an unused decoder."""
         groups: dict[int, tuple[list[str], Any]] = {}
         every = self.backbone.linear_maps()
+        encodes = self.backbone.architecture.has_decoder and not self.readout.reads_decoder
         for name, module in every.items():
-            unused = name.startswith("decoder.") and not self.readout.reads_decoder
+            unused = encodes and ".decoder." in f".{name}"
             if name.rpartition(".")[2] in targets and not unused:
                 groups.setdefault(id(module.weight), ([], module))[0].append(name)
         names = dict.fromkeys(name.rpartition(".")[2] for name in every)
@@ -174,9 +175,9 @@ def updated(
     if not any(updates):
         return None
     scale = next(update.scale for update in updates if update)
-    width, division = output.shape[-1], injection.division
-    of_one = partial(_of_one, width=width, scale=scale, division=division)
-    x, keys, tokens = inputs[0], injection.keys, injection.tokens
+    of_one = partial(_of_one, width=output.shape[-1], scale=scale, division=injection.division)
+    keys, tokens = injection.keys, injection.tokens
+    x = inputs[0] if tokens is None else inputs[0].flatten(0, -2)[None]  # DeepSeek's has heads
     if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
         added = of_one(updates[0], x, keys, tokens)
     elif tokens is not None:
@@ -189,7 +190,7 @@ def updated(
         each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
         by_rows = zip(updates, parts, each, strict=True)
         added = torch.cat([of_one(u, part, key, None) for u, part, key in by_rows])
-    return torch.add(output, added, alpha=scale).to(output.dtype)
+    return torch.add(output, added.reshape(output.shape), alpha=scale).to(output.dtype)
 
 
 def _of_one(

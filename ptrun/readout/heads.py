@@ -145,6 +145,11 @@ class TokenHead(Head):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
         tokenizer = tokenizer_of(self.backbone, self.task, words=True)
+        if not tokenizer.is_fast:
+            raise UserError(
+                f"backbone={self.backbone.name}: its tokenizer does not tell which word a token is "
+                "of, so words cannot be labelled. Use a backbone with a tokenizer.json."
+            )
         border = tokenizer.sep_token or tokenizer.eos_token or "|"
         border = SEPARATOR if self.literal_sep else border
         words = [list(example.fields[self.task.fields[0]]) for example in examples]

@@ -9,8 +9,10 @@ from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPP
 
 from ptrun.backbone.base import checksum
 from ptrun.backbone.joining import join, split
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.registry import families
 from ptrun.method.lora import LoRA
+from tests.backbone import types
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.families import FAMILIES
 from tests.small_runs import conll03, engine, sst2
@@ -28,6 +30,12 @@ def moved(backbone, data_dir, **keys):
         torch.nn.init.normal_(tensor, std=0.1)
     engine(backbone).place([method])
     return method
+
+
+def of_type(kind, folder):
+    backbone = PretrainedBackbone(name=kind, path=str(types.make(kind, folder)), dtype="fp32")
+    backbone.load()
+    return backbone
 
 
 def given(backbone, *members, **changes):
@@ -160,6 +168,17 @@ def test_dropout_depends_on_a_rows_key_alone(tiny, data_dir, kind):
     assert not torch.equal(dropped[at == 2], other[at == 2])
 
 
-def test_a_tagger_leaves_the_decoder_alone(tiny, data_dir):
-    names = LoRA(tiny("t5"), conll03(data_dir), rank=R).learned()
-    assert len(names) == 2 + 2 * 2 * 3 and not [n for n in names if "decoder" in n]
+@pytest.mark.parametrize(("kind", "layers"), [("t5", 3), ("bart", 2)])
+def test_a_tagger_leaves_the_decoder_alone(tiny, data_dir, tmp_path, kind, layers):
+    backbone = tiny(kind) if kind == "t5" else of_type(kind, tmp_path)
+    names = LoRA(backbone, conll03(data_dir), rank=R).learned()
+    assert len(names) == 2 + 2 * 2 * layers and not [n for n in names if "decoder" in n]
+
+
+def test_maps_that_read_an_axis_of_heads_share_a_pass(tmp_path, data_dir):
+    """DeepSeek's map to keys and values reads packed tokens as `[1, 1, N, in]`."""
+    backbone = of_type("deepseek_v3", tmp_path)
+    parts = given(backbone, *(moved(backbone, data_dir, dropout=rate) for rate in (0.0, 0.3)))
+    together = split(backbone.forward(join(parts)), parts)
+    for part, ours in zip(parts, together, strict=True):
+        torch.testing.assert_close(ours.hidden, backbone.forward(part).hidden)

@@ -28,7 +28,7 @@ from tests.backbone import types
 from tests.exporting.runs import compared, shipped
 from tests.readings import reading
 from tests.readout.test_writing import made, texts
-from tests.small_runs import engine
+from tests.small_runs import conll03, engine
 from tests.tiers import tiered
 
 SENTENCES = ["the cat sat", "the dog ran home", "a cat ran", "a dog sat here", "the cat is here"]
@@ -216,6 +216,13 @@ def test_other_languages_are_refused_by_name(kind, languages, told, backbone_of,
         made("manual_prompt", backbone, task_of(kind, tmp_path, languages)).encode(
             task.load("train")
         )
+
+
+def test_a_tokenizer_that_tells_no_words_labels_none(backbone_of, data_dir):
+    task = conll03(data_dir)
+    task.source_language, task.target_language = CODES["m2m_100"]
+    with pytest.raises(UserError, match=r"does not tell which word .* with a tokenizer.json"):
+        LoRA(backbone_of("m2m_100"), task).encode(task.load("train"))
 
 
 def test_a_conversation_has_no_languages(tmp_path):
