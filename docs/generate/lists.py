@@ -52,7 +52,7 @@ def metrics() -> str:
 
 
 def models() -> str:
-    """Return the model types that have an entry, those of an option, and those tried by probe."""
+    """Return the model types with an entry, those of an option, and those that the table tried."""
     rows = [(name, _code(room.KINDS)) for name, room in _FAMILIES.items()]
     known = {kind for room in _FAMILIES.values() for kind in room.KINDS}
     named = {}
@@ -61,8 +61,12 @@ def models() -> str:
             named[kind] = f"`{kind}` (`backbone={name}`)"
     rows.append(("of the papers", ", ".join(named[kind] for kind in named if kind not in known)))
     tried = (DOCS.parent / "benchmarks/results/model_types.md").read_text("utf-8")
-    probed = re.findall(r"^\| (?!llama-)([\w-]+) \| \d", tried, re.MULTILINE)
-    rows.append(("read by probe and tried", _code(probed)))
+    for what, cells in (
+        ("traced, and tried", r"([\w-]+) \| traced"),
+        ("closed layers, tried", r"([\w-]+) \| closed"),
+        ("text part, tried", r"text of ([\w-]+) \| \w"),
+    ):
+        rows.append((what, _code(re.findall(rf"^\| {cells}", tried, re.MULTILINE))))
     return table(("models", "`model_type` of config.json"), rows)
 
 

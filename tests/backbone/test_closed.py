@@ -61,16 +61,15 @@ def outputs(method, examples):
     return batch, method.backbone.forward(method.inputs(batch)).hidden
 
 
-def stock(model, vectors, batch):
+def stock(body, words, vectors, batch):
     """Return the states that a batch reads, by transformers, each row alone behind the vectors."""
-    words = model.get_input_embeddings()
     states = []
     for row, columns in zip(batch.reads.rows, batch.reads.columns, strict=True):
         ids = batch.ids[row, : batch.lengths[row]]
         embeddings = torch.cat([vectors, words(ids)])[None]
-        if model.config.model_type == "falcon_h1":  # it scales words, and no embeddings
-            embeddings = embeddings * model.config.embedding_multiplier
-        states.append(model.base_model(inputs_embeds=embeddings)[0][0, len(vectors) + columns])
+        if body.config.model_type == "falcon_h1":  # it scales words, and no embeddings
+            embeddings = embeddings * body.config.embedding_multiplier
+        states.append(body(inputs_embeds=embeddings)[0][0, len(vectors) + columns])
     return torch.stack(states)
 
 
@@ -88,7 +87,8 @@ def test_input_vectors_and_lora_are_those_of_transformers(folder_of, kind, data_
     batch, states = outputs(method, task.load("train"))
     model = reference(folder, kind)
     vectors = method.exported()["prompt.table"].clone().requires_grad_()
-    expected = stock(model, vectors, batch)
+    words = model.get_input_embeddings()
+    expected = stock(model.base_model, words, vectors, batch)
     torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-5)
     weights = torch.randn_like(states)
     (states * weights).sum().backward()
@@ -100,7 +100,9 @@ def test_input_vectors_and_lora_are_those_of_transformers(folder_of, kind, data_
     merged = copy.deepcopy(model)
     merged.load_state_dict({**model.state_dict(), **lora.merged()})
     none = vectors.new_empty(0, vectors.shape[1])
-    torch.testing.assert_close(states, stock(merged, none, batch), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        states, stock(merged.base_model, words, none, batch), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_a_prefix_is_refused_with_the_methods_that_fit(folder_of, data_dir):

@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig
 
 from ptrun.backbone import proof, weights
 from ptrun.backbone.base import Positions
@@ -28,25 +27,12 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.doctor import backbone_checks
 from ptrun.readout.chat import template_of
-from tests.backbone.types import SIZES
-from tests.conftest import SPECIAL, wordpiece_tokenizer, write_tokenizer
+from tests.backbone import types
 from tests.exporting.runs import compared, moved, opinions
 from tests.readings import reading
 from tests.small_runs import scores, sst2, train_batch
 from tests.tiers import package, tiered
 
-VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "depth": 2}
-VISION |= {"intermediate_size": 48, "image_size": 28, "patch_size": 14, "num_heads": 4}
-VISION |= {"out_hidden_size": 32, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
-ROWS = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
-KINDS = {
-    "gemma3": "Gemma3ForConditionalGeneration",
-    "mistral3": "Mistral3ForConditionalGeneration",
-    "llava": "LlavaForConditionalGeneration",
-    "qwen2_vl": "Qwen2VLForConditionalGeneration",
-    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
-    "qwen3_vl": "Qwen3VLForConditionalGeneration",
-}
 SOME = ("gemma3", "mistral3", "qwen2_5_vl", "qwen3_vl")
 NEW, OLD = (
     ("model.language_model.", "lm_head."),
@@ -59,11 +45,6 @@ METHODS = [
 ]
 
 
-def sized(config, sizes):
-    known = {*config.to_dict(), *type(config).attribute_map}
-    return {key: size for key, size in sizes.items() if key in known}
-
-
 @pytest.fixture(scope="module")
 def whole_of(tmp_path_factory):
     """Return the whole model of a kind, and its folder."""
@@ -71,21 +52,8 @@ def whole_of(tmp_path_factory):
 
     def make(kind):
         if kind not in made:
-            usual = AutoConfig.for_model(kind)
-            text = {**SIZES, "vocab_size": wordpiece_tokenizer().get_vocab_size()}
-            parts = {"text_config": sized(usual.text_config, text)}
-            parts["vision_config"] = sized(usual.vision_config, VISION)
-            parts["text_config"] |= {"rope_parameters": ROWS} if kind.startswith("qwen") else {}
-            for name, part in parts.items():
-                part["model_type"] = getattr(usual, name).model_type
-            torch.manual_seed(0)
-            model = getattr(transformers, KINDS[kind])(AutoConfig.for_model(kind, **parts)).eval()
-            for parameter in model.parameters():
-                parameter.data.normal_(std=0.15)
             folder = tmp_path_factory.mktemp(kind)
-            model.save_pretrained(folder)
-            write_tokenizer(folder, wordpiece_tokenizer(), SPECIAL)
-            made[kind] = model, folder
+            made[kind] = types.make_multimodal(kind, folder), folder
         return made[kind]
 
     return make
@@ -131,7 +99,7 @@ def logits(backbone, **more):
         return inputs, backbone.forward(replace(inputs, logits_at=at)).logits
 
 
-@pytest.mark.parametrize("kind", tiered(KINDS, SOME.__contains__))
+@pytest.mark.parametrize("kind", tiered(types.MULTIMODAL, SOME.__contains__))
 @pytest.mark.parametrize("names", [None, NEW, OLD])
 def test_the_text_part_computes_what_the_whole_model_does(whole_of, tmp_path, caplog, kind, names):
     caplog.set_level(logging.INFO, "ptrun")
@@ -241,7 +209,7 @@ def test_the_configuration_is_that_of_the_text(whole_of, tmp_path):
 def test_a_configuration_that_states_the_text_beside_the_vision_is_read():
     """Qwen2-VL's first checkpoints have one list of keys."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
-    sizes |= {"num_key_value_heads": 2, "intermediate_size": 48, "rope_scaling": ROWS}
+    sizes |= {"num_key_value_heads": 2, "intermediate_size": 48, "rope_scaling": types.MROPE}
     config = {"model_type": "qwen2_vl", "vision_config": {"depth": 2}, **sizes}
     backbone = PretrainedBackbone(name="x", hub="a/b", config=config)
     assert backbone.config["model_type"] == "qwen2_vl_text"

@@ -4,7 +4,8 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from tests.conftest import SPECIAL, wordpiece_tokenizer, write_tokenizer
+from tests.conftest import CLASSES, SPECIAL, wordpiece_tokenizer, write_tiny, write_tokenizer
+from tests.families import FAMILIES
 
 _SIZES = {
     "hidden_size num_attention_heads num_key_value_heads": (32, 4, 2),
@@ -85,11 +86,28 @@ CLOSED = {
     "qwen3_next": _LINEAR,
     "qwen3_5_text": _LINEAR,
 }
+TRANSLATE = {  # a tokenizer of tests/readout/test_languages.py, and two of its languages
+    **each("mbart plbart", ("mbart", "en_XX", "ro_RO")),
+    **each("m2m_100 nllb-moe", ("nllb", "eng_Latn", "ron_Latn")),
+}
 REFUSED = {
     "umt5": "position_bias",
     **each("seamless_m4t seamless_m4t_v2", "no body apart from its head"),
 }
 ENCODERS = {"mpnet", "megatron-bert"}
+VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "depth": 2}
+VISION |= {"intermediate_size": 48, "image_size": 28, "patch_size": 14, "num_heads": 4}
+VISION |= {"out_hidden_size": 32, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+MULTIMODAL = {
+    "gemma3": ("Gemma3ForConditionalGeneration", {}),
+    "mistral3": ("Mistral3ForConditionalGeneration", {}),
+    "llava": ("LlavaForConditionalGeneration", {}),
+    "qwen2_vl": ("Qwen2VLForConditionalGeneration", {"rope_parameters": MROPE}),
+    "qwen2_5_vl": ("Qwen2_5_VLForConditionalGeneration", {"rope_parameters": MROPE}),
+    "qwen3_vl": ("Qwen3VLForConditionalGeneration", {"rope_parameters": MROPE}),
+    "qwen3_5": ("Qwen3_5ForConditionalGeneration", _LINEAR),
+}
 GROUPS = {"causal": {**CAUSAL, **SCALED}, "masked": MASKED, "seq2seq": SEQ2SEQ}
 AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -131,3 +149,43 @@ def make(kind, folder, **more):
     model.save_pretrained(folder)
     write_tokenizer(folder, wordpiece_tokenizer(), SPECIAL)
     return folder
+
+
+def make_multimodal(kind, folder, **more):
+    """Write a tiny random model that also reads images, and its tokenizer; return the model."""
+    name, usual_more = MULTIMODAL[kind]
+    usual = AutoConfig.for_model(kind)
+    text = {**SIZES, "vocab_size": wordpiece_tokenizer().get_vocab_size(), **usual_more, **more}
+    parts = {}
+    for part, sizes in {"text_config": text, "vision_config": VISION}.items():
+        config = getattr(usual, part)
+        known = {*config.to_dict(), *type(config).attribute_map}
+        parts[part] = {key: size for key, size in sizes.items() if key in known}
+        parts[part]["model_type"] = config.model_type
+    torch.manual_seed(0)
+    model = getattr(transformers, name)(AutoConfig.for_model(kind, **parts)).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.15)
+    model.save_pretrained(folder)
+    write_tokenizer(folder, wordpiece_tokenizer(), SPECIAL)
+    return model
+
+
+ENTRIES = [*CLASSES, "mistral", "qwen2", "qwen3", *FAMILIES]
+
+
+def write(kind, folder, **more):
+    """Write a tiny random model of any kind, with a tokenizer that it can read."""
+    folder.mkdir(exist_ok=True)
+    if kind in MULTIMODAL:
+        make_multimodal(kind, folder, **more)
+    elif kind in TRANSLATE:
+        from tests.readout.test_languages import tokenizer
+
+        make(kind, folder, vocab_size=tokenizer(TRANSLATE[kind][0], folder))
+        (folder / "tokenizer.json").unlink()
+        tokenizer(TRANSLATE[kind][0], folder)
+    elif kind in ENTRIES and kind not in ("gpt2", "llama", "mistral", "qwen2", "qwen3"):
+        write_tiny(folder, kind)
+    else:  # key heads that divide over ranks
+        make(kind, folder, **more)

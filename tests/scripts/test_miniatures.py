@@ -71,7 +71,7 @@ FILES = {
     "chat_templates.py": "chat_templates.md",
     "dropout_share.py --repeats 1 --shape tiny": "dropout_share.md",
     "growth.py long_texts --sizes 10": "growth.md growth.json",
-    "model_types.py --types gemma --pairs 1": "model_types.md",
+    "model_types.py --types gemma": "model_types.md",
     "nightly.py ptuning/table1": "nightly.json",
     "plan_memory.py MiniLM 480 --length 16": "plan_memory.json plan_memory.md",
     "pocket_backbones.py": "pocket_backbones.json",
