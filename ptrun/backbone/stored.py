@@ -77,7 +77,8 @@ def stored(folder: Path, model: Any = None, *, keep: bool = False) -> dict[str, 
                 f"damaged: {_INDEX} lists {len(listed)} tensors, and the files hold "
                 f"{len(listed.keys() & tensors.keys())} of them. Copy the whole model again."
             )
-    numbers = dequantized(tensors, folder)
+    has_config = (folder / "config.json").is_file()  # the folder of a run, with its head, has none
+    numbers = dequantized(tensors, folder) if has_config else dict[str, Any](tensors)
     part = model is not None and getattr(model.config, "text_of", None)
     return text_tensors(folder, numbers, model) if part else numbers
 
