@@ -79,11 +79,7 @@ class Closed(Probed):
                 hook(layer.get_submodule(path), injection, "text", (kind, index))
 
     def linear_maps(self, model: Any) -> dict[str, Any]:
-        """Return the linear maps that the model calls as modules.
-
-        The code of Mamba hands the weights of some maps to a kernel, past what changes the outputs
-        of a module; those keep their precision, and LoRA does not change them.
-        """
+        """Return the linear maps that the model calls as modules; Mamba hands some to a kernel."""
         maps = {}
         for path, module in super().linear_maps(model).items():
             parent, _, name = path.rpartition(".")
@@ -109,10 +105,7 @@ class Closed(Probed):
 
 
 def closed(config: Mapping[str, Any], why: str) -> Closed:
-    """Return the family of a causal model or an encoder, from its modules; refuse any other.
-
-    `why` says why prefixes cannot enter its layers.
-    """
+    """Return the family of a causal model or an encoder, with why prefixes cannot enter it."""
     return _read(json.dumps(config, sort_keys=True, default=str), why)
 
 
@@ -192,9 +185,7 @@ def _maps(layer: nn.Module) -> Sequence[str]:
 def _sites(layer: nn.Module, hidden: int) -> dict[str, str]:
     """Return the paths of the modules that can be edited in a layer, by kind of site.
 
-    Attention, or what stands in its place, is known where a layer has one such part; so is the
-    feed-forward layer. Of a part of plain linear maps the last one to the hidden size is edited,
-    which does not hold the residual sum.
+    Each is the last map of the one part of its kind, before the residual sum.
     """
     paths = {"layer": ""}
     parts = {n: m for n, m in layer.named_children() if any(p.dim() > 1 for p in m.parameters())}

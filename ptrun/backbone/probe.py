@@ -313,7 +313,7 @@ def described(content: dict[str, Any]) -> tuple[str, str, str]:
     """
     kind = str(content.get("model_type"))
     if content.get("vision_config"):
-        raise UserError(f"model type {kind!r} has vision_config: it reads images")
+        raise UserError(f"model type {kind!r} has vision_config: it reads images.")
     named = " ".join(content.get("architectures") or [])
     name = next((n for n, (classes, _) in KINDS.items() if classes.get(kind, "-") in named), None)
     name = name or next((n for n, (classes, _) in KINDS.items() if kind in classes), None)

@@ -165,10 +165,7 @@ def _read(
 
 
 def _stock(backbone: Any, inputs: BackboneInput) -> tuple[list[Tensor], Tensor]:
-    """Return the states after each layer of the text, and the logits, by transformers alone.
-
-    Rows of a family with closed layers are read one by one, without padding.
-    """
+    """Return the states after each layer and the logits by transformers, closed ones row by row."""
     states: list[Tensor] = []
     model, config, layers = backbone.model.eval(), backbone.model.config, _layers(backbone)
     more = {} if inputs.decoder is None else {"decoder_input_ids": inputs.decoder.ids}
@@ -267,10 +264,7 @@ def _slopes(
     leaves: Sequence[Tensor],
     put: Callable[[BackboneInput, Sequence[Tensor]], BackboneInput],
 ) -> list[ModelCheck]:
-    """Return the checks that what is put into a row moves it alone, and that gradients are slopes.
-
-    `leaves` have two rows, and `put` puts them into the input.
-    """
+    """Return the checks that leaves `[2, ...]`, put into two rows, move them, and of slopes."""
     inputs = replace(_rows(backbone, (4, 4)), decoder=None)
     leaves = [leaf.detach().requires_grad_() for leaf in leaves]
     weights = torch.linspace(-1, 1, backbone.shape.hidden_size, device=backbone.model.device)

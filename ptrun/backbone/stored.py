@@ -19,9 +19,7 @@ _INDEX = "model.safetensors.index.json"
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of a file; an index reads it, or a part of it.
-
-    Files that are read often stay open in `kept`; of others no memory stays mapped.
+    """A tensor of a file; an index reads it, or a part. A file stays open in `kept` alone.
 
     >>> from ptrun.backbone.files import SHIPPED
     >>> from ptrun.backbone.stored import stored
