@@ -72,7 +72,8 @@ def dequantized(tensors: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for name, tensor in tensors.items():
         if _UNREAD.search(name):
             raise joiner.error(name, "is of a format that ptrun does not read", advice=True)
-        is_code = tensor.dtype in (_CODES if joiner.method else _FP8) and not name.endswith(".bias")
+        kinds = _CODES if joiner.method or name.endswith(".weight") else _FP8
+        is_code = tensor.dtype in kinds and not name.endswith(".bias")
         if is_code and not joiner.method:
             raise joiner.error(
                 name, f"is {tensor.dtype}, and config.json has no quantization_config"

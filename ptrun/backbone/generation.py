@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def generate(
         raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
     inputs = inputs if architecture.has_blank else padded_left(inputs)
     inputs = _repeated(inputs, decoding.beams, both=not architecture.has_decoder)
-    pad = model.config.get_text_config().pad_token_id
+    pad = getattr(model.config.get_text_config(), "pad_token_id", None)
     ends = list(decoding.ends)
     before = None if inputs.decoder is None else inputs.decoder.ids
     prompt = 0 if before is None else before.shape[1]
@@ -89,6 +90,8 @@ def generate(
     if inputs.decoder is not None:
         assert inputs.decoder.ids is not None
         start["decoder_input_ids"] = inputs.decoder.ids[:: decoding.beams]
+    elif "inputs_embeds" not in signature(model.prepare_inputs_for_generation).parameters:
+        raise UserError(f"backbone={backbone.name}: its class cannot write after input vectors.")
     with placed(backbone, inputs, decoding.max_new_tokens), _plain(model):
         written = model.generate(**start, **more, past_key_values=cache)
     return [_until(row, decoding.ends) for row in written[:, prompt:].tolist()]

@@ -32,7 +32,7 @@ from ptrun.errors import UserError, of_device
 
 _LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 """The largest difference allowed, as a share of the largest number that is compared."""
-_STEPS = 1e-2, 1e-3, 1e-4  # of finite differences; a router of experts may jump in one
+_STEPS = 1e-2, 1e-3, 1e-4, 1e-5  # of finite differences; a router of experts may jump in one
 _SLOPE = 2e-2
 _Pairs = dict[int, tuple[Tensor, Tensor]]
 
@@ -75,15 +75,7 @@ def accept(backbone: Any) -> None:
         proven = not division.summed(torch.tensor(int(not proven), device=division.device))
     if proven:
         return
-    try:
-        checks = prove(backbone)
-    except Exception as error:  # a model's own code raises what it likes
-        if not backbone.architecture.closed or of_device(error):
-            raise
-        raise UserError(
-            f"backbone={backbone.name}: {backbone.architecture.library} cannot read a few tokens "
-            f"with input vectors ({type(error).__name__}: {error}). Choose another backbone."
-        ) from error
+    checks = prove(backbone)
     for check in checks:
         if not check.passed:
             where = f", first in {check.where}" if check.where else ""
@@ -108,7 +100,23 @@ def prove(backbone: Any) -> list[ModelCheck]:
 
     In a family with closed layers input vectors take the place of prefixes: those of the words are
     the words.
+
+    Raises:
+        UserError: the model's own code stops.
     """
+    try:
+        return _checks(backbone)
+    except Exception as error:  # a model's own code raises what it likes
+        if isinstance(error, UserError | MemoryError) or of_device(error):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UserError(
+            f"backbone={backbone.name}: {backbone.architecture.library} cannot read a few tokens "
+            f"with a prompt ({reason}). Choose another backbone."
+        ) from error
+
+
+def _checks(backbone: Any) -> list[ModelCheck]:
     inputs = _rows(backbone, (7, 4))
     seen = inputs.mask if inputs.decoder is None else inputs.decoder.mask
     rows, columns = seen.nonzero(as_tuple=True)

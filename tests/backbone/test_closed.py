@@ -182,3 +182,9 @@ def test_maps_whose_weights_are_read_past_the_module_keep_their_precision(folder
     assert quantized == {"in_proj"}
     with pytest.raises(UserError, match=r"method.targets has x_proj, .* allowed: in_proj\."):
         LoRA(backbone, task, targets=["x_proj"])
+
+
+def test_a_model_whose_code_stops_is_refused_by_name(tmp_path):
+    folder = types.make("xlnet", tmp_path / "xlnet")  # its states are [T, B, H]
+    with pytest.raises(UserError, match="XLNetLMHeadModel cannot read a few tokens with a prompt"):
+        loaded(folder, "xlnet")

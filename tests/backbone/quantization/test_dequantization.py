@@ -293,10 +293,11 @@ def test_what_does_not_fit_is_refused_by_the_name_of_the_tensor(copied, name):
     assert str(caught.value).count("\n") == 1
 
 
-def test_codes_without_their_method_are_refused(copied):
-    folder = copied("block")
+@pytest.mark.parametrize(("kind", "dtype"), [("block", "float8_e4m3fn"), ("int8", "int8")])
+def test_codes_without_their_method_are_refused(copied, kind, dtype):
+    folder = copied(kind)
     rewrite(folder, settings={})
-    with pytest.raises(UserError, match=r"float8_e4m3fn, and config.json has no quantization_"):
+    with pytest.raises(UserError, match=rf"torch.{dtype}, and config.json has no quantization_"):
         stored(folder)
 
 
