@@ -71,19 +71,21 @@ def read_text(
     return content.decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(file: Path, *, limit: int = LIMIT, links: bool = False) -> Any:
+def read_json(
+    file: Path, *, limit: int = LIMIT, links: bool = False, hook: Callable[[Any], Any] | None = None
+) -> Any:
     """Return the content of a JSON file, as `read_text` and `from_json`."""
-    return from_json(read_text(file, limit=limit, links=links))
+    return from_json(read_text(file, limit=limit, links=links), hook)
 
 
-def from_json(text: str | bytes) -> Any:
+def from_json(text: str | bytes, hook: Callable[[Any], Any] | None = None) -> Any:
     """Return the content of JSON text.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_hook=hook)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

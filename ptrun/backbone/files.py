@@ -79,12 +79,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _config(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     try:
-        config: dict[str, Any] = read_json(file, links=True)
+        config: dict[str, Any] = read_json(file, links=True, hook=_number)
     except ValueError as error:
         raise UserError(f"{file}: not JSON ({str(error)[:120]}).") from error
     if not isinstance(config, dict):
         raise UserError(f"{file}: expected an object {{...}}, got {type(config).__name__}.")
-    config = _decoded(config)
     if "block_position_encoding" in config:  # not GLM-4, which has the same model type
         raise UserError(
             f"backbone.path={folder}: GLM's own checkpoint; convert it once:\n"
@@ -103,13 +102,9 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _decoded(value: Any) -> Any:
-    """Return the content of a config.json with its numbers that JSON has no words for."""
-    if isinstance(value, dict) and value.keys() == {"__float__"}:
-        return float(value["__float__"])
-    if isinstance(value, dict):
-        return {key: _decoded(part) for key, part in value.items()}
-    return [_decoded(part) for part in value] if isinstance(value, list) else value
+def _number(value: dict[str, Any]) -> Any:
+    """Return a number that JSON has no word for, such as infinity, or the object itself."""
+    return float(value["__float__"]) if value.keys() == {"__float__"} else value
 
 
 # Weights that are quantized in their files, as `quantization_config` in config.json describes.

@@ -306,11 +306,7 @@ def probed(config: Mapping[str, Any]) -> Probed:
 
 
 def described(content: dict[str, Any]) -> tuple[str, str, str]:
-    """Return model type, kind of model, and the class that predicts words, of a config.json.
-
-    Raises:
-        UserError: transformers has no such class.
-    """
+    """Return model type, kind, and the class that predicts words; refuse a type without one."""
     kind = str(content.get("model_type"))
     if content.get("vision_config"):
         raise UserError(f"model type {kind!r} has vision_config: it reads images.")

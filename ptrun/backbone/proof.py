@@ -99,10 +99,7 @@ def prove(backbone: Any) -> list[ModelCheck]:
     4. Gradients are slopes.
 
     In a family with closed layers input vectors take the place of prefixes: those of the words are
-    the words.
-
-    Raises:
-        UserError: the model's own code stops.
+    the words. A model whose own code stops is refused.
     """
     try:
         return _checks(backbone)

@@ -22,10 +22,8 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of the text part, or `config` itself if there is no other part.
 
     It has what only the whole states: special tokens, whether the output is the word embeddings.
-    Its `text_of` is the type of the whole. `name` is the backbone, for messages.
-
-    Raises:
-        UserError: transformers cannot read the configuration.
+    Its `text_of` is the type of the whole. A configuration that transformers cannot read is refused
+    with the `name` of the backbone.
     """
     parts = [part for key, part in config.items() if re.fullmatch(r"(?!quant).+_config", key)]
     if not any(isinstance(part, dict) for part in parts):
