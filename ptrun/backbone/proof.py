@@ -32,7 +32,7 @@ from ptrun.errors import UserError, of_device
 
 _LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 """The largest difference allowed, as a share of the largest number that is compared."""
-_STEPS = 1e-2, 1e-3, 1e-4, 1e-5  # of finite differences; a router of experts may jump in one
+_STEPS = 1e-2, 1e-3, 1e-4, 1e-5, 1e-6  # of finite differences; a router of experts may jump in one
 _SLOPE = 2e-2
 _Pairs = dict[int, tuple[Tensor, Tensor]]
 

@@ -17,6 +17,9 @@ _LOG = logging.getLogger(__name__)
 _log_once = cache(lambda line: _LOG.info("%s", line))
 _OUTER = ("pad_token_id", "bos_token_id", "eos_token_id", "dtype", "quantization_config")
 
+_UNSCALED = ("aya_vision", "cohere2_vision")
+"""Types whose whole model leaves out the scale of logits that its text class has (5.23)."""
+
 
 def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of the text part, or `config` itself if there is no other part.
@@ -46,6 +49,7 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     tied = getattr(whole, "tie_word_embeddings", None)
     tied = getattr(part, "tie_word_embeddings", False) if tied is None else tied
     text["tie_word_embeddings"] = bool(tied)
+    text |= {"logit_scale": 1.0} if kind in _UNSCALED else {}
     return text | {"model_type": part.model_type, "text_of": kind, "architectures": None}
 
 

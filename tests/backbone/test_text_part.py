@@ -216,6 +216,12 @@ def test_a_configuration_that_states_the_text_beside_the_vision_is_read():
     assert (backbone.shape.layers, backbone.shape.head_size) == (2, 8)
 
 
+def test_logits_have_the_scale_of_the_whole_model():
+    config = {"model_type": "aya_vision", "text_config": {"num_hidden_layers": 2}}
+    backbone = PretrainedBackbone(name="x", hub="a/b", config=config)
+    assert backbone.config["model_type"] == "cohere2" and backbone.config["logit_scale"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [
