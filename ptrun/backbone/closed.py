@@ -136,6 +136,9 @@ def _read(text: str, why: str) -> Closed:
     prefix = model.base_model_prefix
     lengths = (getattr(config, key, None) for key in _LENGTHS)
     longest = next((int(n) for n in lengths if n and n > 0), _UNBOUNDED)
+    rows = [m for m in body.modules() if isinstance(m, nn.Embedding) and m is not table]
+    after = [m.padding_idx + 1 for m in rows if m.padding_idx is not None]  # where positions begin
+    longest -= max(after, default=0)
     return Closed(
         library,
         Paths(f"{prefix}.{path}", "", "", ""),

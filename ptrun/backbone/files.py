@@ -91,7 +91,9 @@ def _config(folder: Path) -> dict[str, Any]:
         )
     if "auto_map" in config:
         raise UserError(
-            f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
+            f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs.\n"
+            f"If transformers' own {config.get('model_type')!r} reads these weights, take auto_map "
+            "out of a copy of config.json."
         )
     method = quantized_by(config)
     if method not in (None, *DEQUANTIZED):

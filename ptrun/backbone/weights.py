@@ -47,8 +47,14 @@ def read(
         state_dict=stored(folder, named, keep=True),
         dtype=dtype,
         device_map=files.device_map(device),
+        ignore_mismatched_sizes=True,  # the library tells no name
         output_loading_info=True,
     )
+    for name, shape, expected in sorted(report["mismatched_keys"]):
+        raise UserError(
+            f"{folder}: {name} is {list(shape)}, and config.json asks for {list(expected)}.\n"
+            "Copy the whole model again."
+        )
     # tensors that the model does not have: heads, or a wrong architecture
     names = sorted(n for n in report["unexpected_keys"] if not n.endswith(_BUFFERS))
     if rest := [name for name in names if "pooler." not in name]:

@@ -258,12 +258,12 @@ def check_pair(
     if method.prefixes and family.bars_prefixes:
         raise UserError(
             f"{method.__name__} puts keys and values into each layer; in {backbone.name} they "
-            f"cannot enter: {family.bars_prefixes}. Use prompt_tuning, ptuning, lora or adapter."
+            f"cannot enter: {family.bars_prefixes}. Use prompt_tuning, ptuning or lora."
         )
     if not method.edited <= family.edited:
         raise UserError(
-            f"{method.__name__} changes what a feed-forward part returns, and the layers of "
-            f"{backbone.name} do not have one. Use prompt_tuning, ptuning or lora."
+            f"{method.__name__} stands behind the one feed-forward part of a layer, which ptrun "
+            f"does not find in {backbone.name}. Use prompt_tuning, ptuning or lora."
         )
     offered, soft = method.readouts, method.soft
     chosen = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)

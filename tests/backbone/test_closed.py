@@ -108,12 +108,14 @@ def test_input_vectors_and_lora_are_those_of_transformers(folder_of, kind, data_
 def test_a_prefix_is_refused_with_the_methods_that_fit(folder_of, data_dir):
     backbone, task = loaded(folder_of("bloom"), "bloom"), sst2(data_dir)
     says = (
-        r"PTuningV2 puts keys .* in bloom0 they cannot enter: .* Use prompt_tuning, ptuning, lora"
+        r"PTuningV2 puts keys .* in bloom0 they cannot enter: .* Use prompt_tuning, ptuning or lora"
     )
     with pytest.raises(UserError, match=says):
         check_pair(PTuningV2, "head", {}, backbone, task)
     mamba = read(folder_of("mamba"), "mamba")
-    with pytest.raises(UserError, match="Adapter changes what a feed-forward part returns"):
+    with pytest.raises(
+        UserError, match="Adapter stands behind the one feed-forward part of a layer"
+    ):
         check_pair(Adapter, "head", {}, mamba, task)
     inputs = proof._rows(backbone, (4, 4))
     with pytest.raises(UserError, match="a prefix cannot enter the layers of BloomForCausalLM"):
@@ -182,6 +184,11 @@ def test_maps_whose_weights_are_read_past_the_module_keep_their_precision(folder
     assert quantized == {"in_proj"}
     with pytest.raises(UserError, match=r"method.targets has x_proj, .* allowed: in_proj\."):
         LoRA(backbone, task, targets=["x_proj"])
+
+
+def test_positions_begin_after_the_padding_index(folder_of):
+    backbone = read(folder_of("mpnet"), "mpnet")
+    assert backbone.config["max_position_embeddings"] == 64 and backbone.shape.positions == 62
 
 
 def test_a_model_whose_code_stops_is_refused_by_name(tmp_path):

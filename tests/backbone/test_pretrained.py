@@ -98,6 +98,9 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, tiny_folder):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "umt5"}))
     with pytest.raises(UserError, match="'umt5' passes position_bias to its attention"):
         PaperBackbone(name="x", path=str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 8}))
+    with pytest.raises(UserError, match=r"intermediate.dense.bias is .*, and config.json asks"):
+        PaperBackbone(name="x", path=str(tmp_path)).read_weights()
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"not tensors at all")
     with pytest.raises(UserError, match="not a safetensors file"):
