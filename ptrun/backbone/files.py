@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.backbone import tokenizers
-from ptrun.backbone.text_part import text_config
 from ptrun.errors import UserError
 from ptrun.files import opened_tensors, read_json, read_text, write_text
 
@@ -69,11 +68,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it needs remote code (`auto_map`), or weights are quantized by another method.
     """
-    config = text_config(folder.name, _config(folder))
+    config = text_of(folder.name, _config(folder))
     if config.get("text_of"):  # which may state another output than its files have
         names = (name for file in folder.glob("*.safetensors") for name in tensor_headers(file))
         config["tie_word_embeddings"] &= not any(name.endswith("lm_head.weight") for name in names)
     return config
+
+
+def text_of(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text part of a configuration with several parts, or its copy."""
+    parts = [part for key, part in config.items() if re.fullmatch(r"(?!quant).+_config", key)]
+    if not any(isinstance(part, dict) for part in parts):
+        return dict(config)
+    from ptrun.backbone.text_part import text_config
+
+    return text_config(name, config)
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -25,10 +25,8 @@ from ptrun.backbone.files import fingerprint
 from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.registry import family_of
-from ptrun.backbone.stored import Stored, dequantization, stored
 from ptrun.backbone.tensor_parallel import Cut, divide
-from ptrun.backbone.text_part import text_config
-from ptrun.backbone.weights import Tuned
+from ptrun.backbone.weights import Stored, Tuned, dequantization, stored
 from ptrun.config.schema import Quantization
 from ptrun.errors import UserError
 from ptrun.hub import repository
@@ -103,7 +101,7 @@ class PretrainedBackbone:
         if self.folder:
             self.config = files.read_config(self.folder)
         elif config is not None:
-            self.config = text_config(name, config)
+            self.config = files.text_of(name, config)
         elif self.repository:
             from ptrun.hub import download
 

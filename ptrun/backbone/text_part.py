@@ -28,9 +28,6 @@ def text_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     Its `text_of` is the type of the whole. A configuration that transformers cannot read is refused
     with the `name` of the backbone.
     """
-    parts = [part for key, part in config.items() if re.fullmatch(r"(?!quant).+_config", key)]
-    if not any(isinstance(part, dict) for part in parts):
-        return dict(config)
     from transformers import CONFIG_MAPPING, AutoConfig
 
     from ptrun.backbone.family import reading

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from ptrun.backbone.stored import stored
+from ptrun.backbone.weights import stored
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.stock_form import PeftForm

@@ -112,7 +112,7 @@ def _disk(name: str, says: str, place: Path, option: str) -> Check:
 def backbone_checks(overrides: Sequence[str]) -> list[Check]:
     """Return the checks of a backbone's weights, and which methods work with it."""
     from ptrun.backbone import proof
-    from ptrun.backbone.stored import dequantization
+    from ptrun.backbone.weights import dequantization
     from ptrun.config.compose import compose_run
     from ptrun.planning import grid
 

@@ -33,7 +33,6 @@ from ptrun.readout.head import (
 from ptrun.readout.languages import tokenizer_of
 from ptrun.readout.reading import Reading
 from ptrun.task.dataset import GAP, SEVERAL, Task
-from ptrun.task.multi import member_of
 from ptrun.types import Classes, Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -467,6 +466,8 @@ class MultiHead(nn.Module, Readout):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example, from the head of its data set."""
+        from ptrun.task.multi import member_of  # one run of many reads several tasks
+
         owners = [member_of(example) for example in examples]
         parts = {
             name: iter(head.encode([e for e in examples if member_of(e) == name], room))

@@ -13,7 +13,7 @@ from transformers.integrations.finegrained_fp8 import _dequantize_fp8_weight
 
 from ptrun.backbone.files import read_config
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.stored import stored
+from ptrun.backbone.weights import stored
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.exporting.export import export
