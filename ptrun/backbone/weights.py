@@ -64,12 +64,13 @@ def stored(folder: Path, model: Any = None, *, keep: bool = False) -> dict[str, 
     folder with a missing file of its index is refused. `keep` keeps files open between reads.
     """
     tensors, kept = dict[str, Stored](), dict[Path, Any]() if keep else None
-    for file in files.weight_files(folder):
+    alone = [folder / "model.safetensors"]  # as in transformers, whatever lies beside it
+    for file in alone if alone[0].is_file() else files.weight_files(folder):
         for name, (shape, dtype) in files.tensor_headers(file).items():
             if dtype not in _DTYPES:
                 raise UserError(f"{file}: {name} is {dtype}; ptrun reads {', '.join(_DTYPES)}.")
             tensors[name] = Stored(file, name, torch.Size(shape), _DTYPES[dtype], kept)
-    if (folder / _INDEX).is_file():
+    if (folder / _INDEX).is_file() and not alone[0].is_file():
         listed = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
         if lost := next((name for name in listed if name not in tensors), None):
             raise UserError(
