@@ -177,6 +177,7 @@ def test_a_folder_without_exactly_one_whole_text_part_is_refused(whole_of, tmp_p
 
 def test_a_missing_shard_is_refused_by_its_tensor(whole_of, tmp_path):
     folder = copied(whole_of("gemma3")[1], tmp_path / "copy", dict)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     index = {"weight_map": {"language_model.model.lost.weight": "model-00002-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(
