@@ -67,8 +67,9 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     content = {key: value for key, value in config.items() if key not in left_out}
     if content.get("start") in (None, "random"):
         content.pop("start", None)
-    if content.get("trial") is None:
-        content.pop("trial", None)
+    for key in ("trial", "forgetting"):
+        if content.get(key) is None:
+            content.pop(key, None)
     backbone = {
         k: v for k, v in content["backbone"].items() if v is not None and k not in _DESCRIBING
     }

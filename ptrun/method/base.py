@@ -89,6 +89,11 @@ class Method(nn.Module):
         """Number of the backbone's positions that the prompt takes from the text."""
         return 0
 
+    @property
+    def positions_added(self) -> int:
+        """Number of learned vectors that a row's tokens read, with or without positions."""
+        return self.prompt_positions
+
     def room(self) -> int:
         """Return the longest input in tokens; refuse a prompt that leaves fewer than 8."""
         positions = self.backbone.shape.positions

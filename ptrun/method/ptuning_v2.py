@@ -171,6 +171,11 @@ class PTuningV2(Folded):
         shifted = self.shift_positions and not self.backbone.architecture.relative
         return self.length if shifted else 0
 
+    @property
+    def positions_added(self) -> int:
+        """P."""
+        return self.length
+
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with a prefix for each layer of the interval."""
         text = super().inputs(batch)

@@ -63,6 +63,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "start_takes": planned.start.takes,
         "continued_from": done.started_from if goes_on else None,
         "prompt": fingerprint_of({part.name: part.method for part in parts}),
+        "cost": _cost(done),
         "steps": max(part.member.step for part in parts),
         "skipped_steps": max(part.member.stepper.skipped for part in parts),
         "seconds": seconds,
@@ -75,6 +76,13 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **_signatures(planned.task, done.split),
         **_document(parts[0].method),
     }
+
+
+def _cost(done: Execution) -> dict[str, Any]:
+    """Return what the method costs: tokens added to a request, bytes, and forgetting."""
+    size = sum(t.nbytes for method in done.methods for t in method.exported().values())
+    lost = {"forgetting": done.losses} if done.losses else {}
+    return {"tokens_added": done.added, "bytes": size, **lost}
 
 
 def _signatures(task: Any, split: Split) -> dict[str, Any]:

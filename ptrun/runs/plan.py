@@ -23,6 +23,7 @@ from ptrun.folder import request as request_file
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
+from ptrun.runs.cost import digest_of, texts_of
 from ptrun.runs.longer import compared, differing, origin
 from ptrun.start.pretraining import composed_for, finished_folder, typed_keys
 from ptrun.start.saved_prompt import check_fits, prompt_of
@@ -55,6 +56,7 @@ class Plan:
         start, start_typed: the start of the prompt, and the value of `start=`.
         needs: the runs that are done first if they are not finished.
         own_code: the user's own classes in the configuration, with a hash of their source.
+        texts: the texts of `forgetting`.
         request: the composed configuration, written beside the result.
     """
 
@@ -85,6 +87,7 @@ class Plan:
     run_id: str
     group: str
     folder: Path
+    texts: tuple[str, ...]
     request: Composed
 
     @property
@@ -172,6 +175,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     if config["hardware"].get("fp16_scaling"):
         hardware["fp16_scaling"] = True
     variables = {"hardware": hardware, "start": str(start), "masks": dropout.RULE}
+    texts = texts_of(config.get("forgetting"), backbone)
+    variables["forgetting"] = digest_of(texts) if texts else None
     variables["method"] = method.fingerprint_config(config["method"])
     variables["readout"] = reading.fingerprint_config(config["readout"])
     variables |= {"own_code": code} if code else {}
@@ -223,6 +228,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         run_id=run_id,
         group=identity.group_id(essence),
         folder=folder,
+        texts=texts,
         request=replace(request, commits=commits, needs=_needed(needs, start)),
     )
     for other in needs:  # whose prompt has the same form

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ptrun.backbone.base import checksum
@@ -25,6 +26,7 @@ from ptrun.method.base import Method
 from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
+from ptrun.runs.cost import loss_with, loss_without, tokens_added
 from ptrun.runs.examples import Part, divide, split_of
 from ptrun.runs.longer import take_over
 from ptrun.runs.manifest import facts
@@ -72,6 +74,9 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
     left = _each(_each(works, _find), _prepare)
     if left:
         engine.load(tuned=left[0].tuned)
+        for work in left:
+            if work.planned.texts and work.planned.request.trial is None:
+                work.losses["base"] = _base_loss(work, engine)
         engine.place([method for work in left for method in work.methods])
         left = _each(left, _open)
     for warning in dict.fromkeys(text for work in left for text in work.warnings):
@@ -117,6 +122,15 @@ def checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
             "Try a lower train.lr; rerun=true repeats the run as it was."
         )
     return done
+
+
+def _base_loss(work: Execution, engine: TorchEngine) -> float:
+    """Return the loss of the texts of `forgetting`; runs of a group measure it once."""
+    key = ("base", work.planned.texts)
+    if key not in work.shared:
+        work.shared[key] = loss_without(work.methods[0], work.planned.texts, engine)
+    loss: float = work.shared[key]
+    return loss
 
 
 # Prepare: read the examples, divide them and build the methods.
@@ -365,6 +379,12 @@ def _report(works: Sequence[Execution]) -> None:
         work.metrics = {"dev": dev_scores, "test": {}}
         if work.planned.request.trial is not None:
             continue
+        part = work.parts[0]
+        features = _tokens(work, part.method, part.split.test)
+        work.added = tokens_added(part.method, part.split.test, features)
+        if work.losses:
+            losses = [loss_with(m, work.planned.texts, work.planned.engine) for m in work.methods]
+            work.losses["loss"] = fmean(losses)
         task, golds = work.planned.task, [example.target for example in examples]
         work.metrics["test"] = task.score(predictions, examples)
         work.by_label = by_label(task.answer, [p.value for p in predictions], golds)

@@ -21,6 +21,8 @@ class Execution:
 
     Args:
         planned: its plan.
+        added: the tokens that the method adds to a request.
+        losses: of the texts of `forgetting`, in nats a token: `base` and `loss`, with the method.
         shared: what runs of one group compute once: rows, and their tokens.
     """
 
@@ -34,6 +36,8 @@ class Execution:
     warnings: list[str] = field(init=False, default_factory=list)
     metrics: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
     by_label: Mapping[str, Any] = field(init=False, default_factory=dict)
+    added: float | None = field(init=False, default=None)
+    losses: dict[str, float] = field(init=False, default_factory=dict)
     ended: Ended | None = field(init=False, default=None)
 
     @property

@@ -1,0 +1,140 @@
+"""What a method costs beside its score: tokens added to a request, bytes, and forgetting.
+
+Forgetting is the rise of the backbone's loss on texts that have nothing to do with the task, as in
+PEFT's method comparison: the mean loss of a token with the method, less that without.
+"""
+
+import hashlib
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.files import read_text
+from ptrun.method.base import Method
+from ptrun.readout.base import Batch, Features, TokenRow, WordReader, word_logits
+from ptrun.task.dataset import MESSAGES
+from ptrun.training.loop import Loop
+from ptrun.types import Example, Prediction
+
+_LONGEST = 768  # tokens of a text, as in PEFT's comparison
+_SOME = 500  # test examples whose added tokens are counted
+
+
+def texts_of(file: str | None, backbone: PretrainedBackbone) -> tuple[str, ...]:
+    """Return the lines of a text file that are not blank; none without a file.
+
+    Raises:
+        UserError: the file cannot be read or has no text, or the backbone cannot read its loss.
+    """
+    if file is None:
+        return ()
+    family = backbone.architecture
+    if not family.left_to_right or family.writes_apart:
+        raise UserError(
+            f"forgetting={file}: backbone={backbone.name} ({backbone.family}) does not write left "
+            "to right, so the loss of a text is not defined. Leave it out."
+        )
+    try:
+        lines = read_text(Path(file).expanduser()).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"forgetting={file}: {error}. Give a text file, one text a line.") from None
+    if not (texts := tuple(line.strip() for line in lines if line.strip())):
+        raise UserError(f"forgetting={file}: it has no text. Give a text file, one text a line.")
+    return texts
+
+
+def digest_of(texts: Sequence[str]) -> str:
+    """Return a fingerprint of texts."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+class _Words(WordReader):
+    """Reads the loss of each token of a text but the first."""
+
+    writes = settles = False
+
+    def __init__(self, method: Method, softs: int = 0):
+        self.backbone, self.task, self.softs = method.backbone, method.task, softs
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return a row for each text, after the slots of learned vectors if there are any."""
+        tokenizer, softs, rows = self.backbone.tokenizer(), [*range(self.softs)], []
+        for example in examples:
+            ids = tokenizer(example.fields["text"]).input_ids[: min(_LONGEST, room) - self.softs]
+            reads = [self.softs + place for place in range(len(ids) - 1)]
+            row = TokenRow([0] * self.softs + ids, reads=reads, softs=softs)
+            rows += [Features(example.id, [row], ids[1:])] if reads else []
+        return rows
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over tokens, `[]`."""
+        return functional.cross_entropy(word_logits(output), batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return nothing but the ids."""
+        return [Prediction(f.id, None) for f in batch.features]
+
+
+class _Bare(Method):
+    """The backbone without a method, on texts."""
+
+    def __init__(self, method: Method):
+        nn.Module.__init__(self)
+        self.backbone, self.task = method.backbone, method.task
+        self.readout = _Words(method)
+
+
+@contextmanager
+def _reading_words(method: Method) -> Iterator[None]:
+    readout: Any = method.readout
+    words = _Words(method, readout.pvp.pattern.softs if method.soft else 0)
+    del method.readout  # it may be a module, which a plain read-out cannot replace
+    method.readout = words
+    try:
+        yield
+    finally:
+        del method.readout
+        method.readout = readout
+
+
+def loss_without(method: Method, texts: Sequence[str], engine: Loop) -> float:
+    """Return the mean loss a token of texts of the backbone, which nothing has changed so far."""
+    return _loss(_Bare(method), texts, engine)
+
+
+def loss_with(method: Method, texts: Sequence[str], engine: Loop) -> float:
+    """Return the mean loss a token of texts, read after the prompt of a method."""
+    with _reading_words(method):
+        return _loss(method, texts, engine)
+
+
+def _loss(method: Method, texts: Sequence[str], engine: Loop) -> float:
+    examples = [Example(f"text-{place}", {"text": text}, None) for place, text in enumerate(texts)]
+    return engine.evaluate([method], [method.encode(examples)], losses=True)[1][0]
+
+
+def tokens_added(
+    method: Method, examples: Sequence[Example], features: Sequence[Features]
+) -> float | None:
+    """Return the positions that a request has beside its own text, the median over examples.
+
+    They are learned vectors, words of a pattern and demonstrations; the text is its fields joined
+    by blanks, with the special tokens of the tokenizer. None for conversations.
+    """
+    if MESSAGES in method.task.fields or not examples:
+        return None
+    fields, added = method.task.fields, method.positions_added
+    pairs = list(zip(examples, features, strict=False))[:_SOME]
+    texts = [" ".join(str(example.fields[name]) for name in fields) for example, _ in pairs]
+    plain = method.backbone.tokenizer()(texts).input_ids
+    return statistics.median(
+        f.tokens + added * len(f.rows) - len(ids) for (_, f), ids in zip(pairs, plain, strict=True)
+    )
