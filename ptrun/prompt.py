@@ -59,7 +59,7 @@ class SoftPrompt(nn.Module):
 
 # The prompt encoder of P-tuning: pseudo tokens become input vectors, Ĥ = MLP(BiLSTM(Emb)).
 
-Kind = Literal["lstm", "mlp", "plain"]
+Kind = Literal["lstm", "mlp", "mlp3", "plain"]
 Width = Literal["half", "full"]
 
 
@@ -70,7 +70,7 @@ class PromptEncoder(nn.Module):
         length: m, in vectors.
         width: E, the width of word embeddings.
         kind: `lstm` is Emb(m, E), a bidirectional LSTM of two layers, and Linear, ReLU, Linear to
-            E; `mlp` omits the LSTM; `plain` is the table alone.
+            E; `mlp` omits the LSTM; `mlp3` has a map more, as PEFT's; `plain` is the table alone.
         hidden: of the LSTM, in each direction: `half` is E/2 (P-tuning on LAMA), `full` is E (its
             few-shot code).
     """
@@ -85,7 +85,9 @@ class PromptEncoder(nn.Module):
             self.lstm = nn.LSTM(width, size, num_layers=2, bidirectional=True, batch_first=True)
         if kind != "plain":
             inner = 2 * size if kind == "lstm" else width
-            self.mlp = nn.Sequential(nn.Linear(inner, width), nn.ReLU(), nn.Linear(width, width))
+            more = [nn.Linear(width, width), nn.ReLU()] if kind == "mlp3" else []
+            maps = [nn.Linear(inner, width), nn.ReLU(), *more, nn.Linear(width, width)]
+            self.mlp = nn.Sequential(*maps)
         self.folded: Tensor | None = None
 
     def forward(self) -> Tensor:

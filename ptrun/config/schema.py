@@ -24,6 +24,7 @@ class Schedule(StrEnum):
 
     linear = "linear"
     linear_to_warmup = "linear_to_warmup"
+    cosine = "cosine"
     constant = "constant"
     exponential = "exponential"
     inverse_sqrt = "inverse_sqrt"
@@ -34,6 +35,17 @@ class Optimizer(StrEnum):
 
     adamw = "adamw"
     adam = "adam"
+
+
+class Order(StrEnum):
+    """The order of examples in an epoch: shuffled by the model seed, or that of the file.
+
+    `buckets` sorts each 20 batches of the file's order by tokens, the longest first.
+    """
+
+    shuffled = "shuffled"
+    file = "file"
+    buckets = "buckets"
 
 
 class Ties(StrEnum):
@@ -96,6 +108,7 @@ class TrainConfig:
     """Learning rate of a tuned backbone; null is `lr`. All other parameters use `lr`."""
     backbone_weight_decay: float | None = None
     """Weight decay of a tuned backbone; null is `weight_decay`."""
+    order: Order = Order.shuffled
     drop_last: bool = False
     """Leave out the last batch of an epoch if it is smaller than the others."""
     clip: float | None = 1.0
@@ -119,6 +132,7 @@ class TrainConfig:
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
     kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties, "select": Select}
+    kinds |= {"order": Order}
     return TrainConfig(**{**node, **{key: kind(node[key]) for key, kind in kinds.items()}})
 
 

@@ -20,6 +20,7 @@ from ptrun.errors import UserError, unknown
 GRID = "grid"
 """The value of `mean_over` for the mean over all configurations of a cell's grid."""
 AXES = ("backbone", "method", "setting", "task")
+_SIGMAS = 1.96  # 95 %
 _RULES = {
     "extra": "add",
     "grid": "over",
@@ -41,6 +42,7 @@ class Cell:
             for a cell that lists searched values.
         std: the printed deviation.
         released: the number from the authors' rerun of the released code.
+        costs: what it took, as printed, by the names of the table's `costs`.
     """
 
     at: Mapping[str, str]
@@ -48,6 +50,7 @@ class Cell:
     value: float | Sequence[float] | None
     std: float | None = None
     released: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def place(self) -> dict[str, str]:
@@ -93,6 +96,7 @@ class Pocket:
         minutes: how long that took on two cores, as text.
         seeds: the seeds of each cell.
         add: overrides of all cells, after those that suit the pocket world.
+        metrics: as those of a table, where its tasks have others there.
         when: values by axis of its cells; an axis without values has all.
         extra: further overrides, in order.
     """
@@ -100,6 +104,7 @@ class Pocket:
     minutes: str
     seeds: Sequence[int]
     add: Sequence[str] = ()
+    metrics: Mapping[str, str] | None = None
     when: Mapping[str, Sequence[str]] = field(default_factory=dict)
     extra: Sequence[Rule] = ()
 
@@ -129,6 +134,9 @@ class Experiment:
         notes: remarks on printed numbers, shown below the table.
         curve: the x axis of a figure.
         ddof: the paper's deviations divide by n - ddof, and ours beside them too.
+        costs: names of printed costs, which stand behind the value of each cell.
+        questions: the number of test examples that each printed accuracy is of.
+        honest: the `seeds` of `protocol=honest`, and overrides to `add`, where they differ.
         pocket: how rows are filled at pocket scale.
         scale: `pocket` for a table of pocket runs (`at`), else None.
     """
@@ -154,6 +162,9 @@ class Experiment:
     notes: Sequence[Rule] = ()
     curve: str | None = None
     ddof: Literal[0, 1] = 1
+    costs: Sequence[str] = ()
+    questions: int | None = None
+    honest: Mapping[str, Any] | None = None
     pocket: Pocket | None = None
     scale: str | None = None
 
@@ -227,8 +238,37 @@ class Experiment:
             changes |= {"of": (), "title": f"{self.title}, at pocket scale", "notes": ()}
             changes |= {"protocol": _POCKET_PROTOCOL, "hours": self.pocket.minutes}
             rule = Rule(self.pocket.when, None)
+            changes |= {"metrics": self.pocket.metrics or self.metrics, "questions": None}
             changes["cells"] = [cell for cell in self.cells if rule.holds(cell.at)]
         return replace(self, statistic="mean" if len(seeds) > 1 else "single", **changes)
+
+    def under(self, protocol: str | None) -> "Experiment":
+        """Return the table with the overrides and seeds of a protocol."""
+        if protocol != "honest" or self.honest is None or self.scale:
+            return self
+        extra = [*self.extra, Rule({}, _list(self.honest["add"]))]
+        return replace(self, extra=extra, seeds=self.honest["seeds"])
+
+    @cached_property
+    def ranks(self) -> Mapping[str, tuple[int, int]]:
+        """The first and last rank that each printed accuracy may have, by the key of its cell.
+
+        Two accuracies are in order if they differ by more than 1.96 standard errors of their
+        difference, each the share of right answers in `questions` independent ones.
+        """
+        count = self.questions or 0
+        shares = {c.key: c.number / 100 for c in self.cells if count and c.number is not None}
+
+        def above(a: float, b: float) -> bool:
+            return a - b > _SIGMAS * math.sqrt((a * (1 - a) + b * (1 - b)) / count)
+
+        return {
+            key: (
+                1 + sum(above(other, share) for other in shares.values()),
+                len(shares) - sum(above(share, other) for other in shares.values()),
+            )
+            for key, share in shares.items()
+        }
 
     @cached_property
     def _first_with(self) -> dict[tuple[str, ...], str]:
@@ -268,9 +308,12 @@ def read(file: Path) -> Experiment:
     content: dict[str, Any] = plain_yaml.read(file)
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = []
+    costs = content.get("costs", [])
     for row in content.pop("cells"):  # [backbone, method, setting, task, metric, value, std, …]
-        places, (metric, value, *rest) = map(str, row[: len(AXES)]), row[len(AXES) :]
-        cells.append(Cell(dict(zip(AXES, places, strict=True)), str(metric), value, *rest))
+        places, (metric, *values) = map(str, row[: len(AXES)]), row[len(AXES) :]
+        value, std, released, *taken = values + [None] * (3 - len(values))
+        at, named = dict(zip(AXES, places, strict=True)), dict(zip(costs, taken, strict=True))
+        cells.append(Cell(at, str(metric), value, std, released, named))
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared"))
@@ -359,6 +402,8 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
     Many cells become equal at a scale; the first of them is run. A key on the command line is not
     searched, and `seed=1,2` replaces the seeds. No cell, or fewer seeds than asked, is refused.
     """
+    typed = dict(o.lstrip("+").partition("=")[::2] for o in options.overrides)
+    experiment = experiment.under(None if options.scale else typed.get("protocol"))
     if (options.seeds or 0) > len(experiment.seeds):
         raise UserError(
             f"seeds={options.seeds}: {experiment.name} has {len(experiment.seeds)}; list other "
@@ -372,7 +417,6 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
         problem = unknown(f"cell={pattern}", pattern, cells) if cells else "no cell can be run"
         raise UserError(f"experiment={experiment.name}: {problem}")
 
-    typed = dict(o.lstrip("+").partition("=")[::2] for o in options.overrides)
     last = [o for o in options.overrides if not o.startswith("seed=")]
     seeds = typed["seed"].split(",") if "seed" in typed else experiment.seeds[: options.seeds]
     todo = []

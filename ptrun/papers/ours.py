@@ -3,9 +3,11 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
 
 from ptrun.errors import UserError
 from ptrun.papers.experiment import GRID, Cell, Experiment
@@ -34,6 +36,7 @@ class Ours:
         learned: learned parameters.
         hardly_learned: how many runs hardly learned, and at which rate; empty if all learned.
         hours: wall-clock hours of all runs.
+        costs: the mean of each of `COSTS` over the runs that recorded it.
     """
 
     scores: Mapping[int, float]
@@ -46,6 +49,7 @@ class Ours:
     learned: int
     hours: float
     hardly_learned: str = ""
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 ByProtocol = Mapping[str, Ours | None]
@@ -55,8 +59,10 @@ def by_protocol(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -
     """Return the runs of a cell under each protocol."""
     read = _over_grid if experiment.mean_over(cell) == GRID else _ours
     return {
-        protocol: read(experiment, cell, [r for r in runs if r.names.get("protocol") == protocol])
-        for protocol in PROTOCOLS
+        name: read(
+            experiment.under(name), cell, [r for r in runs if r.names.get("protocol") == name]
+        )
+        for name in PROTOCOLS
     }
 
 
@@ -125,7 +131,26 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
         hardly_learned=hardly_learned(done[chosen]),
+        costs=_costs(done[chosen]),
     )
+
+
+COSTS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
+    "forgetting": lambda m: m["cost"]["forgetting"]["loss"] - m["cost"]["forgetting"]["base"],
+    "seconds": lambda m: m["seconds"],
+    "gib": lambda m: m["peak_memory_mib"] / 1024,
+    "bytes": lambda m: m["cost"]["bytes"],
+    "tokens": lambda m: m["cost"]["tokens_added"],
+}
+"""What a run took, read from its manifest: forgetting in nats a token, seconds with evaluation."""
+
+
+def _costs(runs: Sequence[RunResult]) -> dict[str, float]:
+    costs: dict[str, list[float]] = {}
+    for name, run in product(COSTS, runs):
+        with suppress(KeyError, TypeError):  # not recorded
+            costs.setdefault(name, []).append(COSTS[name](run.manifest))
+    return {name: statistics.fmean(values) for name, values in costs.items() if values}
 
 
 def _std(scores: Mapping[int, float], ddof: Literal[0, 1]) -> float | None:

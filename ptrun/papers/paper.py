@@ -194,6 +194,7 @@ def _values(row: LedgerRow) -> dict[str, Any]:
     cell, experiment = row.cell, row.experiment
     values: dict[str, Any] = {"paper": experiment.paper, "table": experiment.table, **cell.place}
     values |= {"value": cell.value, "std": cell.std, "released": cell.released}
+    values |= {"costs": dict(cell.costs), "ranks": list(experiment.ranks.get(cell.key, ()))}
     values |= {"statistic": experiment.statistic, "seeds": list(experiment.seeds)}
     values["precision"] = experiment.precision_of(cell)
     for protocol, ours in row.runs.items():
@@ -263,7 +264,8 @@ def _section(table: Shown, drawings: Mapping[str, str]) -> Iterator[str]:
         for protocol, ours in row.runs.items():
             if ours:
                 cells = {axis.capitalize(): row.cell.place[axis] for axis in table.axes}
-                cells |= {"Protocol": protocol, "Seeds": seeds_text(ours, experiment)}
+                planned = experiment.under(protocol)
+                cells |= {"Protocol": protocol, "Seeds": seeds_text(ours, planned)}
                 by_seed = (f"{seed}: {score:.2f}" for seed, score in ours.scores.items())
                 scores.append(cells | {"Score of each seed": ", ".join(by_seed)})
     if scores:

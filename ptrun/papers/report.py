@@ -16,7 +16,7 @@ EXAMPLES = """\
 
 PARSER = Parser("paper", __doc__, EXAMPLES)
 PARSER.add_argument(
-    "--paper", metavar="NAME", required=True, help="dpt, ptuning, ptuning_v2, idpg, ppt or all"
+    "--paper", metavar="NAME", required=True, help="dpt, ptuning, ptuning_v2, idpg, ppt, peft, all"
 )
 PARSER.add_argument("--table", metavar="NAME", help="one table or figure of it")
 PARSER.add_argument(

@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 # Composing takes a tenth of a second, so the compositions are kept in `<outputs>/.requested.json`.
 
 _FILE, _FORM = ".requested.json", 2  # another form makes kept compositions invalid
-_BY_RUN = ("seed", "data", "backbone.weights")  # of data files and weights, wherever they are
+_BY_RUN = ("seed", "data", "backbone.weights", "masks")  # files wherever they are, random draws
 _FILES = ("method.glove",)  # recorded by their content
 _MADE = ("pretrained", "run")  # starts that are recorded with the id of another run
 
@@ -196,7 +196,8 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
     if not folders:
         return [], {}
     cell = next(other for other in home.cells if other.key == key)
-    requested, grid = requests.of(home, cell), home.searched(cell)
+    asked = {name: requests.of(home.under(name), cell) for name in PROTOCOLS}
+    grid = home.searched(cell)
     runs: list[RunResult] = []
     variants: dict[str, list[RunResult]] = {}
     for folder in folders:
@@ -207,6 +208,7 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
             continue
         if run is None:
             continue
+        requested = asked[run.names.get("protocol", PROTOCOLS[0])]
         if differs := differences(requested, run, folder, grid):
             variants.setdefault(", ".join(differs), []).append(run)
         else:

@@ -20,6 +20,7 @@ PAPERS = {
     "ptuning_v2": "P-tuning v2",
     "idpg": "IDPG",
     "ppt": "PPT",
+    "peft": "PEFT's comparison",
 }
 STYLES: Mapping[Verdict, str] = {
     "within": "green",
@@ -37,6 +38,15 @@ _STATISTICS = {
     "min": "the worst of {} seeds",
     "single": "one seed",
 }
+_COSTS = {
+    "forgetting": ("Forgetting", 4),
+    "seconds": ("Seconds", 0),
+    "gib": ("GiB", 1),
+    "parameters": ("Parameters", 0),
+    "bytes": ("Bytes", 0),
+    "tokens": ("Tokens added", 1),
+}
+"""The heading of each cost, and its decimals."""
 _MOST = 4  # decimals; more are written as 5e-05
 
 
@@ -90,6 +100,18 @@ class Shown:
         again = len(runs) - len(set(runs))
         return f"{told}; rows with the runs of a row above: {again}" if again else told
 
+    @property
+    def undecided(self) -> str:
+        """How many pairs of printed accuracies have no order; empty if the table has no ranks."""
+        if not (ranks := self.experiment.ranks.values()):
+            return ""
+        near = sum(last - first for first, last in ranks) // 2
+        pairs, questions = len(ranks) * (len(ranks) - 1) // 2, self.experiment.questions
+        return (
+            f"ranks: those that a printed score may have, as {questions:,} questions decide it (95 "
+            f"%, binomial); {near:,} of {pairs:,} pairs of rows have no order"
+        )
+
     @cached_property
     def table(self) -> Table:
         """The rows for each of the formats, without columns that no row fills.
@@ -102,6 +124,7 @@ class Shown:
             full.remove("Verdict")  # at a scale, no row has another one than `not comparable`
         rows = [{name: cells[name] for name in full} for cells in rows]
         notes = [f"{mark} {text}".lstrip() for text, mark in self._marks.items()]
+        notes += filter(None, [self.undecided])
         axes = [axis.capitalize() for axis in self.axes]
         return Table(rows, [*axes, "Verdict"], axes, self.subject, notes)
 
@@ -153,16 +176,23 @@ class Shown:
         mark = self._marks.get(experiment.note(cell), "")
         cells["Paper"] = _with_deviation(cell.value, cell.std, digits) + mark
         cells["Released"] = _with_deviation(cell.released, None, digits)
+        first, last = experiment.ranks.get(cell.key, (0, 0))
+        cells["Ranks"] = f"{first}\N{EN DASH}{last}" if first else NONE
         for protocol, runs in row.runs.items():
             mark = self._marks.get(runs.hardly_learned, "") if runs else ""
             text = _with_deviation(runs.value, runs.std, decimals) if runs else NONE
             cells[f"Ours ({protocol})"] = text + mark
         cells["Difference"] = gap_text(row.gap, decimals)
-        cells["Seeds"] = seeds_text(ours, experiment) if ours else NONE
+        planned = experiment.under("paper" if row.paper else "honest")
+        cells["Seeds"] = seeds_text(ours, planned) if ours else NONE
         cells["Learned"] = f"{ours.learned:,}" if ours else NONE
         hours = sum(runs.hours for runs in row.runs.values() if runs)
         timed = ours and experiment.mean_over(cell) is None
         cells["Cost"] = duration(3600 * hours) if timed else NONE
+        for name, (label, digits) in _COSTS.items() if experiment.costs else ():
+            for told, costs in ((label, cell.costs), (f"{label}, ours", ours and ours.costs)):
+                value = (costs or {}).get(name)
+                cells[told] = NONE if value is None else number(value, digits)
         verdict = row.verdict + self._marks.get(row.why, "")
         cells["Verdict"] = Cell(verdict, STYLES[row.verdict])
         return cells

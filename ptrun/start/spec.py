@@ -7,6 +7,7 @@
 | `uniform[:BOUND]` | U(-BOUND, BOUND); BOUND is 0.5 by default (Lester et al. 2021 §3.2)         |
 | `identical[:STD]` | one vector from N(0, STD^2) in every row; STD is 0.1 by default, PPT's      |
 |                   | official random start on T5 (on CPM-2 0.001)                                |
+| `zero`            | zeros                                                                       |
 | `labels`          | the label words, repeated (PPT)                                             |
 | `vocabulary`      | words drawn uniformly from the vocabulary with the model seed (PPT)         |
 | `top_1000`        | words of the first 1,000 ids, shuffled with the model seed (PPT)            |
@@ -24,7 +25,8 @@
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
 |                   | `pretrained:TASK` names another task (`ptrun.start.pretraining`)            |
 
-Random starts and words need a method that learns input vectors. `run` and `pretrained` work with
+Words need a method that learns input vectors; `zero` and random starts also work with
+`ptuning_v2` if it learns keys and values as they are. `run` and `pretrained` work with
 every method, `peft` with the methods that PEFT has. They do not copy the head of that run, nor a
 backbone tuned with a prompt. Sizes are those of the vectors, whatever `method.rescale` is. Quote a
 text with commas:
@@ -55,7 +57,9 @@ _VALUES = {
 OTHERS = ("run", "pretrained")
 CONTINUE = "continue"
 """A run that goes on: `ptrun.runs.longer`. It is typed as `continue=`."""
-KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "joined", "peft", *OTHERS)
+NUMBERS = (*WITH_SIZE, "zero")
+"""Starts that need no words."""
+KINDS = ("random", *NUMBERS, *WORDS, *CONTEXTS, "joined", "peft", *OTHERS)
 
 
 @dataclass(frozen=True)

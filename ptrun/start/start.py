@@ -22,7 +22,7 @@ from ptrun.readout.base import Features
 from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, prompts, tuned_by
-from ptrun.start.spec import CONTEXTS, CONTINUE, OTHERS, WORDS, Start, parse
+from ptrun.start.spec import CONTEXTS, CONTINUE, NUMBERS, OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import MESSAGES, Task
 from ptrun.types import Example
 
@@ -53,8 +53,12 @@ def plan_start(
         return Start("pretrained", task_for(task, config["readout"], start.value))
     if start.kind in ("joined", *CONTEXTS):
         return _prefixed(start, composed, method, task, backbone)
-    if start.kind != "random" and not method.learns_vectors(config["method"]):
-        if start.kind == "text" and not method.unfit_for_context(config["method"], backbone):
+    node = config["method"]
+    if start.kind != "random" and not method.learns_vectors(node):
+        fits = not method.unfit_for_context(node, backbone)  # a table of keys and values
+        if start.kind in NUMBERS and fits:
+            return start
+        if start.kind == "text" and fits:
             raise UserError(
                 f"start={config['start']}: {method.__name__} learns keys and values, no input "
                 f"vectors. Type start=context:{start.value}"
@@ -176,7 +180,9 @@ def begin(
                 begin_context(source)
             else:
                 prompt = cast(InputVectors, method.prompt)
-                prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
+                length = getattr(prompt, "form", prompt.table.shape)[0]  # with frozen vectors
+                width = prompt.table.shape[1]
+                prompt.begin(vectors(source, length, width).to(prompt.table))
 
 
 def begin_context(source: WordSource) -> None:
@@ -227,6 +233,8 @@ def vectors(source: WordSource, length: int, width: int) -> Tensor:
             raise UserError(f"start={start}: found no words; use start=vocabulary.")
         repeated = torch.tensor([ids[place % len(ids)] for place in range(length)])
         return source.method.backbone.embed(repeated.to(table.device)).detach()
+    if start.kind == "zero":
+        return torch.zeros(length, width)
     if start.kind == "uniform":
         return (2 * torch.rand(length, width, generator=draw) - 1) * start.size
     rows = 1 if start.kind == "identical" else length

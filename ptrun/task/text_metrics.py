@@ -1,4 +1,4 @@
-"""Metrics of written texts against references: overlap, exact match, last number, perplexity.
+"""Metrics of written texts against references: overlap, exact match, numbers, perplexity.
 
 ROUGE is that of the package rouge-score, BLEU and chrF those of sacrebleu, `math` compares formulas
 and numbers as math-verify reads them; `signatures` says with which settings. Exact match and F1 are
@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -25,7 +27,7 @@ from ptrun.metrics import READ, UNSPACED, best, exact_match, lowered, token_f1
 from ptrun.types import Prediction
 
 TextMetric = Literal[
-    "f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number", "math"
+    "f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number", "marked", "math"
 ]
 AnswersBy = Literal[
     "auto", "english", "words", "characters",
@@ -156,6 +158,23 @@ def last_number(text: str) -> float | None:
     return float(above) / float(below) if below and float(below) else float(above)
 
 
+def marked_answer(text: str) -> float | str | None:
+    """Return what follows the last "The answer is" or "####", as PEFT's comparison reads it.
+
+    It ends with its line. It is a number where it is one or a fraction, else a text, so `1,000` is
+    a text; None without a mark.
+    """
+    text = text.strip().rstrip(".!?")
+    for mark in _MARKS:
+        if mark in text:
+            answer = text.rpartition(mark)[2].strip().split("\n")[0].strip(" .!?$%")
+            above, slash, below = answer.partition("/")
+            with suppress(ArithmeticError):
+                return float(Decimal(above) / Decimal(below if slash else 1))
+            return answer
+    return None
+
+
 def _same_number(text: str, reference: str) -> bool:
     answer, gold = last_number(text), last_number(reference)
     return answer is not None and gold is not None and math.isclose(answer, gold, rel_tol=1e-6)
@@ -185,6 +204,8 @@ def _matcher(name: str, tokens: tuple[str, str]) -> Any:
         return lambda text, gold: bool(package.verify(package.parse(gold), package.parse(text)))
     if name == "number":
         return _same_number
+    if name == "marked":
+        return lambda text, gold: marked_answer(text) == marked_answer(gold) is not None
     if name == "exact_match":
         return partial(exact_match, read=READ.get(rule, READ["characters"]))
     if name == "f1":

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.dropout import RULE, row_keys
-from ptrun.config.schema import Select, Ties, TrainConfig
+from ptrun.config.schema import Order, Select, Ties, TrainConfig
 from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
 from ptrun.method.tokenized import Tokenized, picked
@@ -26,10 +26,17 @@ from ptrun.training.optim import TorchStepper, learning_rate, make_optimizer, to
 from ptrun.types import Journal, Prediction
 
 _LOG = logging.getLogger(__name__)
+_BUCKET = 20  # batches, as PEFT's comparison has
 
 
 def batches(
-    features: Sequence[Features], size: int, seed: int, epoch: int, *, drop_last: bool = False
+    features: Sequence[Features],
+    size: int,
+    seed: int,
+    epoch: int,
+    *,
+    drop_last: bool = False,
+    order_by: Order = Order.shuffled,
 ) -> Sequence[Sequence[int]]:
     """Return an epoch's batches of `size` indices, each of one data set, in 8 bytes an index.
 
@@ -37,6 +44,11 @@ def batches(
     shuffled. `drop_last` leaves out smaller batches, unless there are no others.
     """
     order = shuffled(len(features), seed, epoch)
+    if order_by is not Order.shuffled:
+        order = torch.arange(len(features))
+    if order_by is Order.buckets:
+        lengths, bucket = [example.tokens for example in features], _BUCKET * size
+        order = torch.tensor(sorted(order.tolist(), key=lambda i: (i // bucket, -lengths[i])))
     sets: dict[str, list[int]] = {}
     if len(features) and "set" in features[0].facts:
         names = [example.facts["set"] for example in features]
@@ -230,7 +242,8 @@ class Member:
 
     def _batches(self, epoch: int) -> Sequence[Sequence[int]]:
         size, drop_last = self.train.batch_size, self.train.drop_last
-        return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
+        order = self.train.order
+        return batches(self.features, size, self.seed, epoch, drop_last=drop_last, order_by=order)
 
     def keys(self, slots: Sequence[int]) -> Tensor:
         """Return dropout keys for rows of the next step's batch."""

@@ -24,6 +24,7 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     - `linear` falls to 0 at `total`;
     - `linear_to_warmup` falls with the slope of a schedule without warm-up, so to `train.warmup` of
       the rate (GLM);
+    - `cosine` falls to 0 at `total` as half a cosine, as in transformers (PEFT's comparison);
     - `constant` stays;
     - `exponential` is multiplied by `train.decay` once an epoch (P-tuning v2's tagging runs);
     - `inverse_sqrt` is `lr / sqrt(step + 1)` without warm-up (PPT's pre-training).
@@ -33,6 +34,9 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
         return train.lr * (step + (not train.warmup_from_zero)) / warm
     if train.schedule is Schedule.linear:
         return train.lr * (total - step) / max(1, total - warm)
+    if train.schedule is Schedule.cosine:
+        share = (step - warm) / max(1, total - warm)
+        return float(train.lr * (1 + math.cos(math.pi * share)) / 2)
     if train.schedule is Schedule.linear_to_warmup:
         return train.lr * (total - step + warm) / total
     if train.schedule is Schedule.exponential:

@@ -178,7 +178,7 @@ TRAIN = {
     **on(
         TRAINED,
         "max_steps=3 batch_size=3 lr=0.1 schedule=constant warmup=0.5 betas=[0.5,0.9] eps=0.1 "
-        "clip=1e-3 eval_every=3 eval_rows=2 eval_first=true",
+        "clip=1e-3 eval_every=3 eval_rows=2 eval_first=true order=file",
     ),
     "decay": ([*TRAINED, "train.schedule=exponential"], "0.5"),
     "warmup_from_zero": ([*TRAINED, "train.warmup=0.5"], "true"),

@@ -117,13 +117,28 @@ def test_what_cannot_be_is_refused_before_loading(name, task_name, node, message
 # The prompt encoder: what couples its rows, and PEFT's on equal weights.
 
 
-@pytest.mark.parametrize(("kind", "coupled"), [("lstm", True), ("mlp", False), ("plain", False)])
+@pytest.mark.parametrize(
+    ("kind", "coupled"), [("lstm", True), ("mlp", False), ("mlp3", False), ("plain", False)]
+)
 def test_an_lstm_couples_the_rows_and_nothing_else_does(kind, coupled):
     torch.manual_seed(0)
     encoder = PromptEncoder(5, 8, kind)
     encoder()[1].sum().backward()
     moved = encoder.table.grad.abs().sum(dim=1) > 0
     assert moved[1] and moved[[0, 2, 3, 4]].tolist() == [coupled] * 4
+
+
+def test_three_maps_are_those_of_peft():
+    package("peft")
+    import peft
+
+    config = peft.PromptEncoderConfig(
+        num_virtual_tokens=5, token_dim=8, encoder_hidden_size=8, num_transformer_submodules=1
+    )
+    theirs, ours = peft.PromptEncoder(config), PromptEncoder(5, 8, "mlp3")
+    ours.table.data.copy_(theirs.embedding.weight)
+    ours.mlp.load_state_dict(theirs.mlp_head.state_dict())
+    torch.testing.assert_close(ours(), theirs(torch.arange(5)), rtol=0, atol=0)
 
 
 def copied(ours, theirs):

@@ -113,7 +113,7 @@ def test_a_table_with_a_pocket_section_trains_its_rows(tmp_path):
         made.at("big")
 
 
-POCKET_TABLES = {"dpt", "ptuning", "ptuning_v2", "idpg", "ppt"}
+POCKET_TABLES = {"dpt", "ptuning", "ptuning_v2", "idpg", "ppt", "peft"}
 
 
 def test_each_paper_has_a_table_with_rows_at_pocket_scale():

@@ -13,7 +13,12 @@ SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]
 
 
 TOLD = {None: "random", "random": "random", "normal": "normal:0.02", "normal:0.5": "normal:0.5"}
-TOLD |= {"uniform": "uniform:0.5", "identical": "identical:0.1", "task_words": "task_words"}
+TOLD |= {
+    "uniform": "uniform:0.5",
+    "identical": "identical:0.1",
+    "task_words": "task_words",
+    "zero": "zero",
+}
 TOLD |= {"identical:0.001": "identical:0.001", "text: good: or bad ": "text:good: or bad"}
 
 
@@ -30,6 +35,7 @@ WRONG = {
     "normal:wide": "start=normal:wide: give a number above 0, such as start=normal:0.02",
     "uniform:-1": "start=uniform:-1: give a number above 0",
     "identical:0": "start=identical:0: give a number above 0",
+    "zero:1": "start=zero:1: zero takes no value; type start=zero",
     "normal:": "start=normal:: give a number above 0",
 }
 
@@ -47,7 +53,7 @@ def planned(*overrides):
 NO_VECTORS = ["method=ptuning_v2 start=labels", "method=ptuning start=vocabulary"]
 NO_VECTORS += ["method=ptuning method.encoder=mlp start=text:good"]
 NO_VECTORS += ["method=fine_tuning start=task_words", "method=manual_prompt start=normal"]
-NO_VECTORS += ["method=ptuning_v2 start=identical"]
+NO_VECTORS += ["method=ptuning_v2 method.reparameterization=mlp start=zero"]
 
 
 @pytest.mark.parametrize("typed", NO_VECTORS)

@@ -9,7 +9,7 @@ from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.task.generation import Generation
 from ptrun.task.own import Own
-from ptrun.task.text_metrics import last_number, signatures, text_scores
+from ptrun.task.text_metrics import last_number, marked_answer, signatures, text_scores
 from ptrun.types import Prediction
 from tests.composing import task_node
 from tests.tiers import package
@@ -97,6 +97,27 @@ NUMBERS |= {"The answer is 1/4.": 0.25, "The answer is 7.\nThen 9": 7, "none at 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_the_last_number(text, number):
     assert last_number(text) == number
+
+
+MARKED = {
+    "so The answer is: 20/35": 20 / 35,
+    "The final answer is $5%.": 5.0,
+    "#### 1,000": "1,000",
+}
+MARKED |= {"The answer is: 7\nThen 9": 7.0, "The answer is: x/2": "x/2", "the number 7": None}
+MARKED |= {"The answer is: 3/0": "3/0", "The answer is: 1. The answer is: 2 .": 2.0}
+
+
+@pytest.mark.parametrize(("text", "answer"), MARKED.items())
+def test_a_marked_answer_is_a_number_or_the_rest_of_its_line(text, answer):
+    assert marked_answer(text) == answer
+
+
+def test_a_text_without_a_mark_is_wrong():
+    texts = [Prediction("a", "The answer is: 4.0"), Prediction("b", "4")]
+    assert text_scores(("marked", "number"), texts, [["#### 4"], ["#### 4"]]) == {
+        "marked": 50.0, "number": 100.0
+    }  # fmt: skip
 
 
 def test_loss_and_perplexity_are_a_token():

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.config.schema import Schedule, TrainConfig
-from ptrun.readout.base import Features
+from ptrun.config.schema import Order, Schedule, TrainConfig
+from ptrun.readout.base import Features, TokenRow
 from ptrun.task.stored import stored
 from ptrun.training.member import Member, batches, shuffled
 from tests.small_runs import Memory
@@ -67,6 +67,18 @@ def test_less_than_an_epoch_reads_the_examples_of_its_steps_alone():
 
 def features(count):
     return [Features(str(n), [], [], {}) for n in range(count)]
+
+
+def test_an_epoch_may_have_the_order_of_the_file():
+    rows = [Features(str(n), [TokenRow([5] * (n * 7 % 11 + 1), reads=[0])], []) for n in range(50)]
+
+    def order(order_by):
+        made = batches(rows, 2, 1, 2, order_by=order_by)
+        return [index for batch in made for index in batch]
+
+    assert order(Order.file) == list(range(50))
+    parts = [sorted(part, key=lambda n: -(n * 7 % 11)) for part in (range(40), range(40, 50))]
+    assert order(Order.buckets) == [*parts[0], *parts[1]]
 
 
 @pytest.mark.parametrize(
