@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,44 +12,36 @@ from ptrun.errors import UserError
 # Soft prompt: learned vectors at the input.
 
 
-class InputVectors(Protocol):
-    """A prompt that is a table of input vectors, which can start from given ones."""
-
-    table: nn.Parameter
-
-    def begin(self, vectors: Tensor) -> None:
-        """Start from these vectors, `[P, E]`."""
-
-
 class SoftPrompt(nn.Module):
     """A table `[P, E]` of learned input vectors.
+
+    `mlp` may have a network for all vectors, or one for each, whose output joins them.
 
     Args:
         length: P, in vectors.
         width: E, the width of word embeddings.
-        std: standard deviation of the vectors' normal start.
         rescale: the factor from the stored table to the vectors.
 
     Raises:
         UserError: `length` is below 1, or `rescale` is not above 0.
     """
 
-    def __init__(self, length: int, width: int, std: float = 0.02, rescale: float = 1.0):
+    def __init__(self, length: int, width: int, rescale: float = 1.0):
         super().__init__()
         if length < 1:
             raise UserError(f"method.length is {length}; use 1 or more.")
         if rescale <= 0:
             raise UserError(f"method.rescale is {rescale}; use more than 0.")
-        self.rescale = rescale
-        self.table = nn.Parameter(torch.empty(length, width).normal_(std=std / rescale))
-
-    def forward(self, rows: int) -> Tensor:
-        """Return the prompt for each row, `[rows, P, E]`."""
-        return self.vectors().expand(rows, -1, -1)
+        self.rescale, self.mlp = rescale, nn.ModuleList()
+        self.table = nn.Parameter(torch.empty(length, width).normal_(std=0.02 / rescale))
 
     def vectors(self) -> Tensor:
         """Return the vectors, `[P, E]`."""
-        return self.table * self.rescale
+        vectors = self.table * self.rescale
+        if not self.mlp:
+            return vectors
+        pairs = zip(self.mlp, vectors.chunk(len(self.mlp)), strict=True)
+        return torch.cat([part + network(part) for network, part in pairs])
 
     def begin(self, vectors: Tensor) -> None:
         """Start from these vectors, `[P, E]`."""

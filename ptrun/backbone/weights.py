@@ -192,6 +192,13 @@ def _name(names: Sequence[str], base: str, tensors: Container[str]) -> str | Non
     return None
 
 
+def stored_name(folder: Path, model: Any, parameter: nn.Parameter) -> str | None:
+    """Return the name that the files of a folder have for a parameter of a model, if any."""
+    every = model.named_parameters(remove_duplicate=False)
+    names = [name for name, other in every if other is parameter]
+    return _name(names, model.base_model_prefix, stored(folder, model))
+
+
 @contextmanager
 def _parameters_without_storage() -> Iterator[None]:
     """Put new parameters on the meta device; buffers get real values, since files lack them."""

@@ -19,6 +19,7 @@ EXAMPLES = """\
 _MORE = """\
 what PEFT can express:
   prompt_tuning    vectors before the text; on T5 with a verbalizer
+  residual_prompt  the same
   ptuning          the same, if every {soft} of the pattern stands before the text
   ptuning_v2       prefixes in all layers, where the model's class in transformers takes
                    keys and values: causal models, BERT, RoBERTa, ELECTRA and others;

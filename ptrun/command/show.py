@@ -19,11 +19,13 @@ EXAMPLES = """\
   ptrun show outputs/runs/RUN_ID                a folder, an id, or the start of an id
   ptrun show RUN --html run.html                a page for a browser, in one file
   ptrun show RUN task.test=FILE data_dir=DIR    where the data are now
+  ptrun show RUN --words                        the words nearest to each learned vector
 """
 
 PARSER = Parser("show", __doc__, EXAMPLES)
 PARSER.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
 PARSER.overrides("where data and weights are now; outputs=DIR is also where RUN is looked up")
+PARSER.add_argument("--words", action="store_true", help="words near the vectors of its prompt")
 PARSER.add_argument("--html", type=Path, metavar="FILE", help="write the page to an HTML file")
 
 
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str]) -> None:
             head[part] = f"{data[part]['count']:,} examples  {origin}".rstrip()
         head |= {"not read": why} if why else {}
         page = [Part("What it was", head), *parts(run, fields), Part("Commands", commands)]
+    if args.words:
+        page = [_words(str(folder), args.overrides)]
     if args.html is None:
         show(page)
     else:
@@ -124,3 +128,60 @@ def _afterwards(
     except UserError as error:
         return commands, fields, str(error)
     return commands, fields, ""
+
+
+def _words(name: str, typed: Sequence[str]) -> Any:
+    """Return the part of a page with the words nearest to each input vector of a run, if any."""
+    import torch
+    from torch.nn import Embedding, functional
+
+    from ptrun.backbone.weights import stored, stored_name
+    from ptrun.predicting.answering import ready
+    from ptrun.reporting.formats import Table
+    from ptrun.reporting.page import Part
+
+    # 1. The vectors
+    run = ready(name, typed, "show")
+    ends = ("prompt.table", "prompt.vectors")
+    prompts = {name: t.float() for name, t in sorted(run.tensors.items()) if name.endswith(ends)}
+    if not prompts:
+        raise UserError(
+            f"show {name} --words: method={run.done.names['method']} learned no vectors among word "
+            "embeddings, as prompt_tuning, residual_prompt, dept, prompt_lora and ptuning do."
+        )
+
+    # 2. The words: their table alone, where it is used as the files have it
+    backbone, tokenizer = run.backbone, run.backbone.tokenizer()
+    folder, embedding = backbone.folder or Path(), backbone.model.get_input_embeddings()
+    file = stored_name(folder, backbone.model, embedding.weight)
+    tuned = backbone.tuned or any(name.startswith("backbone.") for name in run.tensors)
+    if type(embedding) is Embedding and file and not tuned:
+        table = stored(folder, backbone.model)[file][:].float()
+    else:
+        run.load()
+        ids = torch.arange(backbone.embedding_rows, device=run.engine.device)
+        table = backbone.embed(ids).detach().float().cpu()
+    table = table[: len(tokenizer)]  # some models have more rows than tokens
+
+    # 3. The nearest words, and how far words are from each other
+    drawn = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(0))[:128]]
+    others = torch.cdist(drawn, table).topk(2, largest=False).values[:, 1]
+    rows, nearest = [], []
+    for name, vectors in prompts.items():
+        places = torch.cdist(vectors, table).topk(3, largest=False).indices
+        distances = (table[places] - vectors[:, None]).norm(dim=-1)
+        cosines = functional.cosine_similarity(table[places], vectors[:, None], dim=-1)
+        nearest.append(distances[:, 0])
+        for place, number in enumerate(places.flatten().tolist()):
+            token = tokenizer.convert_ids_to_tokens(number)
+            word = tokenizer.convert_tokens_to_string([token])
+            row = {"vector": f"{name.rpartition('/')[0]} {place // 3 + 1}".strip()}
+            row |= {"word": repr(f" {word.lstrip()}" if token.startswith("▁") else word)}
+            row |= {"distance": f"{distances.flatten()[place]:.3g}"}
+            rows.append(row | {"cosine": f"{cosines.flatten()[place]:.2f}"})
+    texts = {
+        "vectors": f"the nearest of {len(table):,} words is {torch.cat(nearest).median():.3g} away",
+        "words": f"the nearest other word is {others.median():.3g} away",
+    }
+    columns = ("vector", "word")
+    return Part("Words near the vectors (medians)", texts, Table(rows, columns, columns))

@@ -2,7 +2,8 @@
 
 | method         | PEFT            | where PEFT can hold it                                        |
 |----------------|-----------------|---------------------------------------------------------------|
-| prompt_tuning  | PROMPT_TUNING   | vectors before the text; no head on T5                        |
+| prompt_tuning, | PROMPT_TUNING   | vectors before the text; no head on T5                        |
+| residual_prompt|                 |                                                               |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
 | cartridge      | CARTRIDGE       | the same                                                      |
@@ -34,6 +35,7 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.cloze import Cloze
@@ -387,6 +389,7 @@ def named_labels(reader: Reader) -> dict[str, Any]:
 
 _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
     PromptTuning: _vectors,
+    ResidualPrompt: _vectors,
     PTuning: _vectors,
     PTuningV2: _prefix_tuning,
     Cartridge: _prefix_tuning,

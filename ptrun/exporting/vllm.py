@@ -18,13 +18,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from ptrun.backbone.weights import stored
+from ptrun.backbone.weights import stored_name
 from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.stock_form import PeftForm
 from ptrun.method.base import Method
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
+from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.pattern.slots import Field, Group, Hole, LiteralText
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.label_words import LabelWords
@@ -122,9 +123,9 @@ if __name__ == "__main__":
 
 def form_of(method: Method) -> PeftForm:
     """Return the vectors of a method that stand before a text, as PEFT holds them."""
-    if type(method) not in (PromptTuning, PTuning):
+    if type(method) not in (PromptTuning, ResidualPrompt, PTuning):
         raise _cannot(
-            "the client sends vectors that stand before a text, and this run has none. Type --to "
+            "the client sends vectors before a text, and this run needs other tensors. Type --to "
             "peft DIR for LoRA, --to transformers DIR for tuned weights, or ptrun serve RUN."
         )
     architecture = method.backbone.architecture
@@ -189,13 +190,10 @@ def write(folder: Path, form: PeftForm, method: Method, base: str) -> None:
 
 def _name_of_words(method: Method) -> str:
     """Return the name of the matrix of embeddings in the backbone's files."""
-    folder, model = Path(method.backbone.folder or ""), method.backbone.model
-    words = model.get_input_embeddings().weight
-    matrix = next(name for name, parameter in model.named_parameters() if parameter is words)
-    for name in stored(folder):
-        if f".{matrix}".endswith(f".{name}") or f".{name}".endswith(f".{matrix}"):
-            return name
-    raise _cannot(f"{method.backbone.name} has no {matrix} in safetensors, which the client reads.")
+    backbone, words = method.backbone, method.backbone.model.get_input_embeddings().weight
+    if name := stored_name(Path(backbone.folder or ""), backbone.model, words):
+        return name
+    raise _cannot(f"{backbone.name} has no embeddings in safetensors, which the client reads.")
 
 
 def _tokens(method: Method) -> str:

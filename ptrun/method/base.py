@@ -62,6 +62,8 @@ class Method(nn.Module):
     """The sites of each layer where it must be able to edit hidden states."""
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
+    rates: Mapping[str, float] = {}
+    """Learning rates by the beginning of parameters' names; all others have `train.lr`."""
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, reading: Reading | None = None):
         super().__init__()
@@ -131,7 +133,7 @@ class Method(nn.Module):
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
-        """Return whether this configuration learns `InputVectors` directly.
+        """Return whether this configuration learns input vectors directly.
 
         Only those can start from words.
         """
@@ -240,6 +242,13 @@ class Method(nn.Module):
                 if tensor.shape != parameter.shape:
                     raise UserError(f"the saved prompt has {name} of another shape.")
                 parameter.copy_(tensor)
+
+
+def rates(key: str, rate: float | None, *names: str) -> dict[str, float]:
+    """Return `Method.rates` of an option `method.KEY`; none for null, which is `train.lr`."""
+    if rate is not None and rate <= 0:
+        raise UserError(f"method.{key} is {rate}; use more than 0, or null for train.lr.")
+    return {} if rate is None else dict.fromkeys(names, rate)
 
 
 def check_pair(

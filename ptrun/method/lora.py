@@ -4,10 +4,10 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ class LoRA(Method):
 
     static = True
     changes_maps = True
-    may_differ = ("rank", "alpha", "dropout")
+    may_differ: ClassVar[Sequence[str]] = ("rank", "alpha", "dropout")
 
     def __init__(
         self,
@@ -60,6 +60,11 @@ class LoRA(Method):
         targets: list[str] | None = None,
     ):
         super().__init__(backbone, task, reading)
+        self.adapt(rank, alpha, dropout, targets)
+
+    def adapt(self, rank: int, alpha: float, dropout: float, targets: list[str] | None) -> None:
+        """Make the low-rank maps of these options."""
+        backbone = self.backbone
         chosen = targets or list(backbone.architecture.attention_maps)
         if rank < 1:
             raise UserError(f"method.rank is {rank}; use 1 or more.")

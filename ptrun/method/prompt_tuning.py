@@ -10,9 +10,9 @@ prompt and text: `double_embedding`, off by default. `start` sets the initial pr
 (`ptrun.start`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ class PromptTuning(Method):
     """
 
     static = True
-    may_differ = ("length", "rescale")
+    may_differ: ClassVar[Sequence[str]] = ("length", "rescale")
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class PromptTuning(Method):
             text = self.backbone.embed_whole(super().inputs(batch))
         else:
             text = self.backbone.embed(batch.ids)
+        vectors = self.prompt.vectors().to(text.dtype)
         seen = torch.ones(rows, self.length, dtype=torch.bool, device=text.device)
         types = batch.types
         if types is not None:
@@ -97,7 +98,7 @@ class PromptTuning(Method):
         prompted = replace(
             super().inputs(batch),
             ids=None,
-            embeddings=self._put(self.prompt(rows).to(text.dtype), text),
+            embeddings=self._put(vectors.expand(rows, -1, -1), text),
             mask=self._put(seen, batch.mask),
             lengths=[max(length, self.after) + self.length for length in batch.lengths],
             types=types,
@@ -121,6 +122,6 @@ class PromptTuning(Method):
         super().load_exported(tensors)
         self.prompt.begin(tensors["prompt.table"])
 
-    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
         """Return the table that gives these vectors."""
         return {name: tensor / self.prompt.rescale for name, tensor in exported.items()}

@@ -95,7 +95,7 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
             allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
             raise UserError(
-                f"predict {override}: a finished run cannot change this. Allowed: {allowed}."
+                f"{command} {override}: a finished run cannot change this. Allowed: {allowed}."
             )
     outputs = [text.partition("=")[2] for text, key in keys.items() if key == "outputs"]
     run = find(name, command, Path(*outputs[-1:] or ["outputs"]).expanduser())

@@ -103,7 +103,7 @@ def check(
     fits = {
         **dict.fromkeys(_VECTORS, method.learns_vectors(node)),
         **dict.fromkeys(_PREFIXES, issubclass(method, PTuningV2)),
-        "LORA": issubclass(method, LoRA | PeftMethod),
+        "LORA": issubclass(method, LoRA | PeftMethod) and not method.learns_vectors(node),
     }.get(adapter.kind, issubclass(method, PeftMethod))
     if not fits:
         raise adapter.wrong(

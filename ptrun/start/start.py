@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
 from ptrun.pattern.spelling import Spelling, mask_ids
-from ptrun.prompt import InputVectors
 from ptrun.readout.base import Features
 from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
@@ -179,7 +178,7 @@ def begin(
             if start.kind in CONTEXTS:
                 begin_context(source)
             else:
-                prompt = cast(InputVectors, method.prompt)
+                prompt: Any = method.prompt
                 length = getattr(prompt, "form", prompt.table.shape)[0]  # with frozen vectors
                 width = prompt.table.shape[1]
                 prompt.begin(vectors(source, length, width).to(prompt.table))

@@ -144,7 +144,7 @@ class Member:
         self.learned: dict[str, nn.Parameter] = method.learned()
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
-        self.optimizer = make_optimizer(train, self.learned)
+        self.optimizer = make_optimizer(train, self.learned, method.rates)
         self.stepper = TorchStepper(self.optimizer, self.learned)
         self.per_epoch = len(self._batches(0))
         self.total = total_steps(train, self.per_epoch) if self.learned else 0

@@ -63,23 +63,24 @@ def unused_keys(train: TrainConfig, *, tuned: bool) -> set[str]:
     return {key for key, is_unused in unused.items() if is_unused}
 
 
-def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
+def make_optimizer(
+    train: TrainConfig,
+    learned: Mapping[str, nn.Parameter],
+    rates: Mapping[str, float] | None = None,
+) -> torch.optim.Adam:
     """Return torch's fused optimizer.
 
     Weight decay skips vectors, that is biases and norms, unless `train.decay_vectors`. The
-    backbone's parameters may have their own rate and decay. A group's `share` is its rate as a
-    multiple of `train.lr`.
+    backbone's parameters may have their own rate and decay, and `rates` has those of others, by the
+    beginning of their names. A group's `share` is its rate as a multiple of `train.lr`.
     """
-    rate, decay = train.backbone_lr, train.backbone_weight_decay
-    share = 1.0 if rate is None else rate / train.lr
-    parts = {
-        False: (1.0, train.weight_decay),
-        True: (share, train.weight_decay if decay is None else decay),
-    }
+    every = {"": train.lr, **(rates or {}), "backbone.": train.backbone_lr or train.lr}
     groups: list[dict[str, Any]] = []
     axes = 0 if train.decay_vectors else 2
-    for tuned, (share, decay) in parts.items():
-        part = [p for n, p in learned.items() if n.startswith("backbone.") is tuned]
+    for start, rate in every.items():
+        part = [p for n, p in learned.items() if start == max(filter(n.startswith, every), key=len)]
+        decay = train.backbone_weight_decay if start == "backbone." else None
+        share, decay = rate / train.lr, train.weight_decay if decay is None else decay
         groups += [
             {"params": [p for p in part if p.dim() >= axes], "weight_decay": decay, "share": share},
             {"params": [p for p in part if p.dim() < axes], "weight_decay": 0.0, "share": share},

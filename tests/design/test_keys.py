@@ -135,6 +135,9 @@ WITNESSES = {
         **on(SST2, "layout=pfeiffer maps=phm hidden=8 dropout=0.5"),
         **on([*SST2, "method.maps=phm"], "order=2 shared_mixing=true"),
     },
+    "DePT": on(SST2, "length=2 rank=2 tokens=2 pair_lr=1e-4"),
+    "PromptLoRA": on(SST2, "length=2 rank=2 alpha=4 dropout=0.5 targets=[value] lora_lr=1e-4"),
+    "ResidualPrompt": on(SST2, "length=2 hidden=8 separate=true"),
     "DPT": {"reserved": ([*DPT, "backbone.path=reserving"], "true")},
     "IDPG": {
         **on(
@@ -261,7 +264,8 @@ TIMES = ("digest", "seconds", "evaluation_seconds", "time", "tokens_per_second",
 
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}
 OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
-OPTION |= {"Cartridge": "cartridge"}
+OPTION |= {"Cartridge": "cartridge", "DePT": "dept", "ResidualPrompt": "residual_prompt"}
+OPTION |= {"PromptLoRA": "prompt_lora"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 
 
@@ -336,6 +340,12 @@ def test_what_changes_no_number_is_in_no_id(world, override):
 def test_a_key_without_effect_here_is_in_no_id(world, override):
     """One run, not two with equal numbers, of `ptrun -m KEY=a,b`."""
     assert world.id([*TRAINED, override]) == world.id(TRAINED)
+
+
+@pytest.mark.parametrize("override", ["method.tokens=9", "method.pair_lr=1"])
+def test_the_pair_of_dept_has_no_keys_at_rank_0(world, override):
+    zero = ["method=dept", *SST2, "method.rank=0"]
+    assert world.id([*zero, override]) == world.id(zero)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.exporting.stock_form import form_of
 from ptrun.method.adapter import Adapter
+from ptrun.method.dept import DePT
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -33,6 +35,8 @@ PREFIX = partial(PTuningV2, length=3)
         ("bert", partial(ManualPrompt, reading=reading("verbalizer")), FILL, "learned nothing"),
         ("bert", partial(Adapter, hidden=8), sst2, "no adapters between layers"),
         ("bert", partial(IDPG, length=3, hidden=8, order=4), sst2, "depends on the text"),
+        ("bert", partial(DePT, length=3, rank=2), sst2, "PEFT has no method like DePT"),
+        ("bert", partial(PromptLoRA, length=3), sst2, "PEFT has no method like PromptLoRA"),
         ("electra", DPT, LISTED, "tuned the backbone itself"),
         ("electra", partial(PREFIX, reading=reading("class_words")), LISTED, "ClassWords"),
         ("bert", partial(PromptTuning, length=3, after=1), conll03, "method.after=1"),

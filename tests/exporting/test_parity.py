@@ -16,6 +16,7 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.residual_prompt import ResidualPrompt
 from tests.exporting.runs import compared, moved, opinions, shipped
 from tests.readings import reading
 from tests.small_runs import conll03, sst2
@@ -58,6 +59,8 @@ CELLS = [
     *on(EVERY, "prompt_tags", PROMPT, conll03),
     *on(FILLED, "prompt_words", partial(PROMPT, **WORDS), FILL),
     *on(POCKET, "ptuning", PTuning, FIRST),
+    ("bert", "residual_tags", partial(ResidualPrompt, length=4, hidden=8), conll03),
+    ("pocket_gpt2", "residual_words", partial(ResidualPrompt, length=4, **WORDS), FILL),
     *on(("bert", "roberta", "electra", *CAUSAL), "prefix_tags", PREFIX, conll03),
     ("bert", "prefix_label", PREFIX, sst2),
     ("roberta", "prefix_label", pooled(PREFIX, "classifier"), sst2),

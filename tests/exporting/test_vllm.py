@@ -184,7 +184,7 @@ def test_a_server_that_reads_embeddings_answers_as_the_run(tmp_path, typed):
             ["method=prompt_tuning", *TEXTS, GROUP, "readout.pattern=group"],
             r"its pattern leaves \[\[ ]] out of some rows",
         ),
-        (["method=lora", *LABELS], "this run has none. Type --to peft DIR for LoRA"),
+        (["method=lora", *LABELS], "this run needs other tensors. Type --to peft DIR"),
         (["method=prompt_tuning", "task=pocket_sentiment"], "this run has a head"),
         (
             ["method=prompt_tuning", "backbone=pocket_bert", *LABELS],

@@ -5,13 +5,16 @@ from functools import partial
 import pytest
 
 from ptrun.method.adapter import Adapter
+from ptrun.method.dept import DePT
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
+from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.types import Example
 from tests.method.test_every_kind import keeps_the_promises, learns
 from tests.readings import reading
@@ -23,6 +26,7 @@ METHODS = {
     "adapter_pfeiffer": partial(Adapter, hidden=8, layout="pfeiffer"),
     "compacter": partial(Adapter, hidden=8, maps="phm"),
     "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
+    "dept": partial(DePT, length=3, rank=4),
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(
         FineTuning, reading=reading("head", pooler="trainable")
@@ -45,6 +49,11 @@ METHODS = {
     "ptuning_v2_frozen_pooler": partial(
         PTuningV2, length=3, reading=reading("head", pooler="frozen")
     ),
+}
+METHODS |= {
+    "prompt_lora": partial(PromptLoRA, length=3, rank=3),
+    "residual_prompt": partial(ResidualPrompt, length=3, hidden=8),
+    "residual_prompt_separate": partial(ResidualPrompt, length=3, hidden=8, separate=True),
 }
 TASKS = {"classification": sst2, "tagging": conll03}
 ENTAILED = reading("entailment")

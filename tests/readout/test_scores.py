@@ -28,7 +28,7 @@ def test_scores_are_those_of_a_stock_model_with_vectors_in_front(monkeypatch, si
         found = [one.value for one in method.decode(output, batch)]
         for ids, row in zip(ROWS, found, strict=True):
             words = stock.get_input_embeddings()(torch.tensor(ids))
-            both = torch.cat([method.prompt(1)[0], words])[None]
+            both = torch.cat([method.prompt.vectors(), words])[None]
             shares = stock(inputs_embeds=both).logits[0, 4:].log_softmax(-1)
             assert [score.token for score in row] == [*ids[1:], int(shares[-1].argmax())]
             for score, share in zip(row, shares, strict=True):

@@ -7,10 +7,13 @@ import torch
 
 from ptrun.errors import UserError
 from ptrun.folder.store import RunStore, bound_to, state_file
+from ptrun.method.dept import DePT
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.start.saved_prompt import digest, find, follow, prompts
 from tests.readings import reading
 from tests.small_runs import fitted, member, sst2, train_batch
@@ -19,7 +22,12 @@ V2 = partial(PTuningV2, length=3)
 V2_MLP = partial(V2, reparameterization="mlp", hidden=8)
 PT = partial(PromptTuning, length=3)
 SLOTS = partial(PTuning, reading=reading("verbalizer"))
+RESIDUAL = partial(ResidualPrompt, length=3, hidden=8)
+BOTH = partial(PromptLoRA, length=3, rank=2)
 METHODS = {
+    "dept": partial(DePT, length=3, rank=2),
+    "residual_prompt": RESIDUAL,
+    "prompt_lora": BOTH,
     "prompt_tuning": PT,
     "prompt_tuning_rescaled": partial(PT, rescale=100.0),
     "ptuning_v2": V2,
@@ -144,6 +152,9 @@ def test_a_folded_prompt_without_its_encoder_is_refused(world, make):
         (PT, V2, r"prompt.table is \[3, 32\] there and \[3, 192\] here"),
         (PT, partial(PT, length=4), r"is \[3, 32\] there and \[4, 32\] here. Give method.length"),
         (V2, partial(V2, layers=[1, 2]), r"is \[3, 192\] there and \[3, 128\] here"),
+        (PT, BOTH, "that run learned prompt.table, this method learns prompt.lora"),
+        (BOTH, PT, "that run learned prompt.lora"),
+        (PT, RESIDUAL, "that run learned prompt.table, this method learns prompt.mlp.0.0.bias"),
         (V2, PT, "that run learned prompt.prefix, this method learns prompt.table"),
         (V2, V2_MLP, "that run learned prompt.table, this method learns prompt.mlp.0.bias"),
         (V2_MLP, partial(V2_MLP, hidden=9), r"prompt.mlp.0.* is \[8.* there and \[9.* here"),

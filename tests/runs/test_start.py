@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ptrun.config.compose import compose_run
 from ptrun.runs.examples import split_of
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
@@ -38,6 +39,22 @@ def test_a_run_begins_as_another_whichever_way_that_is_named(soft_run, tmp_path)
     assert plan(soft_run(*STILL)).run_id != second.run_id
     other = launch(soft_run("seed=2"))
     assert plan(soft_run(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
+
+
+@pytest.mark.slow
+def test_the_prompt_of_one_task_starts_that_of_another(tmp_path):
+    """SPoT: other labels and another read-out; a residual prompt is the vectors that it leaves."""
+    few = ["setting=few_shot_32", "method.length=3", f"outputs={tmp_path}", "train.batch_size=8"]
+    residual = "method=residual_prompt", "method.hidden=8", "train.max_steps=3"
+    for number, method in enumerate((["method=prompt_tuning", "train.max_steps=3"], residual)):
+        first = compose_run([*few, *method, "task=pocket_sentiment", f"name=first{number}"])
+        start = f"start=run:{launch(first).run_id}"
+        line = ["method=prompt_tuning", "readout=verbalizer", "task=pocket_topics", start, *STILL]
+        second = compose_run([*few, *line, f"name=first{number}"])
+        assert launch(second).status == "finished"
+        ours, theirs = prompt_of(second), prompt_of(first)
+        torch.testing.assert_close(ours["prompt.table"], theirs["prompt.table"], atol=1e-9, rtol=0)
+        assert [*ours] == ["prompt.table"] and len(theirs["readout.linear.bias"]) == 2
 
 
 @pytest.mark.slow

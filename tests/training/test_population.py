@@ -9,6 +9,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
+from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training import loop
@@ -103,10 +104,14 @@ PROMPTS = [
     partial(PromptTuning, length=5, rescale=10.0),
     partial(PromptTuning, length=4, double_embedding=True),
 ]
+BOTH = [
+    partial(PromptLoRA, length=2, rank=1, lora_lr=1e-3),
+    partial(PromptLoRA, length=5, rank=3, alpha=4),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("makes", [PREFIXES, PROMPTS], ids=["prefixes", "prompts"])
+@pytest.mark.parametrize("makes", [PREFIXES, PROMPTS, BOTH], ids=["prefixes", "prompts", "both"])
 def test_members_may_differ_in_length_and_form(tiny, data_dir, makes):
     backbone, data = tiny(), sst2(data_dir)
     together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
