@@ -50,8 +50,8 @@ def rows(contenders: Sequence[Contender], trials: int) -> list[dict[str, Any]]:
     return sorted(every, key=lambda row: (_task(row), _order(row)))
 
 
-def _task(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["task"], row["backbone"]
+def _task(row: Mapping[str, Any]) -> str:
+    return str(row["where"])
 
 
 def _order(row: Mapping[str, Any]) -> tuple[float, str]:
@@ -63,10 +63,10 @@ def _row(one: Contender, trials: int) -> dict[str, Any]:
     first = runs[0].result if runs else None
     costs = [run.facts("cost") for run in runs]
     losses = [cost["forgetting"] for cost in costs if "forgetting" in cost]
-    composed = (one.seeds or one.trials)[0]
-    names = first.names if first else dict(o.split("=", 1) for o in composed.overrides if "=" in o)
+    names = first.names if first else {}
     low, score = interval(runs)
     return {
+        "where": one.where,
         "task": names.get("task", ""),
         "backbone": names.get("backbone", ""),
         "method": one.method,
@@ -161,17 +161,19 @@ def paired(runs: Sequence[RunFolder], others: Sequence[RunFolder]) -> tuple[floa
 def parts(every: Sequence[Mapping[str, Any]], title: str) -> Iterator[Part]:
     """Yield the parts of the page; figures of the machine stand in the last one alone."""
     yield Part(title, {"how": "\n".join(NOTES)})
-    for (task, backbone), group in groupby(every, key=_task):
+    for where, group in groupby(every, key=_task):
         members = list(group)
+        named = next((row for row in members if row["task"]), None)
+        title = f"{named['task']} · {named['backbone']}" if named else where
         points, name = [row for row in members if row["score"] is not None], "score by size"
         drawing = {name: _picture(points)} if len(points) > 1 else {}
         texts = dict.fromkeys(drawing, "score upwards, learned parameters to the right")
-        yield Part(f"{task} · {backbone}", texts, _table(members), drawing)
+        yield Part(title, texts, _table(members, title), drawing)
     if len(totals := list(_totals(every))) > 1:
         yield Part("All tasks", table=formats.Table(totals, ("method",), ("method",)))
     measured = [
         {
-            "task": row["task"],
+            "task": row["task"] or row["where"],
             "method": row["method"],
             "seconds": _text(row["seconds"], "{:.1f}"),
             "peak MiB": _text(row["peak_memory_mib"], "{:.0f}"),
@@ -202,7 +204,7 @@ def _text(value: Any, form: str) -> str:
     return _NONE if value is None else form.format(value).replace("-", formats.MINUS)
 
 
-def _table(members: Sequence[Mapping[str, Any]]) -> formats.Table:
+def _table(members: Sequence[Mapping[str, Any]], title: str) -> formats.Table:
     lines, notes = [], []
     front = {row["method"] for row in pareto(members)}
     for row in members:
@@ -236,7 +238,7 @@ def _table(members: Sequence[Mapping[str, Any]]) -> formats.Table:
     )
     metric = members[0]["metric"] or "score"
     lines = [{metric if key == "score" else key: v for key, v in line.items()} for line in lines]
-    return formats.Table(lines, ("method", "front", "chosen"), ("method",), notes=notes)
+    return formats.Table(lines, ("method", "front", "chosen"), ("method",), title, notes)
 
 
 def _word(p: float | None) -> str:
