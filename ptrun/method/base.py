@@ -64,6 +64,8 @@ class Method(nn.Module):
     """Options in which runs that share passes may differ."""
     rates: Mapping[str, float] = {}
     """Learning rates by the beginning of parameters' names; all others have `train.lr`."""
+    record: Mapping[str, Any] = {}
+    """What the manifest of its run has of it."""
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, reading: Reading | None = None):
         super().__init__()
@@ -82,6 +84,9 @@ class Method(nn.Module):
         """Whether a GPU can replay its passes: its `inputs` are static, and the backbone frozen."""
         definer = next(kind for kind in type(self).__mro__ if "inputs" in vars(kind))
         return bool(vars(definer).get("static")) and not self.alone
+
+    def prime(self, train: Sequence[Example]) -> None:
+        """Take what it needs of the training examples, before a row is encoded."""
 
     def placed(self) -> None:
         """Finish the setup once the backbone is loaded and both are on the device."""

@@ -1,6 +1,6 @@
 """Turns pieces of a pattern into one row of token ids, laid out as the tokenizer does."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,9 +74,16 @@ class Encoder:
         return self._frames[0].size > 0
 
     def encode(
-        self, pieces: Sequence[Piece], room: int, masks: int = 1, rule: Shorten = "longest"
+        self,
+        pieces: Sequence[Piece],
+        room: int,
+        masks: int = 1,
+        rule: Shorten = "longest",
+        before: Callable[[int], list[int]] = lambda size: [],
     ) -> Encoded:
         """Return a row of at most `room` tokens; each `{masks}` slot becomes `masks` tokens.
+
+        `before` returns the tokens that come before the text of a row of so many.
 
         A field is cut to its own limit. In a long row, shortenable fields lose their last tokens
         first, which of them `rule` says; then the other fields do. Nothing else is cut.
@@ -97,7 +104,17 @@ class Encoder:
                 "--max-new-tokens)."
             )
         row = [ids[:size] for ids, size in zip(spelled, left, strict=True)]
+        pieces, row = [Piece("literal"), *pieces], [before(around.size + sum(left)), *row]
         return _lay_out(pieces, row, around, sum(sizes) - sum(left))
+
+    def block(self, pieces: Sequence[Piece]) -> list[int]:
+        """Return the tokens of whole pieces and of a blank line, or of a separator in its place."""
+        around = self._frames[max((piece.segment for piece in pieces), default=0)].ids
+        ids, tokenizer = self.encode(pieces, 10**9).ids, self._tokenizer
+        line = self.spelling.encode("a\n\n")[len(self.spelling.encode("a")) :]
+        ends = [i for i in line if i != tokenizer.unk_token_id] or [tokenizer.sep_token_id]
+        text = ids[len(around[0]) : len(ids) - len(around[-1])]
+        return [*text, *(i for i in ends if i is not None)]
 
     def _spell(self, pieces: Sequence[Piece], around: Frame, masks: int) -> list[list[int]]:
         """Return the ids of each piece; a mask without a token has none."""

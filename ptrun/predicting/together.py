@@ -72,6 +72,8 @@ class Loaded:
             why = "has its learned vectors inside a pattern, not before it"
         elif not isinstance(self.methods[""].readout, WordReader):
             why = "learned a head, and reads no words"
+        elif self.run.done.manifest.get("texts_before"):
+            why = "has texts before a row of its task"
         else:
             method = copy(self.methods[""])
             method.readout = Scores(backbone)

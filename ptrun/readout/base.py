@@ -293,6 +293,8 @@ class Readout(ABC):
     """The pattern of a text, if there is one."""
     studies: bool = False
     """Whether `study` writes the training examples."""
+    texts_before: Sequence[list[int]] = ()
+    """The tokens of the texts before each row."""
     store: Path | None = None
     """The folder for what is computed once and read by later runs; None: nothing is written."""
 

@@ -10,13 +10,14 @@
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence, Set
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.encoding import Encoded, Encoder
 from ptrun.pattern.pattern import PVP
 from ptrun.pattern.rendering import Piece, one_segment, separated
 from ptrun.pattern.spelling import answer_end, mask_ids
@@ -24,7 +25,10 @@ from ptrun.readout.base import Features, TokenRow, WordReader
 from ptrun.readout.head import row_limit
 from ptrun.readout.languages import answer_frame, tokenizer_of
 from ptrun.task.dataset import Task
+from ptrun.task.multilabel import NONE
 from ptrun.types import Example
+
+_MOST_OPTIONS = 16  # of a list with signs
 
 
 class Cloze(WordReader):
@@ -47,6 +51,7 @@ class Cloze(WordReader):
         self.infills = backbone.architecture.has_blank
         marks = backbone.architecture.has_decoder and getattr(options, "sentinel", False)
         self.marked = marks and pvp.pattern.masks > 0
+        self.kept: Counter[int] = Counter()  # rows by the number of these texts before them
 
     @property
     def decodes(self) -> bool:
@@ -89,8 +94,8 @@ class Cloze(WordReader):
     def _features(self, example: Example, room: int) -> Features:
         """Return the rows and targets of an example."""
 
-    def pieces(self, example: Example) -> list[Piece]:
-        """Return the rendered pattern, without its masks if there is no sentinel.
+    def pieces(self, example: Example, *, gap: bool = False) -> list[Piece]:
+        """Return the rendered pattern, without its masks if there is no sentinel and no `gap`.
 
         A blank infiller gets one segment (GLM's cloze inputs have no [SEP]).
         """
@@ -99,19 +104,64 @@ class Cloze(WordReader):
             return one_segment(pieces)
         if self.literal_sep:
             return separated(pieces)
-        if self.decodes and not self.marked:
+        if self.decodes and not (self.marked or gap):
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
 
-    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
-        """Return the row of an example, read where its answer starts.
+    def demonstration(self, example: Example) -> list[int]:
+        """Return the tokens of an example with its answer in the gap, or behind the text."""
+        answer: Any = example.target
+        pieces, spaced = self.pieces(example, gap=True), True
+        holes = [i for i, piece in enumerate(pieces) if piece.kind in ("mask", "masks")]
+        at = holes[0] if holes else len(pieces)
+        if verbalizer := self.pvp.verbalizer(_MOST_OPTIONS):
+            labels = answer if isinstance(answer, list) else [str(answer)]
+            answer = ", ".join(verbalizer.words[label][0] for label in labels or [NONE])
+            spaced = not verbalizer.glued
+        elif self.task.answer == "option":
+            answer = self.pvp.pattern.filtered("options", example.fields["options"][answer])
+        elif self.task.fills_gap:
+            answer = example.fields["span1_text"]  # of training examples: the others are not read
+        elif self.writes and holes:
+            spaced = pieces[at].spaced
+        text = str(answer[0] if isinstance(answer, list) else answer).strip()
+        spaced &= self.encoder.spelling.style != "plain"
+        piece = Piece("literal", text, spaced=spaced, segment=pieces[at - 1].segment)
+        rest = [piece for i, piece in enumerate(pieces) if i > at and i not in holes]
+        return self.encoder.block([*pieces[:at], piece, *rest])
+
+    def doubt(self, examples: Sequence[Features]) -> str | None:
+        """Return a warning that counts the rows before which not all texts fit."""
+        most, rows = len(self.texts_before), self.kept.total()
+        said = f"of {rows:,} rows have no room for all {most} demonstrations, one for"
+        short = rows - self.kept[most]
+        return f"{short:,} {said} {min(self.kept)}; type a smaller method.examples" * bool(short)
+
+    def encoded(
+        self, pieces: Sequence[Piece], room: int, masks: int = 1, answer: int = 0
+    ) -> Encoded:
+        """Return a row behind the nearest texts that fit; `answer` tokens are to follow."""
+
+        def before(size: int) -> list[int]:
+            left, ids = max(room, self.backbone.shape.positions) - answer - size, list[int]()
+            count = 0
+            for text in reversed(self.texts_before):
+                if len(text) + len(ids) <= left:
+                    ids, count = [*text, *ids], count + 1
+            self.kept[count] += 1
+            return ids
+
+        limit = row_limit(self.task, room) - answer
+        return self.encoder.encode(pieces, limit, masks, self.pvp.shorten, before)
+
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1, answer: int = 0) -> TokenRow:
+        """Return the row of an example, read where its answer starts; `answer` as in `encoded`.
 
         An encoder-decoder is read in the decoder: at the token before the sentinel, which predicts
         it, and at the sentinel; or without one at the last token before the answer. A blank
         infiller is read in the text that it writes, and the type of the blank is 1.
         """
-        limit, rule = row_limit(self.task, room), self.pvp.shorten
-        encoded = self.encoder.encode(pieces, limit, masks, rule)
+        encoded = self.encoded(pieces, room, masks, answer)
         if not self.decodes:
             return TokenRow(encoded.ids, encoded.types, encoded.masks, encoded.softs)
         before, _ = self.answer_frame

@@ -18,7 +18,7 @@ from ptrun.pattern.spelling import mask_ids
 from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import Shares, likeliest, row_limit
+from ptrun.readout.head import Shares, likeliest
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -186,7 +186,7 @@ class FactWords(Cloze):
             )
         return torch.tensor(sorted(tokens))
 
-    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1, answer: int = 0) -> TokenRow:
         """Return the row of an example, laid out as the released code does if requested."""
         if not self.options.released_query:
             return super().row(pieces, room, masks)
@@ -195,10 +195,10 @@ class FactWords(Cloze):
         *text, hole = led(pieces)
         if text and hole.spaced:  # the space before the object is text
             text.append(replace(hole, kind="literal", text=" ", spaced=False))
-        tokenizer, limit = self.backbone.tokenizer(), row_limit(self.task, room)
+        tokenizer = self.backbone.tokenizer()
         start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
         marked = not (self.encoder.framed or start is None or end is None or start == end)
-        ids = self.encoder.encode([*text, hole], limit - 2 * marked).ids
+        ids = self.encoded([*text, hole], room, answer=2 * marked).ids
         ids = [start, *ids, end] if marked else ids
         return TokenRow(ids, reads=[len(ids) - 1])
 

@@ -27,7 +27,6 @@ from ptrun.readout.base import (
     word_logits,
 )
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import row_limit
 from ptrun.readout.label_words import FactWords, LabelWords
 from ptrun.readout.multilabel import LabelsWords
 from ptrun.readout.patterns import choose, worded
@@ -157,7 +156,7 @@ class Candidates(Cloze):
     def _row(self, example: Example, words: list[int], room: int) -> TokenRow:
         if self.backbone.architecture.fills_masks:
             return self.row(self.pieces(example), room, len(words))
-        row = self.row(self.pieces(example), row_limit(self.task, room) - len(words))
+        row = self.row(self.pieces(example), room, answer=len(words))
         at = row.reads[-1]
         reads = list(range(at, at + len(words)))
         if row.decoder is not None:
@@ -482,7 +481,7 @@ class Written(Fill):
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
-        row = self.row(self.pieces(example), row_limit(self.task, room) - _LONGEST)
+        row = self.row(self.pieces(example), room, answer=_LONGEST)
         assert row.decoder is not None and self.end is not None
         targets: list[int] = []
         if example.fields.get(_SHOWN):

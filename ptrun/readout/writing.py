@@ -246,9 +246,8 @@ class Writing(Cloze):
         return [self._conversation(e, row, limit) for e, row in zip(examples, rows, strict=True)]
 
     def _features(self, example: Example, room: int) -> Features:
-        limit = row_limit(self.task, room)
         apart = self.decodes and not self.infills  # else text and answer share the positions
-        row = self.row(self.pieces(example), limit if apart else limit - self.longest)
+        row = self.row(self.pieces(example), room, answer=0 if apart else self.longest)
         tokens: list[int] = []
         cut = False  # a long answer has no end
         if example.target:

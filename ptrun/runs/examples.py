@@ -163,4 +163,5 @@ def usable(method: Method, split: Split) -> Split:
         raise UserError(
             f"This method cannot learn from any of the {len(split.train)} training examples."
         )
+    method.prime(train)
     return remaining

@@ -85,6 +85,7 @@ class Finished:
             tensors = self.tensors.items()
             exported = {n.removeprefix(prefix): t for n, t in tensors if n.startswith(prefix)}
             method.load_exported(exported)
+            method.readout.texts_before = self.done.manifest.get("texts_before", [])
         return methods
 
     def _build_method(self) -> Method:

@@ -75,6 +75,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "overlaps": done.overlaps.record(),
         **_signatures(planned.task, done.split),
         **_document(parts[0].method),
+        **parts[0].method.record,
     }
 
 

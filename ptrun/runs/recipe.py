@@ -250,7 +250,7 @@ def _begin(work: Execution) -> None:
 def _tokens(work: Execution, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
     """Return encoded examples; runs of a group that read the same ones alike have the same."""
     node = json.dumps(work.planned.readout.node, sort_keys=True, default=str)
-    key = (id(examples), type(method), node, method.room())
+    key = (id(examples), type(method), node, method.room(), str(method.readout.texts_before))
     if key not in work.shared:  # the examples are kept, so that no others get their id
         work.shared[key] = examples, tokenized(method, examples)
     features: Sequence[Features] = work.shared[key][1]

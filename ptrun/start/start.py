@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.pattern.spelling import Spelling, mask_ids
+from ptrun.pattern.spelling import Spelling, frame, mask_ids
 from ptrun.readout.base import Features
+from ptrun.readout.cloze import Cloze
 from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, prompts, tuned_by
 from ptrun.start.spec import CONTEXTS, CONTINUE, NUMBERS, OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import MESSAGES, Task
+from ptrun.task.setting import shots
 from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
@@ -188,8 +191,9 @@ def begin_context(source: WordSource) -> None:
     """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens."""
     method: Any = source.method
     start = source.start
-    text = start.value if start.kind != "demonstrations" else _demonstrations(source)
-    ids, length = method.backbone.tokenizer()(text).input_ids, method.length
+    drawn_here, length = start.kind == "demonstrations", method.length
+    tokenizer = method.backbone.tokenizer()
+    ids = _demonstrations(source) if drawn_here else tokenizer(start.value).input_ids
     if len(ids) < length:
         raise UserError(
             f"start={start.kind}: the text has {len(ids)} tokens, and method.length={length} "
@@ -207,20 +211,18 @@ def spread(ids: Sequence[int], length: int) -> list[int]:
     return [id_ for start in starts for id_ in ids[start : start + run]][:length]
 
 
-def _demonstrations(source: WordSource) -> str:
-    """Return drawn training examples with their answers, one a line."""
-    task, count = source.method.task, int(source.start.value)
-    examples = source.train
-    if len(examples) < count:
-        raise UserError(
-            f"start=demonstrations:{count}: there are {len(examples)} examples in train."
-        )
-    lines = []
-    for place in source.shuffled(range(len(examples)))[:count]:
-        example = examples[place]
-        target = example.target[0] if isinstance(example.target, list) else example.target
-        lines.append(" ".join([*(str(example.fields[n]) for n in task.fields), str(target)]))
-    return "\n".join(lines)
+def _demonstrations(source: WordSource) -> list[int]:
+    """Return the tokens of drawn training examples with their answers, in a pattern of the task."""
+    from ptrun.readout.verbalizer import VerbalizerReading
+
+    method, count, seed = source.method, source.start.value, source.draw.initial_seed()
+    readout = method.readout
+    if not isinstance(readout, Cloze):  # a head
+        made: Any = VerbalizerReading().made(method.backbone, method.task, soft=False)
+        readout = made
+    chosen = shots(source.train, int(count), seed, f"start=demonstrations:{count}")
+    opening = frame(method.backbone.tokenizer(), 1).ids[0]
+    return [*opening, *chain.from_iterable(map(readout.demonstration, chosen))]
 
 
 def vectors(source: WordSource, length: int, width: int) -> Tensor:

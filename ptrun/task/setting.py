@@ -4,6 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, zip_longest
 
 from ptrun.errors import UserError
 from ptrun.task.columns import part_of
@@ -65,6 +66,23 @@ class Full(Setting):
     def choose(self, split: Split, data_seed: int) -> Split:
         """Return the split."""
         return split
+
+
+def shots(
+    train: Sequence[Example], count: int, seed: int, key: str, *, balanced: bool = True
+) -> list[Example]:
+    """Return examples of train in random order, if `balanced` as many of each class, or one fewer.
+
+    `key` is the option that asks for so many.
+    """
+    if count > len(train):
+        raise UserError(f"{key}: there are {len(train)} examples in train.")
+    rng = random.Random(f"demonstrations:{seed}")
+    classes = list(places_by_class(train).values()) if balanced else [list(range(len(train)))]
+    rng.shuffle(classes)
+    turns = chain(*zip_longest(*(rng.sample(places, len(places)) for places in classes)))
+    places = [place for place in turns if place is not None][:count]
+    return [train[place] for place in rng.sample(places, count)]
 
 
 # Few shots: k training and k dev examples from train, balanced over labels.

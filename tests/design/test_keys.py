@@ -147,6 +147,7 @@ WITNESSES = {
         ),
         **on([*SST2, "method.source=first"], "glove=glove.txt instance_dropout=true"),
     },
+    "InContext": on(SAID, "examples=1 balanced=false"),
     "LoRA": on(SST2, "rank=2 alpha=4 dropout=0.5 targets=[value]"),
     "PeftMethod": {"config": (SST2, "{peft_type: LORA, r: 2}")},
     "PromptTuning": on(SST2, "length=2 rescale=10 after=1 double_embedding=true"),
@@ -266,7 +267,9 @@ OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "P
 OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
 OPTION |= {"Cartridge": "cartridge", "DePT": "dept", "ResidualPrompt": "residual_prompt"}
 OPTION |= {"PromptLoRA": "prompt_lora"}
+OPTION |= {"InContext": "in_context"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
+OWN |= {"InContext": ["method.examples=4"]}
 
 
 ELSEWHERE = "tests/"
