@@ -264,8 +264,8 @@ def _section(table: Shown, drawings: Mapping[str, str]) -> Iterator[str]:
         for protocol, ours in row.runs.items():
             if ours:
                 cells = {axis.capitalize(): row.cell.place[axis] for axis in table.axes}
-                planned = experiment.under(protocol)
-                cells |= {"Protocol": protocol, "Seeds": seeds_text(ours, planned)}
+                seeds = seeds_text(ours, experiment.under(protocol))
+                cells |= {"Protocol": protocol, "Seeds": seeds}
                 by_seed = (f"{seed}: {score:.2f}" for seed, score in ours.scores.items())
                 scores.append(cells | {"Score of each seed": ", ".join(by_seed)})
     if scores:

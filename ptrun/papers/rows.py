@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 # Composing takes a tenth of a second, so the compositions are kept in `<outputs>/.requested.json`.
 
 _FILE, _FORM = ".requested.json", 2  # another form makes kept compositions invalid
-_BY_RUN = ("seed", "data", "backbone.weights", "masks")  # files wherever they are, random draws
+_BY_RUN = ("seed", "data", "backbone.weights", "masks", "forgetting")  # files, draws, a measurement
 _FILES = ("method.glove",)  # recorded by their content
 _MADE = ("pretrained", "run")  # starts that are recorded with the id of another run
 

@@ -183,8 +183,7 @@ def begin(
             else:
                 prompt: Any = method.prompt
                 length = getattr(prompt, "form", prompt.table.shape)[0]  # with frozen vectors
-                width = prompt.table.shape[1]
-                prompt.begin(vectors(source, length, width).to(prompt.table))
+                prompt.begin(vectors(source, length, prompt.table.shape[1]).to(prompt.table))
 
 
 def begin_context(source: WordSource) -> None:

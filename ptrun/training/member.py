@@ -300,6 +300,8 @@ class Member:
         epoch = self.step / max(1, self.per_epoch)
         self.journal.log({"event": "dev", "step": self.step, "epoch": epoch, **metrics})
         if self.metric not in metrics:  # no texts were written
+            if not self.select_best:
+                self.best, self.best_step = {}, self.step
             return
         if not math.isfinite(metrics[self.metric]):  # no later value compares as better
             self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")

@@ -96,7 +96,7 @@ def test_ours_stand_beside_the_printed_costs(tmp_path):
     text = small.TABLE.partition("cells:")[0] + COSTS + f"cells:\n  {ROW}\n"
     (tmp_path / "table.yaml").write_text(text)
     experiment, folder = read(tmp_path / "table.yaml"), tmp_path / "made/table1/small.FT.full.RTE"
-    small.put(folder, text, 1, 70.0)
+    small.put(folder, text, 1, 70.0, typed=["forgetting=texts.txt"])
     small.put(folder, text, 2, 71.0, protocol="honest", typed=["train.lr=0.5"])
     small.put(folder, text, 3, 71.0, protocol="honest")  # the paper's rate
     shown = Shown(experiment, rows(experiment, tmp_path))

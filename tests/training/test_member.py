@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.config.schema import Order, Schedule, TrainConfig
+from ptrun.config.schema import Order, Schedule, Select, TrainConfig
 from ptrun.readout.base import Features, TokenRow
 from ptrun.task.stored import stored
 from ptrun.training.member import Member, batches, shuffled
@@ -42,6 +42,20 @@ def test_the_journal_has_every_step_and_evaluation():
     assert step == {"event": "step", "step": 1, "loss": 0.5, "norm": 5.0, "lr": 0.1}
     assert dev == {"event": "dev", "step": 1, "epoch": 0.2, "accuracy": 50.0, "f1": 40.0}
     assert (one.step, one.tokens, one.best_step, one.best_value) == (1, 7, 1, 50.0)
+
+
+def test_the_last_state_is_kept_where_it_has_no_score():
+    """Texts may be written at some evaluations only; `select=last` keeps what comes after them."""
+    one = member(select=Select.last, rows=10)
+    take(one, 0.5, 7)
+    one.judge([50.0, 40.0])
+    one.learned["w"].grad = torch.tensor([3.0, 4.0])
+    take(one, 0.5, 7)
+    last = one.learned["w"].detach().clone()
+    one.score = lambda values: {"loss": values[0]}
+    one.judge([1.0])
+    one.finish()
+    assert one.best_step == 2 and torch.equal(one.learned["w"], last)
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
