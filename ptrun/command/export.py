@@ -19,7 +19,7 @@ EXAMPLES = """\
 _MORE = """\
 what PEFT can express:
   prompt_tuning    vectors before the text; on T5 with a verbalizer
-  residual_prompt  the same
+  residual_prompt  the same; so does multitask_prompt, of a run of one task
   ptuning          the same, if every {soft} of the pattern stands before the text
   ptuning_v2       prefixes in all layers, where the model's class in transformers takes
                    keys and values: causal models, BERT, RoBERTa, ELECTRA and others;

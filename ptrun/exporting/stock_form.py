@@ -4,6 +4,8 @@
 |----------------|-----------------|---------------------------------------------------------------|
 | prompt_tuning, | PROMPT_TUNING   | vectors before the text; no head on T5                        |
 | residual_prompt|                 |                                                               |
+| multitask_     | PROMPT_TUNING   | the same, of a run that learned one task                      |
+| prompt         |                 |                                                               |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
 | cartridge      | CARTRIDGE       | the same                                                      |
@@ -31,6 +33,7 @@ from ptrun.method.base import Method
 from ptrun.method.cartridge import Cartridge
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA, key
+from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
@@ -253,6 +256,7 @@ def _vectors(method: PromptTuning | PTuning, reader: Reader) -> PeftForm:
         )
     else:
         table, cut = method.exported()["prompt.table"], 0
+        table = method.of(0) if isinstance(method, MultitaskPrompt) else table
     decodes = method.backbone.architecture.has_decoder
     if decodes and reader.head:
         raise cannot("PEFT's vectors on an encoder-decoder need a read-out of words, a verbalizer.")
@@ -388,8 +392,7 @@ def named_labels(reader: Reader) -> dict[str, Any]:
 
 
 _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
-    PromptTuning: _vectors,
-    ResidualPrompt: _vectors,
+    **dict.fromkeys((PromptTuning, ResidualPrompt, MultitaskPrompt), _vectors),
     PTuning: _vectors,
     PTuningV2: _prefix_tuning,
     Cartridge: _prefix_tuning,

@@ -27,7 +27,7 @@ from ptrun.task.dataset import Task
 
 _REFUSED = {
     **dict.fromkeys(("PROMPT_TUNING", "CPT"), "type method=prompt_tuning instead"),
-    "MULTITASK_PROMPT_TUNING": "type method=prompt_tuning instead",
+    "MULTITASK_PROMPT_TUNING": "type method=multitask_prompt instead",
     "P_TUNING": "type method=ptuning instead",
     "PREFIX_TUNING": "type method=prefix_peft instead",
     "CARTRIDGE": "type method=ptuning_v2 instead",

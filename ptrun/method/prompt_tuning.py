@@ -81,14 +81,21 @@ class PromptTuning(Method):
         """P: each vector has a position."""
         return self.length
 
+    def vectors(self, batch: Batch) -> Tensor:
+        """Return the prompt of each row, `[B, P, E]`."""
+        return self.prompt.vectors().expand(len(batch), -1, -1)
+
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return text and prompt as embeddings `[B, P + T, E]`."""
+        return self.prompted(batch, self.vectors(batch))
+
+    def prompted(self, batch: Batch, vectors: Tensor) -> BackboneInput:
+        """Return text and vectors `[B, P, E]` as embeddings `[B, P + T, E]`."""
         rows = len(batch)
         if self.double_embedding:
             text = self.backbone.embed_whole(super().inputs(batch))
         else:
             text = self.backbone.embed(batch.ids)
-        vectors = self.prompt.vectors().to(text.dtype)
         seen = torch.ones(rows, self.length, dtype=torch.bool, device=text.device)
         types = batch.types
         if types is not None:
@@ -98,7 +105,7 @@ class PromptTuning(Method):
         prompted = replace(
             super().inputs(batch),
             ids=None,
-            embeddings=self._put(vectors.expand(rows, -1, -1), text),
+            embeddings=self._put(vectors.to(text.dtype), text),
             mask=self._put(seen, batch.mask),
             lengths=[max(length, self.after) + self.length for length in batch.lengths],
             types=types,

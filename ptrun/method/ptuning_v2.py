@@ -16,6 +16,7 @@ attention dropout with such a prefix; ptrun keeps it.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -148,15 +149,15 @@ class PTuningV2(Folded):
         """Start from the keys and values that the backbone computes of `length` tokens."""
         self.prompt.begin(self.backbone.read(self.sites, ids))
 
-    def join(self, exported: Sequence[Mapping[str, Tensor]]) -> None:
-        """Start from the prefixes of several exported prompts, one after another.
+    def join(self, runs: Sequence[tuple[Path, Mapping[str, Tensor]]]) -> None:
+        """Start from the prefixes of several runs, one after another.
 
         The keys of each keep their own positions, from 0. Prefixes of other layers, or of another
         length together, are refused.
         """
-        prefixes = [tensors[self.finished] for tensors in exported if self.finished in tensors]
+        prefixes = [tensors[self.finished] for _, tensors in runs if self.finished in tensors]
         length, form = sum(map(len, prefixes)), self.prompt().shape[1:]
-        if len(prefixes) < len(exported) or any(t.shape[1:] != form for t in prefixes):
+        if len(prefixes) < len(runs) or any(t.shape[1:] != form for t in prefixes):
             raise UserError("start=joined: give runs of ptuning_v2 or cartridge with these layers.")
         if length != self.length:
             raise UserError(

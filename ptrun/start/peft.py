@@ -2,8 +2,9 @@
 
 | adapter                   | method that can start from it                                       |
 |---------------------------|---------------------------------------------------------------------|
-| PROMPT_TUNING, P_TUNING   | one that learns input vectors: prompt_tuning, ptuning without       |
-|                           | encoder                                                             |
+| PROMPT_TUNING, P_TUNING,  | one that learns input vectors: prompt_tuning, ptuning without       |
+| CPT                       | encoder                                                             |
+| MULTITASK_PROMPT_TUNING   | multitask_prompt, if the rank is 1; of one task the same as above   |
 | PREFIX_TUNING, CARTRIDGE  | ptuning_v2 with keys and values learned directly                    |
 | LORA                      | lora of the same rank and modules; another alpha is folded in       |
 | the others                | peft, ia3, dora, vera with the same configuration                   |
@@ -26,12 +27,13 @@ from ptrun.errors import UserError
 from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
+from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.peft import ABOUT, PeftMethod, peft_config
 from ptrun.method.ptuning_v2 import PTuningV2
 
 _LOG = logging.getLogger(__name__)
 _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors", ".bin"
-_VECTORS = ("PROMPT_TUNING", "P_TUNING")
+_VECTORS = ("PROMPT_TUNING", "P_TUNING", "CPT", "MULTITASK_PROMPT_TUNING")
 _PREFIXES = ("PREFIX_TUNING", "CARTRIDGE")
 _PROMPT = "prompt_embeddings"
 _HEADS = ("classifier", "score", "qa_outputs", "pooler", "pre_classifier", "dense", "out_proj")
@@ -132,14 +134,17 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
         raise adapter.wrong("it also tunes embeddings of tokens, which would be lost.")
     if changed := [kind for kind in begun if kind.startswith(_CHANGE_THE_BASE)]:
         raise adapter.wrong(f"its start ({changed[0]}) has changed the backbone's own weights.")
+    inside = _inside(adapter.tensors(), method.backbone.model)
     if adapter.kind in _VECTORS:  # of an encoder-decoder's two tables PEFT uses the first
+        count = int(config["num_virtual_tokens"])
+        tensors: dict[str, Tensor] = {}
+        vectors = _tensor(adapter, inside, _PROMPT)[:count]
+        if adapter.kind == "MULTITASK_PROMPT_TUNING":
+            vectors, tensors = _multitask(adapter, method, inside, vectors)
         prompt: Any = method.prompt
-        vectors = _tensor(adapter, adapter.tensors(), _PROMPT)[: int(config["num_virtual_tokens"])]
         _check_shape(adapter, "prompt", vectors, prompt.table)
         prompt.begin(vectors.to(prompt.table))
-        return
-    inside = _inside(adapter.tensors(), method.backbone.model)
-    if isinstance(method, LoRA):
+    elif isinstance(method, LoRA):
         tensors = _lora(adapter, method, inside)
     elif isinstance(method, PeftMethod):
         tensors = _peft(adapter, method, inside)
@@ -156,6 +161,24 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
     for name, tensor in tensors.items():
         _check_shape(adapter, name, tensor, parameters[name])
         parameters[name].copy_(tensor)
+
+
+def _multitask(
+    adapter: PeftAdapter, method: Method, tensors: Mapping[str, Tensor], shared: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the shared prompt, and u and v of its tasks, or the finished prompt of one task."""
+    columns = _tensor(adapter, tensors, "prefix_task_cols")[:, : len(shared)]  # [K, P, rank]
+    rows = _tensor(adapter, tensors, "prefix_task_rows")
+    if adapter.config.get("num_transformer_submodules") == 2:
+        raise adapter.wrong("it also has vectors before the decoder's text, which would be lost.")
+    if isinstance(method, MultitaskPrompt) and rows.shape[1] == 1:
+        return shared, dict(method.unfolded({"prompt.u": columns[..., 0], "prompt.v": rows[:, 0]}))
+    if len(rows) > 1:
+        raise adapter.wrong(
+            f"it has {len(rows)} tasks of rank {rows.shape[1]}. method=multitask_prompt starts "
+            "from several tasks of rank 1, other methods from one task."
+        )
+    return shared * (columns @ rows)[0], {}
 
 
 def _lora(adapter: PeftAdapter, method: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -80,7 +80,9 @@ def _prefixed(
 ) -> Start:
     """Return a start from keys and values of a text or from prefixes, with what it starts from."""
     where, config = f"start={start.kind}", composed.config
-    if reason := method.unfit_for_context(config["method"], backbone):
+    joins = start.kind == "joined" and hasattr(method, "join")
+    reason = method.unfit_for_context(config["method"], backbone)
+    if reason and not (joins and method.learns_vectors(config["method"])):
         raise UserError(f"{where}: {method.__name__} {reason}")
     from ptrun.readout.document import digest_of, read_document
 
@@ -172,8 +174,8 @@ def begin(
         follow(start.folder, methods, bound)
     elif start.kind == "joined":
         for part, method in methods.items():
-            prefixed: Any = method
-            prefixed.join([prompts(folder, bound).get(part, {}) for folder in start.folders])
+            joining: Any = method
+            joining.join([(f, prompts(f, bound).get(part, {})) for f in start.folders])
     elif start.kind not in ("random", CONTINUE):
         for part, method in methods.items():
             generator, encoded = torch.Generator().manual_seed(seed), partial(rows, method, part)

@@ -149,6 +149,10 @@ WITNESSES = {
     },
     "InContext": on(SAID, "examples=1 balanced=false"),
     "LoRA": on(SST2, "rank=2 alpha=4 dropout=0.5 targets=[value]"),
+    "MultitaskPrompt": {
+        **on(SST2, "length=2 task_lr=0.5"),
+        "distillation": ([], "tests/method/test_multitask_prompt.py"),
+    },
     "PeftMethod": {"config": (SST2, "{peft_type: LORA, r: 2}")},
     "PromptTuning": on(SST2, "length=2 rescale=10 after=1 double_embedding=true"),
     "PTuning": {
@@ -266,7 +270,7 @@ TIMES = ("digest", "seconds", "evaluation_seconds", "time", "tokens_per_second",
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}
 OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
 OPTION |= {"Cartridge": "cartridge", "DePT": "dept", "ResidualPrompt": "residual_prompt"}
-OPTION |= {"PromptLoRA": "prompt_lora"}
+OPTION |= {"PromptLoRA": "prompt_lora", "MultitaskPrompt": "multitask_prompt"}
 OPTION |= {"InContext": "in_context"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 OWN |= {"InContext": ["method.examples=4"]}

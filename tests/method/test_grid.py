@@ -10,6 +10,7 @@ from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
+from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
@@ -36,6 +37,7 @@ METHODS = {
     "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
     "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
+    "multitask_prompt": partial(MultitaskPrompt, length=3),
     "peft_dora": partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, "r": 3}),
     "peft_ia3": partial(PeftMethod, config={"peft_type": "IA3"}),
     "prompt_tuning": partial(PromptTuning, length=3),

@@ -9,6 +9,7 @@ from ptrun.errors import UserError
 from ptrun.folder.store import RunStore, bound_to, state_file
 from ptrun.method.dept import DePT
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
@@ -26,6 +27,7 @@ RESIDUAL = partial(ResidualPrompt, length=3, hidden=8)
 BOTH = partial(PromptLoRA, length=3, rank=2)
 METHODS = {
     "dept": partial(DePT, length=3, rank=2),
+    "multitask_prompt": partial(MultitaskPrompt, length=3),
     "residual_prompt": RESIDUAL,
     "prompt_lora": BOTH,
     "prompt_tuning": PT,
