@@ -262,13 +262,12 @@ class Experiment:
         def above(a: float, b: float) -> bool:
             return a - b > _SIGMAS * math.sqrt((a * (1 - a) + b * (1 - b)) / count)
 
-        return {
-            key: (
-                1 + sum(above(other, share) for other in shares.values()),
-                len(shares) - sum(above(share, other) for other in shares.values()),
-            )
-            for key, share in shares.items()
-        }
+        ranks = {}
+        for key, share in shares.items():
+            better = sum(above(other, share) for other in shares.values())
+            worse = sum(above(share, other) for other in shares.values())
+            ranks[key] = (1 + better, len(shares) - worse)
+        return ranks
 
     @cached_property
     def _first_with(self) -> dict[tuple[str, ...], str]:

@@ -53,7 +53,7 @@ def _check_backbone(experiment: Experiment, options: Options) -> None:
     typed = [o for o in options.overrides if o.startswith(("backbone=", "backbone.path="))]
     if not typed or options.scale is not None:
         return
-    printed = jobs(experiment, replace(options, overrides=()))
+    printed = jobs(experiment, replace(options, seeds=None, overrides=()))
     backbones = {_composed(job, "backbone").backbone_name for job in printed}
     if len(backbones) > 1:
         raise UserError(

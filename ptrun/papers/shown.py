@@ -107,10 +107,8 @@ class Shown:
             return ""
         near = sum(last - first for first, last in ranks) // 2
         pairs, questions = len(ranks) * (len(ranks) - 1) // 2, self.experiment.questions
-        return (
-            f"ranks: those that a printed score may have, as {questions:,} questions decide it (95 "
-            f"%, binomial); {near:,} of {pairs:,} pairs of rows have no order"
-        )
+        told = f"ranks: the places that {questions:,} questions leave open (95 %, binomial); "
+        return told + f"{near:,} of {pairs:,} pairs of rows have no order"
 
     @cached_property
     def table(self) -> Table:

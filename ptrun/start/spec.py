@@ -135,6 +135,10 @@ def parse(text: str | None) -> Start:
 
 
 def recorded(text: str | None) -> str:
-    """Return `start=` as a run records it, with its size; that of another run stays as typed."""
+    """Return `start=` as a run records it: with its size, a text as its digest; a run as typed."""
     start = parse(text)
+    if start.kind in ("context", "spread") and start.value:
+        from ptrun.readout.document import digest_of, read_document  # they import torch
+
+        return f"{start.kind}:{digest_of(read_document(start.value, f'start={start.kind}'))}"
     return str(start) if start.kind in WITH_SIZE else text or "random"

@@ -241,8 +241,7 @@ class Member:
         return picked(self.features, places)
 
     def _batches(self, epoch: int) -> Sequence[Sequence[int]]:
-        size, drop_last = self.train.batch_size, self.train.drop_last
-        order = self.train.order
+        size, drop_last, order = self.train.batch_size, self.train.drop_last, self.train.order
         return batches(self.features, size, self.seed, epoch, drop_last=drop_last, order_by=order)
 
     def keys(self, slots: Sequence[int]) -> Tensor:

@@ -7,8 +7,9 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.plan import plan
-from ptrun.start.spec import parse
+from ptrun.start.spec import parse, recorded
 
+GPT = "backbone=pocket_gpt2"
 SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]
 
 
@@ -78,6 +79,12 @@ def test_a_start_enters_the_identity_of_a_run():
     assert len({*ids, planned().run_id}) == 6
     assert planned("start=random").run_id == planned().run_id
     assert planned("start=normal:0.02").run_id == ids[3]
+
+
+def test_a_text_is_recorded_as_a_run_does(tmp_path):
+    (tmp_path / "told.txt").write_text("a text\n")
+    start = planned("method=ptuning_v2", "task=pocket_writing", "start=context:a text", GPT).start
+    assert recorded("context:a text") == recorded(f"context:@{tmp_path / 'told.txt'}") == str(start)
 
 
 def test_words_with_spaces_and_paths_can_be_typed():

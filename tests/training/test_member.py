@@ -17,7 +17,8 @@ from tests.small_runs import Memory
 def member(journal=None, rows=10, **train):
     torch.manual_seed(3)
     weight = nn.Parameter(torch.ones(2))
-    method = SimpleNamespace(learned=lambda: {"w": weight}, readout=SimpleNamespace(writes=False))
+    reads = SimpleNamespace(writes=False)
+    method = SimpleNamespace(learned=lambda: {"w": weight}, readout=reads, rates={})
     given = {"max_steps": 4, "batch_size": 2, "lr": 0.1, "schedule": Schedule.constant, **train}
     features = [Features(str(row), [], []) for row in range(rows)]
     settings = ("accuracy", TrainConfig(**given), 1, journal or Memory())
