@@ -29,6 +29,9 @@ CAUSAL = {
     "prefix": ["method=ptuning_v2", "method.length=6", "task=pocket_writing"],
     "lora_text": ["method=lora", "task=pocket_writing"],
     "vectors": ["method=prompt_tuning", "method.length=2", "task=pocket_writing"],
+    "dept": ["method=dept", "method.length=3", "task=pocket_writing"],
+    "both": ["method=prompt_lora", "method.length=4", "task=pocket_writing"],
+    "residual": ["method=residual_prompt", "method.hidden=8", "task=pocket_sentiment"],
     "cartridge": ["method=cartridge", "method.length=9", FACT, "task=pocket_writing"],
 }
 FAMILIES = {

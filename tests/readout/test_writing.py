@@ -10,6 +10,7 @@ from ptrun.backbone.choosing import Decoding
 from ptrun.backbone.generation import generate
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.method.dept import DePT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.manual_prompt import ManualPrompt
@@ -31,6 +32,7 @@ METHODS = {
     "ptuning": (PTuning, {"encoder": "plain"}),
     "ptuning_v2": (PTuningV2, {"length": 4}),
     "lora": (LoRA, {"rank": 2, "alpha": 8}),
+    "dept": (DePT, {"length": 4, "rank": 2}),
 }
 FAMILIES = ("pocket_gpt2", "pocket_t5", "pocket_glm")
 
@@ -112,6 +114,7 @@ def test_a_long_answer_is_cut_and_said_so():
 
 CELLS = [(FAMILIES[place % 3], name) for place, name in enumerate(METHODS)]
 CELLS += [(family, name) for family in FAMILIES for name in ("ptuning_v2", "prompt_tuning")]
+CELLS += [("pocket_gpt2", "dept")]
 
 
 @pytest.mark.parametrize(

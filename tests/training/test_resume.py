@@ -8,10 +8,12 @@ import torch
 
 from ptrun.config.schema import Optimizer, Ties
 from ptrun.errors import UserError
+from ptrun.method.dept import DePT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
+from ptrun.method.prompt_lora import PromptLoRA
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training.member import save
@@ -31,9 +33,11 @@ DORA = {"peft_type": "LORA", "use_dora": True, "r": 3, "lora_dropout": 0.3}
         FineTuning,
         partial(LoRA, rank=3, dropout=0.3),
         partial(PeftMethod, config=DORA),
+        partial(DePT, length=3, rank=2, pair_lr=1e-3),
+        partial(PromptLoRA, length=3, rank=2, dropout=0.3, lora_lr=1e-3),
         partial(IDPG, length=3, hidden=8, order=4),
     ],
-    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "peft_dora", "idpg"],
+    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "peft_dora", "dept", "prompt_lora", "idpg"],
 )
 @pytest.mark.parametrize("stop", tiered([1, 7, 12], lambda stop: stop == 7))
 def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):
