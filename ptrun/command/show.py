@@ -62,6 +62,8 @@ def main(arguments: Sequence[str]) -> None:
         for part in [part for part in ("train", "dev", "test") if part in data]:
             origin = data.get("origin", {}).get(part, "")
             head[part] = f"{data[part]['count']:,} examples  {origin}".rstrip()
+        if "instruction" in done.manifest:
+            head["instruction"] = str(done.manifest["instruction"])
         head |= {"not read": why} if why else {}
         page = [Part("What it was", head), *parts(run, fields), Part("Commands", commands)]
     if args.words:

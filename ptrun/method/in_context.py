@@ -43,7 +43,7 @@ class InContext(Method):
         if examples < 0:
             raise UserError(f"method.examples is {examples}; use 0 or more.")
         self.examples, self.balanced = examples, balanced
-        self._seed = int(torch.randint(2**62, ()))  # from the run's: `Plan.build_method`
+        self._seed = int(torch.randint(2**62, (), device="cpu"))  # from the run's
 
     def prime(self, train: Sequence[Example]) -> None:
         """Draw the demonstrations from train."""

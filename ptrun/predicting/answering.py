@@ -104,6 +104,8 @@ def ready(name: str, typed: Sequence[str], command: str = "predict") -> Finished
     config = _config(run, keys)
     reading = build.target("readout", config["readout"])
     config["readout"] = reading.recalled(config["readout"], run.result.config["readout"])
+    if any(str(value).startswith("@") for value in config["method"].values()):
+        config["method"] = {**config["method"], **run.result.config["method"]}  # not its file
     _check_method(run, config)
     path = config["backbone"]["path"] if "backbone.path" in keys.values() else None
     backbone = backbone_of(run.result, path, config["backbone"].get("families"))

@@ -31,7 +31,7 @@ def doubts(
     """
     readout, examples = method.readout, list(islice(train, _READ))
     warnings = [toy(method.backbone, method.task), unread_mean(method)]
-    if not readout.windows:
+    if not readout.windows and not readout.texts_before:
         warnings.append(cut_texts(examples, method.task, method.room()))
     warnings.append(readout.doubt(examples))
     cut = sum(example.facts.get("cut", False) for example in examples) if readout.writes else 0

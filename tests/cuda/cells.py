@@ -48,6 +48,7 @@ class Cell:
         line += ["readout.pooler=none"] if self.kind == "multi" else []
         line += ["method.length=8"] if name == "cartridge" else []
         line += ["method.examples=2"] if name == "in_context" else []
+        line += ["method.text='Say it.'"] if name == "instruction" else []
         line += _TAUGHT if name == "cartridge" or readout == "distillation" else []
         line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
         line += ["train.max_steps=2", "train.eval_every=2", f"outputs={folder / 'outputs'}"]

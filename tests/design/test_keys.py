@@ -148,6 +148,10 @@ WITNESSES = {
         **on([*SST2, "method.source=first"], "glove=glove.txt instance_dropout=true"),
     },
     "InContext": on(SAID, "examples=1 balanced=false"),
+    "Instruction": {
+        "text": ([*SAID, "method.text=the film was bad"], "good"),
+        "candidate": ([], "tests/method/test_instruction.py"),
+    },
     "LoRA": on(SST2, "rank=2 alpha=4 dropout=0.5 targets=[value]"),
     "MultitaskPrompt": {
         **on(SST2, "length=2 task_lr=0.5"),
@@ -271,7 +275,7 @@ OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "P
 OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
 OPTION |= {"Cartridge": "cartridge", "DePT": "dept", "ResidualPrompt": "residual_prompt"}
 OPTION |= {"PromptLoRA": "prompt_lora", "MultitaskPrompt": "multitask_prompt"}
-OPTION |= {"InContext": "in_context"}
+OPTION |= {"InContext": "in_context", "Instruction": "instruction"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 OWN |= {"InContext": ["method.examples=4"]}
 
