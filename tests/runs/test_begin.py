@@ -8,6 +8,7 @@ import torch
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
+from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.start.spec import parse
 from ptrun.start.start import begin
 from tests.method.test_prompt_tuning import OTHER, hybrid, pocket
@@ -137,6 +138,19 @@ def test_random_vectors_have_their_sizes(tiny, data_dir):
     assert float(same[0].std()) == pytest.approx(0.1, rel=0.5) and float(same[0].abs().min()) > 0
     small = started(make(), "identical:0.001")
     torch.testing.assert_close(small, same / 100)
+    assert not started(make(), "zero").any()
+
+
+@pytest.mark.parametrize("frozen", [0, 2])
+def test_a_table_of_keys_and_values_starts_from_numbers_too(tiny, data_dir, frozen):
+    """PEFT's prefixes start from N(0, 1) or from zeros; vectors that are not learned do as well."""
+    method = PTuningV2(tiny(), sst2(data_dir), length=40, frozen_vectors=frozen)
+    no_rows = lambda method, part: []  # noqa: E731
+    begin(parse("normal:1"), {"": method}, {}, 1, no_rows, {})
+    assert float(method.prompt().std()) == pytest.approx(1, rel=0.05)
+    assert float(method.prompt()[:frozen].abs().sum()) > 0 or not frozen
+    begin(parse("zero"), {"": method}, {}, 1, no_rows, {})
+    assert not method.prompt().any()
 
 
 def test_a_random_start_is_the_methods_own_and_nothing_else_ever_moves(tiny, data_dir):
