@@ -126,7 +126,8 @@ class Cloze(WordReader):
             spaced = pieces[at].spaced
         text = str(answer[0] if isinstance(answer, list) else answer).strip()
         spaced &= self.encoder.spelling.style != "plain"
-        piece = Piece("literal", text, spaced=spaced, segment=pieces[at - 1].segment)
+        segment = (pieces[at] if holes else pieces[-1]).segment
+        piece = Piece("literal", text, spaced=spaced, segment=segment)
         rest = [piece for i, piece in enumerate(pieces) if i > at and i not in holes]
         return self.encoder.block([*pieces[:at], piece, *rest])
 
@@ -143,10 +144,9 @@ class Cloze(WordReader):
         """Return a row behind the nearest texts that fit; `answer` tokens are to follow."""
 
         def before(size: int) -> list[int]:
-            left, ids = max(room, self.backbone.shape.positions) - answer - size, list[int]()
-            count = 0
+            left, ids, count = max(room, self.backbone.shape.positions) - answer, list[int](), 0
             for text in reversed(self.texts_before):
-                if len(text) + len(ids) <= left:
+                if len(text) + len(ids) + size <= left:
                     ids, count = [*text, *ids], count + 1
             self.kept[count] += 1
             return ids

@@ -10,6 +10,8 @@ import ptrun
 from ptrun.errors import UserError
 from ptrun.method.in_context import InContext
 from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.predicting.answering import ready
+from ptrun.predicting.together import Together
 from ptrun.runs.examples import usable
 from ptrun.task.own import Own
 from ptrun.task.setting import shots
@@ -121,6 +123,26 @@ def test_a_pair_after_demonstrations_keeps_its_segments(tiny, data_dir):
     assert len(method.decode(backbone.forward(method.inputs(batch)), batch)) == 6
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{~sentence} || {mask} was the plot.", "{} [SEP] {} was the plot . [SEP]"),
+        ("{mask} was the plot. || {~sentence}", "{1} was the plot . [SEP] {0} [SEP]"),
+        ("{~sentence} || the plot was {mask}", "{} [SEP] the plot was {} [SEP]"),
+    ],
+)
+def test_the_answer_is_in_the_text_of_its_gap(pattern, words, tiny, data_dir):
+    task = sst2(data_dir, pattern)
+    method = InContext(tiny("bert"), task, reading("verbalizer"), examples=3)
+    method.prime(task.load("train"))
+    train = {example.id: example for example in task.load("train")}
+    tokenizer = method.backbone.tokenizer()
+    for name, text in zip(*method.record.values(), strict=True):
+        word = {"negative": "bad", "positive": "good"}[train[name].target]
+        shown = words.format(train[name].fields["sentence"], word)
+        assert tokenizer.convert_ids_to_tokens(text) == tokenizer.tokenize(shown)
+
+
 def test_what_does_not_fit_is_left_out_whole_and_counted(tiny, data_dir):
     task = sst2(data_dir, "{~sentence} film was a good film and the plot was {mask}")
     own, backbone = reading("verbalizer"), tiny("bert")
@@ -175,6 +197,9 @@ def test_a_finished_run_answers_with_its_demonstrations(name, tmp_path):
     rows = [dict(example.fields) for example in test]
     answers = [answer["prediction"] for answer in ptrun.predict([done], rows)]
     assert answers == [row["prediction"] for row in done.predictions]
+    if name == "texts":
+        with pytest.raises(UserError, match=r"echo: .* has texts before a row of its task"):
+            Together(ready(str(done.folder), [])).first.scored  # noqa: B018
     other = ptrun.run(*line, "seed=2")
     assert other.result.manifest["demonstrations"] != manifest["demonstrations"]
     assert other.result.run_id != done.result.run_id

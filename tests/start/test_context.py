@@ -9,10 +9,12 @@ import ptrun
 from ptrun.backbone.base import BackboneInput, Positions
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.plan import plan
 from ptrun.start.spec import Start
 from ptrun.start.start import WordSource, begin_context
+from ptrun.task.setting import shots
 from tests import facts
 from tests.backbone.test_generation import loaded
 from tests.exporting.runs import shipped
@@ -125,3 +127,20 @@ def test_a_run_starts_from_a_text(tmp_path):
     found = done.prompt["prompt.prefix"]
     torch.testing.assert_close(found, method.prompt().detach(), atol=1e-5, rtol=0)
     assert "fact.txt" not in json.dumps(done.result.config)
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_demonstrations_are_written_as_those_in_context(head):
+    """A head has no pattern, so the task's first one is used."""
+    rows = "+task.source.rows={train: 8, validation: 4, test: 4}"
+    topics, backbone = facts.task("pocket_topics", None, rows), shipped("pocket_bert")
+    read_by = reading("head" if head else "verbalizer")
+    train, begun = topics.load("train"), []
+    method = PTuningV2(backbone, topics, read_by, length=4)
+    method.begin = begun.extend
+    draw = torch.Generator().manual_seed(3)
+    start = Start("demonstrations", "2")
+    begin_context(WordSource(start, method, lambda: [], draw, train))
+    readout = ManualPrompt(backbone, topics, reading("verbalizer")).readout
+    first, _ = shots(train, 2, 3, "start")
+    assert begun == [backbone.tokenizer().cls_token_id, *readout.demonstration(first)[:3]]
