@@ -53,21 +53,23 @@ def main(arguments: Sequence[str]) -> None:
         run = find(str(folder), "show")
 
     # 2. What it was, what its folder has, and what to type next
-    done, data = run.result, run.facts("data")
-    head = {"run": f"{folder}\n{state}, {so_far}  {so_far.dev}".rstrip()}
-    if done.status == "finished":
-        head["run"] = result.summary(done, folder.parent)
-    commands, fields, why = _afterwards(run, args.overrides)
-    with digest.damaged(folder):
-        for part in [part for part in ("train", "dev", "test") if part in data]:
-            origin = data.get("origin", {}).get(part, "")
-            head[part] = f"{data[part]['count']:,} examples  {origin}".rstrip()
-        if "instruction" in done.manifest:
-            head["instruction"] = str(done.manifest["instruction"])
-        head |= {"not read": why} if why else {}
-        page = [Part("What it was", head), *parts(run, fields), Part("Commands", commands)]
+    done = run.result
     if args.words:
         page = [_words(str(folder), args.overrides)]
+    else:
+        data = run.facts("data")
+        head = {"run": f"{folder}\n{state}, {so_far}  {so_far.dev}".rstrip()}
+        if done.status == "finished":
+            head["run"] = result.summary(done, folder.parent)
+        commands, fields, why = _afterwards(run, args.overrides)
+        with digest.damaged(folder):
+            for part in [part for part in ("train", "dev", "test") if part in data]:
+                origin = data.get("origin", {}).get(part, "")
+                head[part] = f"{data[part]['count']:,} examples  {origin}".rstrip()
+            if "instruction" in done.manifest:
+                head["instruction"] = str(done.manifest["instruction"])
+            head |= {"not read": why} if why else {}
+            page = [Part("What it was", head), *parts(run, fields), Part("Commands", commands)]
     if args.html is None:
         show(page)
     else:

@@ -1,6 +1,6 @@
 """DePT: a short soft prompt, and a low-rank matrix that is added to the text's word embeddings.
 
-Shi and Lipani 2024, "DePT: Decomposed Prompt Tuning", §3.2: [P; E(x) + A B] with A `[s, r]` and B
+Shi and Lipani 2024, "DePT: Decomposed Prompt Tuning": [P; E(x) + A B] with A `[s, r]` and B
 `[r, E]`: row i of A B joins token i of the text. A starts as in LoRA and B at zero. As in the
 released code A B is scaled by 8 / sqrt(r); the equation has no scale.
 

@@ -1,6 +1,6 @@
 """Residual prompt tuning: a soft prompt plus what a small network makes of it.
 
-Razdaibiedina et al. 2023, "Residual Prompt Tuning", §3: P' = P + LN(W_up ReLU(W_down P)) for each
+Razdaibiedina et al. 2023, "Residual Prompt Tuning": P' = P + LN(W_up ReLU(W_down P)) for each
 vector. Layers start as torch's, and prompt and network share a learning rate, as in the released
 code, which starts P from random words: `start=vocabulary`. A finished run has P' alone.
 """
