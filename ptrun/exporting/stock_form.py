@@ -6,6 +6,7 @@
 | residual_prompt|                 |                                                               |
 | multitask_     | PROMPT_TUNING   | the same, of a run that learned one task                      |
 | prompt         |                 |                                                               |
+| cpt            | PROMPT_TUNING   | the finished vectors                                          |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
 | cartridge      | CARTRIDGE       | the same                                                      |
@@ -31,6 +32,7 @@ from ptrun.errors import UserError
 from ptrun.exporting import stock_load as loading
 from ptrun.method.base import Method
 from ptrun.method.cartridge import Cartridge
+from ptrun.method.cpt import CPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA, key
 from ptrun.method.multitask_prompt import MultitaskPrompt
@@ -392,7 +394,7 @@ def named_labels(reader: Reader) -> dict[str, Any]:
 
 
 _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
-    **dict.fromkeys((PromptTuning, ResidualPrompt, MultitaskPrompt), _vectors),
+    **dict.fromkeys((PromptTuning, ResidualPrompt, MultitaskPrompt, CPT), _vectors),
     PTuning: _vectors,
     PTuningV2: _prefix_tuning,
     Cartridge: _prefix_tuning,

@@ -23,6 +23,7 @@ from ptrun.errors import UserError
 from ptrun.exporting import stock_form as stock
 from ptrun.exporting.stock_form import PeftForm
 from ptrun.method.base import Method
+from ptrun.method.cpt import CPT
 from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
@@ -124,7 +125,7 @@ if __name__ == "__main__":
 
 def form_of(method: Method) -> PeftForm:
     """Return the vectors of a method that stand before a text, as PEFT holds them."""
-    if type(method) not in (PromptTuning, ResidualPrompt, MultitaskPrompt, PTuning):
+    if type(method) not in (PromptTuning, ResidualPrompt, MultitaskPrompt, CPT, PTuning):
         raise _cannot(
             "the client sends vectors before a text, and this run needs other tensors. Type --to "
             "peft DIR for LoRA, --to transformers DIR for tuned weights, or ptrun serve RUN."

@@ -26,7 +26,8 @@ from ptrun.readout.reading import Reading
 from ptrun.task.dataset import Task
 
 _REFUSED = {
-    **dict.fromkeys(("PROMPT_TUNING", "CPT"), "type method=prompt_tuning instead"),
+    "PROMPT_TUNING": "type method=prompt_tuning instead",
+    "CPT": "type method=cpt instead",
     "MULTITASK_PROMPT_TUNING": "type method=multitask_prompt instead",
     "P_TUNING": "type method=ptuning instead",
     "PREFIX_TUNING": "type method=prefix_peft instead",

@@ -2,8 +2,9 @@
 
 | adapter                   | method that can start from it                                       |
 |---------------------------|---------------------------------------------------------------------|
-| PROMPT_TUNING, P_TUNING,  | one that learns input vectors: prompt_tuning, ptuning without       |
-| CPT                       | encoder                                                             |
+| PROMPT_TUNING, P_TUNING   | one that learns input vectors: prompt_tuning, ptuning without       |
+|                           | encoder                                                             |
+| CPT                       | the same, or cpt                                                    |
 | MULTITASK_PROMPT_TUNING   | multitask_prompt, if the rank is 1; of one task the same as above   |
 | PREFIX_TUNING, CARTRIDGE  | ptuning_v2 with keys and values learned directly                    |
 | LORA                      | lora of the same rank and modules; another alpha is folded in       |
@@ -26,6 +27,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
+from ptrun.method.cpt import CPT
 from ptrun.method.lora import LoRA, key
 from ptrun.method.multitask_prompt import MultitaskPrompt
 from ptrun.method.peft import ABOUT, PeftMethod, peft_config
@@ -36,6 +38,7 @@ _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors"
 _VECTORS = ("PROMPT_TUNING", "P_TUNING", "CPT", "MULTITASK_PROMPT_TUNING")
 _PREFIXES = ("PREFIX_TUNING", "CARTRIDGE")
 _PROMPT = "prompt_embeddings"
+_KINDS = ("answer", "literal", "field", "literal")  # of tokens of a CPT, by the rest mod 4
 _HEADS = ("classifier", "score", "qa_outputs", "pooler", "pre_classifier", "dense", "out_proj")
 _CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 _FREE = {*ABOUT, "target_modules", "feedforward_modules", "fan_in_fan_out"}
@@ -141,6 +144,16 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
         vectors = _tensor(adapter, inside, _PROMPT)[:count]
         if adapter.kind == "MULTITASK_PROMPT_TUNING":
             vectors, tensors = _multitask(adapter, method, inside, vectors)
+        if adapter.kind == "CPT" and isinstance(method, CPT):
+            kinds = [_KINDS[kind % 4] if kind else "" for kind in config["cpt_tokens_type_mask"]]
+            method.begin(config["cpt_token_ids"], kinds)
+            vectors = vectors.to(method.prompt.table) - method.prompt.base
+            if bool((vectors.norm(dim=1, keepdim=True) > method.prompt.radius + 1e-4).any()):
+                raise adapter.wrong(
+                    "its vectors are too far from their tokens; type method.epsilon="
+                    f"{config['opt_projection_epsilon']} method.format_epsilon="
+                    f"{config['opt_projection_format_epsilon']}."
+                )
         prompt: Any = method.prompt
         _check_shape(adapter, "prompt", vectors, prompt.table)
         prompt.begin(vectors.to(prompt.table))

@@ -17,7 +17,8 @@
 |                   | or of the text of `context:@FILE`, or of `readout.document`; for            |
 |                   | `ptuning_v2`                                                                |
 | `spread:TEXT`     | the same of runs of up to 16 tokens that are spread evenly over the text    |
-| `demonstrations:K`| the same of K examples of train, drawn as those of method=in_context        |
+| `demonstrations:K`| the same of K examples of train, drawn as those of method=in_context; `cpt` |
+|                   | starts from their embeddings                                                |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `joined:A+B`      | the prefixes of several runs, one after another; for `ptuning_v2`.          |

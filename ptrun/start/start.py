@@ -17,6 +17,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
+from ptrun.method.cpt import CPT
 from ptrun.pattern.spelling import Spelling, frame, mask_ids
 from ptrun.readout.base import Features
 from ptrun.readout.cloze import Cloze
@@ -80,9 +81,9 @@ def _prefixed(
 ) -> Start:
     """Return a start from keys and values of a text or from prefixes, with what it starts from."""
     where, config = f"start={start.kind}", composed.config
-    joins = start.kind == "joined" and hasattr(method, "join")
     reason = method.unfit_for_context(config["method"], backbone)
-    if reason and not (joins and method.learns_vectors(config["method"])):
+    takes = hasattr(method, "join" if start.kind == "joined" else "begin")
+    if reason and not (takes and method.learns_vectors(config["method"])):
         raise UserError(f"{where}: {method.__name__} {reason}")
     from ptrun.readout.document import digest_of, read_document
 
@@ -189,12 +190,18 @@ def begin(
 
 
 def begin_context(source: WordSource) -> None:
-    """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens."""
+    """Start prefixes from the keys and values of a text's tokens, or CPT from its embeddings."""
     method: Any = source.method
     start = source.start
-    drawn_here, length = start.kind == "demonstrations", method.length
-    tokenizer = method.backbone.tokenizer()
-    ids = _demonstrations(source) if drawn_here else tokenizer(start.value).input_ids
+    length, examples = method.length, list[Example]()
+    if start.kind == "demonstrations":
+        ids, examples = _demonstrations(source)
+    else:
+        ids = method.backbone.tokenizer()(start.value).input_ids
+    if isinstance(method, CPT):
+        kinds = [kind for example in examples for kind in method.kinds(example)]
+        method.begin(ids, [*["literal"] * (len(ids) - len(kinds)), *kinds])
+        return
     if len(ids) < length:
         raise UserError(
             f"start={start.kind}: the text has {len(ids)} tokens, and method.length={length} "
@@ -212,8 +219,8 @@ def spread(ids: Sequence[int], length: int) -> list[int]:
     return [id_ for start in starts for id_ in ids[start : start + run]][:length]
 
 
-def _demonstrations(source: WordSource) -> list[int]:
-    """Return the tokens of drawn training examples with their answers, in a pattern of the task."""
+def _demonstrations(source: WordSource) -> tuple[list[int], list[Example]]:
+    """Return the tokens of drawn training examples with their answers, in a pattern, and these."""
     from ptrun.readout.verbalizer import VerbalizerReading
 
     method, count, seed = source.method, source.start.value, source.draw.initial_seed()
@@ -223,7 +230,7 @@ def _demonstrations(source: WordSource) -> list[int]:
         readout = made
     chosen = shots(source.train, int(count), seed, f"start=demonstrations:{count}")
     opening = frame(method.backbone.tokenizer(), 1).ids[0]
-    return [*opening, *chain.from_iterable(map(readout.demonstration, chosen))]
+    return [*opening, *chain.from_iterable(map(readout.demonstration, chosen))], chosen
 
 
 def vectors(source: WordSource, length: int, width: int) -> Tensor:
