@@ -135,8 +135,9 @@ class Cloze(WordReader):
         """Return a warning that counts the rows before which not all texts fit."""
         most, rows = len(self.texts_before), self.kept.total()
         said = f"of {rows:,} rows have no room for all {most} demonstrations, one for"
-        short = rows - self.kept[most]
-        return f"{short:,} {said} {min(self.kept)}; type a smaller method.examples" * bool(short)
+        if not (short := rows - self.kept[most]):
+            return None
+        return f"{short:,} {said} {min(self.kept)}; type a smaller method.examples"
 
     def encoded(
         self, pieces: Sequence[Piece], room: int, masks: int = 1, answer: int = 0
