@@ -66,11 +66,10 @@ def done(line: Sequence[str], deadline: float) -> bool:
 
 def table(typed: Sequence[str]) -> str:
     """Return the tables of a finished comparison in Markdown."""
+    from ptrun.command.compare import compared
     from ptrun.reporting import comparison, formats
-    from ptrun.sweeps.compare import compare
 
-    rows = comparison.rows(compare(typed, trials=TRIALS, seeds=SEEDS)[1], TRIALS)
-    parts = comparison.parts(rows, "")
+    parts = comparison.parts(compared(typed, trials=TRIALS, seeds=SEEDS)[1], "")
     return "\n\n".join(formats.markdown(part.table) for part in parts if part.table)
 
 

@@ -6,6 +6,8 @@ are in the folder of the runs. The same command goes on.
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
@@ -35,17 +37,10 @@ def main(arguments: Sequence[str]) -> None:
         if not value.isdecimal() or int(value) < 1:
             PARSER.error(f"{override}: give a number, 1 or more")
         counts[key] = int(value)
-    try:
-        from ptrun.sweeps.compare import compare
-    except ImportError as error:
-        if error.name != "optuna":
-            raise
-        raise UserError("compare needs Optuna. Type: pip install 'ptrun[search]'") from error
     from ptrun.files import write_text
     from ptrun.reporting import comparison, formats, page
 
-    folder, contenders = compare(typed, **counts)
-    rows = comparison.rows(contenders, counts["trials"])
+    folder, rows = compared(typed, **counts)
     title = f"Equal trials: {counts['trials']} a method, {counts['seeds']} seeds of each winner"
     write_text(folder / "comparison.csv", comparison.csv(rows))
     write_text(folder / "comparison.html", page.html(title, comparison.parts(rows, title)))
@@ -53,3 +48,21 @@ def main(arguments: Sequence[str]) -> None:
         if part.table:
             formats.show(part.table)
     print(f"{folder / 'comparison.html'} and .csv", file=sys.stderr)
+
+
+def compared(typed: Sequence[str], *, trials: int, seeds: int) -> tuple[Path, list[dict[str, Any]]]:
+    """Do a comparison; return its folder and the rows of its table."""
+    try:
+        from ptrun.sweeps.compare import compare
+    except ImportError as error:
+        if error.name != "optuna":
+            raise
+        raise UserError("compare needs Optuna. Type: pip install 'ptrun[search]'") from error
+    from ptrun.reporting.comparison import Compared, rows
+
+    folder, contenders = compare(typed, trials=trials, seeds=seeds)
+    every = [
+        Compared(one.method, one.where, len(one.points), one.chosen, one.dev, one.failed, one.runs)
+        for one in contenders
+    ]
+    return folder, rows(every, trials)

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -12,8 +13,6 @@ from ptrun.folder.find import RunFolder
 from ptrun.metrics import holm, student_limit, student_p
 from ptrun.reporting import formats
 from ptrun.reporting.page import Part
-from ptrun.sweeps.compare import Contender
-from ptrun.sweeps.search import chosen
 
 _PREDICTIONS = "predictions.jsonl"
 _NONE = formats.NONE
@@ -34,7 +33,26 @@ _MEASURED = (
 )
 
 
-def rows(contenders: Sequence[Contender], trials: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Compared:
+    """A method on a task: the number of its trials, what dev chose, and the winner's runs.
+
+    Args:
+        where: the overrides of its task and backbone, if there are several.
+        dev: the winner's score on dev in the search.
+        failed: why runs have no result, a text each.
+    """
+
+    method: str
+    where: str
+    trials: int
+    chosen: str
+    dev: float | None
+    failed: Sequence[str]
+    runs: Sequence[RunFolder]
+
+
+def rows(contenders: Sequence[Compared], trials: int) -> list[dict[str, Any]]:
     """Return plain values for each contender, those of one task together, best on dev first."""
     every = [_row(one, trials) for one in contenders]
     tests: list[tuple[dict[str, Any], float]] = []
@@ -58,7 +76,7 @@ def _order(row: Mapping[str, Any]) -> tuple[float, str]:
     return -(row["dev"] if row["dev"] is not None else -math.inf), row["method"]
 
 
-def _row(one: Contender, trials: int) -> dict[str, Any]:
+def _row(one: Compared, trials: int) -> dict[str, Any]:
     runs = one.runs
     first = runs[0].result if runs else None
     costs = [run.facts("cost") for run in runs]
@@ -77,11 +95,11 @@ def _row(one: Contender, trials: int) -> dict[str, Any]:
         "dev": statistics.fmean(_scores(runs, "dev")) if runs else None,
         "dev_in_search": one.dev,
         "seeds": [run.result.seed for run in runs],
-        "trials": len(one.points),
+        "trials": one.trials,
         "trials_asked": trials,
         "failed": len(one.failed),
         "why": next(iter(one.failed), "").split("\n")[0],
-        "chosen": " ".join(chosen(one.winner or {})),
+        "chosen": one.chosen,
         "learned": first.learned_parameters["total"] if first else None,
         "bytes": costs[0].get("bytes") if costs else None,
         "tokens_added": costs[0].get("tokens_added") if costs else None,

@@ -60,6 +60,11 @@ class Contender:
         return f"{self.where} method={self.method}".strip()
 
     @property
+    def chosen(self) -> str:
+        """The overrides that dev chose."""
+        return " ".join(chosen(self.winner or {}))
+
+    @property
     def failed(self) -> list[str]:
         """Why trials and seeds have no result, a line each."""
         return [job.text or job.stage for job in (*self.trials, *self.seeds) if not _ended(job)]
