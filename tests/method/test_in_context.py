@@ -148,6 +148,7 @@ def test_what_does_not_fit_is_left_out_whole_and_counted(tiny, data_dir):
     own, backbone = reading("verbalizer"), tiny("bert")
     method, bare = InContext(backbone, task, own, examples=6), ManualPrompt(backbone, task, own)
     method.prime(task.load("train"))
+    assert method.readout.doubt([]) is bare.readout.doubt([]) is None  # no row was read
     counts = Counter()
     for example in task.load("test"):
         (row,), (plain,) = (m.encode([example])[0].rows for m in (method, bare))
