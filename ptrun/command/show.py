@@ -137,7 +137,6 @@ def _afterwards(
 def _words(name: str, typed: Sequence[str]) -> Any:
     """Return the part of a page with the words nearest to each input vector of a run, if any."""
     import torch
-    from torch.nn import Embedding, functional
 
     from ptrun.backbone.weights import stored, stored_name
     from ptrun.predicting.answering import ready
@@ -159,7 +158,7 @@ def _words(name: str, typed: Sequence[str]) -> Any:
     folder, embedding = backbone.folder or Path(), backbone.model.get_input_embeddings()
     file = stored_name(folder, backbone.model, embedding.weight)
     tuned = backbone.tuned or any(name.startswith("backbone.") for name in run.tensors)
-    if type(embedding) is Embedding and file and not tuned:
+    if type(embedding) is torch.nn.Embedding and file and not tuned:
         table = stored(folder, backbone.model)[file][:].float()
     else:
         run.load()
@@ -174,7 +173,7 @@ def _words(name: str, typed: Sequence[str]) -> Any:
     for name, vectors in prompts.items():
         places = torch.cdist(vectors, table).topk(3, largest=False).indices
         distances = (table[places] - vectors[:, None]).norm(dim=-1)
-        cosines = functional.cosine_similarity(table[places], vectors[:, None], dim=-1)
+        cosines = torch.cosine_similarity(table[places], vectors[:, None], dim=-1)
         nearest.append(distances[:, 0])
         for place, number in enumerate(places.flatten().tolist()):
             token = tokenizer.convert_ids_to_tokens(number)

@@ -64,15 +64,14 @@ class LoRA(Method):
 
     def adapt(self, rank: int, alpha: float, dropout: float, targets: list[str] | None) -> None:
         """Make the low-rank maps of these options."""
-        backbone = self.backbone
-        chosen = targets or list(backbone.architecture.attention_maps)
+        chosen = targets or list(self.backbone.architecture.attention_maps)
         if rank < 1:
             raise UserError(f"method.rank is {rank}; use 1 or more.")
         if alpha <= 0:
             raise UserError(f"method.alpha is {alpha}; use more than 0.")
         check_dropout("method", dropout)
-        if dropout and not backbone.architecture.position_maps.isdisjoint(chosen):
-            kind = backbone.config["model_type"]
+        if dropout and not self.backbone.architecture.position_maps.isdisjoint(chosen):
+            kind = self.backbone.config["model_type"]
             raise UserError(f"method.dropout is {dropout}; on a {kind} backbone use 0.")
         self.alpha, self.dropout = alpha, dropout
         maps = self._maps(chosen)
