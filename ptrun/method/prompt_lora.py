@@ -27,7 +27,7 @@ class PromptLoRA(LoRA, PromptTuning):
     (torch.Size([2, 31, 128]), 8)
     """
 
-    may_differ = ("length", "rank", "alpha", "dropout", "lora_lr")
+    may_differ = (*LoRA.may_differ, "length", "lora_lr")
 
     def __init__(
         self,
