@@ -195,7 +195,7 @@ _WHY = {
     "FineTuning": "it tuned the backbone itself. Type --to transformers DIR.",
     "ManualPrompt": "it learned nothing. The backbone with its pattern is the model.",
     "Adapter": "PEFT has no adapters between layers, nor Compacters.",
-    "IDPG": "its prompt depends on the text.",
+    **dict.fromkeys(("IDPG", "Attempt"), "its prompt depends on the text."),
 }
 
 

@@ -48,6 +48,7 @@ class PromptTuning(Method):
 
     static = True
     may_differ: ClassVar[Sequence[str]] = ("length", "rescale")
+    form: ClassVar[type[SoftPrompt]] = SoftPrompt
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class PromptTuning(Method):
         self.after = int(backbone.architecture.has_blank) if after is None else after
         self.length, self.double_embedding = length, double_embedding
         self.room()
-        self.prompt = SoftPrompt(length, backbone.shape.embedding_size, rescale=rescale)
+        self.prompt = self.form(length, backbone.shape.embedding_size, rescale=rescale)
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

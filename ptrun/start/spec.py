@@ -22,7 +22,7 @@
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `joined:A+B`      | the prefixes of several runs, one after another; for `ptuning_v2`.          |
-|                   | `multitask_prompt` learns from these runs instead                           |
+|                   | `multitask_prompt` learns from these runs, `attempt` mixes their prompts    |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
 |                   | `pretrained:TASK` names another task (`ptrun.start.pretraining`)            |

@@ -138,6 +138,7 @@ WITNESSES = {
     "DePT": on(SST2, "length=2 rank=2 tokens=2 pair_lr=1e-4"),
     "PromptLoRA": on(SST2, "length=2 rank=2 alpha=4 dropout=0.5 targets=[value] lora_lr=1e-4"),
     "ResidualPrompt": on(SST2, "length=2 hidden=8 separate=true"),
+    "Attempt": on(SST2, "length=2 rescale=10 after=1 double_embedding=true"),
     "CPT": dict.fromkeys(("epsilon", "format_epsilon", "decay"), ([], "tests/method/test_cpt.py")),
     "DPT": {"reserved": ([*DPT, "backbone.path=reserving"], "true")},
     "IDPG": {
@@ -277,6 +278,7 @@ OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "
 OPTION |= {"Cartridge": "cartridge", "DePT": "dept", "ResidualPrompt": "residual_prompt"}
 OPTION |= {"PromptLoRA": "prompt_lora", "MultitaskPrompt": "multitask_prompt"}
 OPTION |= {"InContext": "in_context", "Instruction": "instruction", "CPT": "cpt"}
+OPTION |= {"Attempt": "attempt"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 OWN |= {"InContext": ["method.examples=4"]}
 

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from ptrun.method.adapter import Adapter
+from ptrun.method.attempt import Attempt
 from ptrun.method.dept import DePT
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
@@ -25,6 +26,7 @@ from tests.tiers import tiered
 METHODS = {
     "adapter": partial(Adapter, hidden=8),
     "adapter_pfeiffer": partial(Adapter, hidden=8, layout="pfeiffer"),
+    "attempt": partial(Attempt, length=3),
     "compacter": partial(Adapter, hidden=8, maps="phm"),
     "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
     "dept": partial(DePT, length=3, rank=4),
