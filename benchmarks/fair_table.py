@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.running import PTRUN, RESULTS, arguments, keep, kept, lines
+from running import PTRUN, RESULTS, arguments, keep, kept, lines
 
 FILE, PAGE = RESULTS / "fair_table.json", RESULTS / "fair_table.md"
 TRIALS, SEEDS = 6, 5
@@ -36,13 +36,6 @@ CELLS = {
         *(f"method={DECODED},fine_tuning", "task=sst2", "setting=k_1000", "readout=verbalizer"),
         *("readout.pattern=ppt_hybrid", *SMOLLM, *SHORT),
     ),
-}
-# PEFT-Bench has one rate for all tasks (PEFT-Factory c7b022a, examples for Llama-3-8B-Instruct)
-FIXED = {
-    "prompt_tuning": "train.lr=3e-2 method.length=100",
-    "prefix_peft": "train.lr=1e-5 method.length=32",
-    "lora": "train.lr=5e-5 method.rank=16 method.alpha=16 method.dropout=0.05",
-    "ia3": "train.lr=5e-5",
 }
 
 

@@ -35,7 +35,6 @@ usage: ptrun [COMMAND] [KEY=VALUE ...] [--OPTION ...]
 commands (`ptrun COMMAND --help` lists options and examples; default: run)
 {commands}
 
-`ptrun list` shows every method, backbone, task, setting and hardware option.
 The same command again skips a finished run and resumes an interrupted one.
 """
 

@@ -25,7 +25,7 @@ from ptrun.readout.base import Batch
 _HIDDEN = 100  # of the attention, as released
 
 
-class MixedPrompt(SoftPrompt):
+class _MixedPrompt(SoftPrompt):
     """A learned prompt `[P, E]`, frozen `sources` `[t, P, E]`, and the attention over all."""
 
     def __init__(self, length: int, width: int, rescale: float = 1.0):
@@ -55,8 +55,8 @@ class Attempt(PromptTuning):
     torch.Size([2, 5, 128])
     """
 
-    form: ClassVar[type[SoftPrompt]] = MixedPrompt
-    prompt: MixedPrompt
+    form: ClassVar[type[SoftPrompt]] = _MixedPrompt
+    prompt: _MixedPrompt
 
     def join(self, runs: Sequence[tuple[Path, Mapping[str, Tensor]]]) -> None:
         """Take the prompts of runs of `prompt_tuning` as sources."""

@@ -29,7 +29,7 @@ from ptrun.task.dataset import Task
 from ptrun.types import Example
 
 
-class NearVectors(SoftPrompt):
+class _NearVectors(SoftPrompt):
     """Vectors `base` `[P, E]` plus a table, whose rows are at most as long as `radius` `[P, 1]`."""
 
     base: Tensor | float = 0.0
@@ -61,7 +61,7 @@ class CPT(PromptTuning):
     may_differ = ("epsilon", "format_epsilon", "decay")
     readout: Cloze
     replays = False  # type: ignore[assignment]  # training also reads positions of the prompt
-    prompt: NearVectors
+    prompt: _NearVectors
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class CPT(PromptTuning):
 
     def _resize(self, length: int) -> None:
         device, width = self.prompt.table.device, self.backbone.shape.embedding_size
-        self.length, self.prompt = length, NearVectors(length, width).to(device)
+        self.length, self.prompt = length, _NearVectors(length, width).to(device)
 
     def kinds(self, example: Example) -> list[str]:
         """Return the kind of each token of a demonstration: `field`, `literal` or `answer`."""

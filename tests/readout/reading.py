@@ -37,7 +37,7 @@ OF = {"masked": "bert", "causal": "gpt2", "seq2seq": "t5", "infilling": "blocklm
 
 def words_only(tokenizer, family="masked"):
     """Return what a read-out needs of a backbone to make rows: a tokenizer, and sizes."""
-    own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1), "family": family}
+    own = {"shape": SimpleNamespace(hidden_size=8, dropout=0.1, positions=512), "family": family}
     own |= {"config": {}, "languages": {}, "reads_languages": False}
     architecture = family_of("", {"model_type": OF[family]}, FAMILIES)
     return SimpleNamespace(

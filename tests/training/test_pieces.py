@@ -81,5 +81,8 @@ def test_a_run_and_a_check_warn_once(tiny, data_dir, caplog, words):
         def room(self):
             return 64
 
+        def prime(self, train):
+            pass
+
     usable(Method(), Split([], [], task("sst2", data_dir).load("test"), {}))
     assert caplog.text.count("cuts label words into pieces") == (words is CUT)
