@@ -132,8 +132,9 @@ class TrainConfig:
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
     kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties, "select": Select}
-    kinds |= {"order": Order}
-    return TrainConfig(**{**node, **{key: kind(node[key]) for key, kind in kinds.items()}})
+    kinds |= {"order": Order}  # that of earlier runs has its default
+    typed = {key: kind(node[key]) for key, kind in kinds.items() if key in node}
+    return TrainConfig(**{**node, **typed})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import hashlib
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,18 @@ class _Words(WordReader):
 
     writes = settles = False
 
-    def __init__(self, method: Method, softs: int = 0):
+    def __init__(self, method: Method, softs: int = 0, before: Sequence[list[int]] = ()):
         self.backbone, self.task, self.softs = method.backbone, method.task, softs
+        self.before = [*chain.from_iterable(before)]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return a row for each text, after the slots of learned vectors if there are any."""
+        """Return a row for each text, behind slots of learned vectors and texts of the method."""
         tokenizer, softs, rows = self.backbone.tokenizer(), [*range(self.softs)], []
+        first = [0] * self.softs + self.before
         for example in examples:
-            ids = tokenizer(example.fields["text"]).input_ids[: min(_LONGEST, room) - self.softs]
-            reads = [self.softs + place for place in range(len(ids) - 1)]
-            row = TokenRow([0] * self.softs + ids, reads=reads, softs=softs)
+            ids = tokenizer(example.fields["text"]).input_ids[: min(_LONGEST, room - len(first))]
+            reads = [len(first) + place for place in range(len(ids) - 1)]
+            row = TokenRow(first + ids, reads=reads, softs=softs)
             rows += [Features(example.id, [row], ids[1:])] if reads else []
         return rows
 
@@ -95,7 +98,8 @@ class _Bare(Method):
 @contextmanager
 def _reading_words(method: Method) -> Iterator[None]:
     readout: Any = method.readout
-    words = _Words(method, readout.pvp.pattern.softs if method.soft else 0)
+    softs = readout.pvp.pattern.softs if method.soft else 0
+    words = _Words(method, softs, readout.texts_before)
     del method.readout  # it may be a module, which a plain read-out cannot replace
     method.readout = words
     try:

@@ -26,6 +26,18 @@ def stock(backbone):
     return total / count
 
 
+def test_texts_of_a_method_stand_before_the_fixed_ones():
+    method, _, _ = read("method=in_context", "method.examples=2", *GPT2)
+    method.prime(method.task.load("train"))
+    before = [token for text in method.readout.texts_before for token in text]
+    ids = method.backbone.tokenizer()(TEXTS[0]).input_ids
+    with torch.no_grad():
+        logits = method.backbone.model(input_ids=torch.tensor([before + ids])).logits[0]
+    expected = torch.nn.functional.cross_entropy(logits[len(before) : -1], torch.tensor(ids[1:]))
+    after = loss_with(method, TEXTS[:1], engine(method.backbone, budget=256))
+    assert after == pytest.approx(float(expected), rel=1e-5)
+
+
 @pytest.mark.parametrize("option", ["manual_prompt", "ptuning", "ptuning_v2", "lora"])
 def test_without_a_method_it_is_the_loss_of_the_stock_model(option):
     method, _, _ = read(f"method={option}", *GPT2)
