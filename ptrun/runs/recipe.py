@@ -26,8 +26,7 @@ from ptrun.method.base import Method
 from ptrun.method.tokenized import TOKENS, tokenized
 from ptrun.metrics import by_label
 from ptrun.readout.base import Features
-from ptrun.runs.cost import loss_with, loss_without, tokens_added
-from ptrun.runs.examples import Part, divide, split_of
+from ptrun.runs.examples import Part, divide, split_of, tokens_added
 from ptrun.runs.longer import take_over
 from ptrun.runs.manifest import facts
 from ptrun.runs.plan import Plan
@@ -126,6 +125,8 @@ def checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
 
 def _base_loss(work: Execution, engine: TorchEngine) -> float:
     """Return the loss of the texts of `forgetting`; runs of a group measure it once."""
+    from ptrun.runs.forgetting import loss_without  # a run without texts does not need it
+
     key = ("base", work.planned.texts)
     if key not in work.shared:
         work.shared[key] = loss_without(work.methods[0], work.planned.texts, engine)
@@ -383,6 +384,8 @@ def _report(works: Sequence[Execution]) -> None:
         features = _tokens(work, part.method, part.split.test)
         work.added = tokens_added(part.method, part.split.test, features)
         if work.losses:
+            from ptrun.runs.forgetting import loss_with
+
             losses = [loss_with(m, work.planned.texts, work.planned.engine) for m in work.methods]
             work.losses["loss"] = fmean(losses)
         task, golds = work.planned.task, [example.target for example in examples]

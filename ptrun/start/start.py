@@ -17,10 +17,8 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.method.cpt import CPT
 from ptrun.pattern.spelling import Spelling, frame, mask_ids
 from ptrun.readout.base import Features
-from ptrun.readout.cloze import Cloze
 from ptrun.start import saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, prompts, tuned_by
@@ -191,6 +189,8 @@ def begin(
 
 def begin_context(source: WordSource) -> None:
     """Start prefixes from the keys and values of a text's tokens, or CPT from its embeddings."""
+    from ptrun.method.cpt import CPT  # other runs do not need it
+
     method: Any = source.method
     start = source.start
     length, examples = method.length, list[Example]()
@@ -221,6 +221,7 @@ def spread(ids: Sequence[int], length: int) -> list[int]:
 
 def _demonstrations(source: WordSource) -> tuple[list[int], list[Example]]:
     """Return the tokens of drawn training examples with their answers, in a pattern, and these."""
+    from ptrun.readout.cloze import Cloze
     from ptrun.readout.verbalizer import VerbalizerReading
 
     method, count, seed = source.method, source.start.value, source.draw.initial_seed()

@@ -1,11 +1,9 @@
-"""What a method costs beside its score: tokens added to a request, bytes, and forgetting.
+"""Forgetting: the rise of the backbone's loss on texts that have nothing to do with the task.
 
-Forgetting is the rise of the backbone's loss on texts that have nothing to do with the task, as in
-PEFT's method comparison: the mean loss of a token with the method, less that without.
+As in PEFT's method comparison: the mean loss of a token with the method, less that without.
 """
 
 import hashlib
-import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -21,22 +19,18 @@ from ptrun.errors import UserError
 from ptrun.files import read_text
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, TokenRow, WordReader, word_logits
-from ptrun.task.dataset import MESSAGES
 from ptrun.training.loop import Loop
 from ptrun.types import Example, Prediction
 
 _LONGEST = 768  # tokens of a text, as in PEFT's comparison
-_SOME = 500  # test examples whose added tokens are counted
 
 
-def texts_of(file: str | None, backbone: PretrainedBackbone) -> tuple[str, ...]:
-    """Return the lines of a text file that are not blank; none without a file.
+def texts_of(file: str, backbone: PretrainedBackbone) -> tuple[str, ...]:
+    """Return the lines of a text file that are not blank.
 
     Raises:
         UserError: the file cannot be read or has no text, or the backbone cannot read its loss.
     """
-    if file is None:
-        return ()
     family = backbone.architecture
     if not family.left_to_right or family.writes_apart:
         raise UserError(
@@ -123,22 +117,3 @@ def loss_with(method: Method, texts: Sequence[str], engine: Loop) -> float:
 def _loss(method: Method, texts: Sequence[str], engine: Loop) -> float:
     examples = [Example(f"text-{place}", {"text": text}, None) for place, text in enumerate(texts)]
     return engine.evaluate([method], [method.encode(examples)], losses=True)[1][0]
-
-
-def tokens_added(
-    method: Method, examples: Sequence[Example], features: Sequence[Features]
-) -> float | None:
-    """Return the positions that a request has beside its own text, the median over examples.
-
-    They are learned vectors, words of a pattern and demonstrations; the text is its fields joined
-    by blanks, with the special tokens of the tokenizer. None for conversations.
-    """
-    if MESSAGES in method.task.fields or not examples:
-        return None
-    fields, added = method.task.fields, method.positions_added
-    pairs = list(zip(examples, features, strict=False))[:_SOME]
-    texts = [" ".join(str(example.fields[name]) for name in fields) for example, _ in pairs]
-    plain = method.backbone.tokenizer()(texts).input_ids
-    return statistics.median(
-        f.tokens + added * len(f.rows) - len(ids) for (_, f), ids in zip(pairs, plain, strict=True)
-    )

@@ -5,7 +5,8 @@ import torch
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.runs.cost import loss_with, loss_without, tokens_added
+from ptrun.runs.examples import tokens_added
+from ptrun.runs.forgetting import loss_with, loss_without
 from ptrun.runs.plan import plan
 from ptrun.testing import read
 from tests.small_runs import engine
