@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.planning.grid import TASKS, methods, refusal, rows
 
 REFUSALS = ("writes no texts", "cannot", "No read-out", "has no", "needs", "alone")
-REFUSALS += ("is several tasks", "no such target_modules", "changes it")
+REFUSALS += ("is several tasks", "no such target_modules", "changes it", "examples in train")
 
 
 KINDS = dict.fromkeys(("pocket_electra", "pocket_glm"), [*TASKS][::2])
