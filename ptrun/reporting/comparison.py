@@ -224,6 +224,7 @@ def _text(value: Any, form: str) -> str:
 
 def _table(members: Sequence[Mapping[str, Any]], title: str) -> formats.Table:
     lines, notes = [], []
+    metric = members[0]["metric"] or "score"  # rows without a run come last
     front = {row["method"] for row in pareto(members)}
     for row in members:
         other = row["trials"] != row["trials_asked"]
@@ -232,7 +233,7 @@ def _table(members: Sequence[Mapping[str, Any]], title: str) -> formats.Table:
         lines.append(
             {
                 "method": row["method"],
-                row["metric"] or "score": _text(row["score"], "{:.2f}") + half + " *" * other,
+                metric: _text(row["score"], "{:.2f}") + half + " *" * other,
                 "dev": _text(row["dev"], "{:.2f}"),
                 "to the best": _text(row["difference"], "{:+.2f}"),
                 "p": _text(p, "{:.3f}") + " " * (p is not None) + _word(p),
@@ -254,8 +255,6 @@ def _table(members: Sequence[Mapping[str, Any]], title: str) -> formats.Table:
         f"Holm's correction for all {tests} comparisons of this page. front: no other method has "
         "a higher score with fewer learned parameters."
     )
-    metric = members[0]["metric"] or "score"
-    lines = [{metric if key == "score" else key: v for key, v in line.items()} for line in lines]
     return formats.Table(lines, ("method", "front", "chosen"), ("method",), title, notes)
 
 
