@@ -18,12 +18,12 @@ from running import PTRUN, RESULTS, arguments, keep, kept, lines
 
 FILE, PAGE = RESULTS / "fair_table.json", RESULTS / "fair_table.md"
 TRIALS, SEEDS = 6, 5
-BGE = ("backbone=bge_small_en", "backbone.path={weights}/bge_small_en")
-BGE += ("train.max_steps=200", "train.eval_every=100", "train.batch_size=16")
+BGE = ("backbone=bge_small_en", "backbone.path={weights}/bge_small_en", "hardware.precision=bf16")
+BGE += ("train.max_steps=200", "train.eval_every=100", "train.batch_size=16", "setting.dev=200")
 SMOLLM = ("backbone=smollm2_135m", "backbone.path={weights}/smollm2_135m")
 SMOLLM += ("hardware.precision=bf16", "forgetting={texts}", "train.batch_size=8")
 SHORT = ("train.max_steps=100", "train.eval_every=50")
-ENCODED = "prompt_tuning,residual_prompt,dept,ptuning_v2,idpg_s,idpg,lora,ia3,adapter,fine_tuning"
+ENCODED = "prompt_tuning,residual_prompt,dept,ptuning_v2,idpg_s,lora,ia3,adapter,fine_tuning"
 DECODED = "manual_prompt,in_context,instruction,prompt_tuning,residual_prompt,ptuning_v2,lora,ia3"
 SUMS = ("task.source.options={{max_terms:2,max_digits:2}}", "readout.max_new_tokens=8")
 SUMS += ("task.source.rows={{train:2000,validation:100,test:300}}", *SHORT)
@@ -43,6 +43,7 @@ def overrides(name: str, places: dict[str, Path]) -> list[str]:
     """Return the overrides of a cell."""
     folder = name.lower().replace(", ", "_").replace(" ", "_")
     where = [f"data_dir={places['data']}", f"outputs={places['outputs']}", f"name={folder}"]
+    where += ["sweep.devices=2"]
     return [*(option.format(**places) for option in CELLS[name]), *where]
 
 
@@ -92,7 +93,7 @@ def main() -> None:
     args.outputs.mkdir(parents=True, exist_ok=True)
     if not texts.is_file():
         texts.write_text("\n".join(corpus(args.data)) + "\n", encoding="utf-8")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     deadline, figures = time.monotonic() + 60 * args.minutes, kept(FILE, {})
     for name in args.only or CELLS:
         typed = overrides(name, places)

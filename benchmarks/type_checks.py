@@ -99,11 +99,13 @@ class Tiny:
             _, task.source_language, task.target_language = types.TRANSLATE[self.kind]
         return task
 
-    def maker(self, name: str, backbone: Any, task: Any, **options: Any) -> Callable[..., Any]:
+    def maker(
+        self, name: str, backbone: Any, task: Any, reading: Any = None, **options: Any
+    ) -> Callable[..., Any]:
         """Return what makes a method; refuse what ptrun refuses."""
         kind, usual = METHODS[name]
         check_pair(kind, AUTO, {}, backbone, task)
-        return partial(kind, **usual, **options)
+        return lambda backbone, task: kind(backbone, task, reading, **usual, **options)
 
 
 def cell(check: Callable[[], str]) -> str:

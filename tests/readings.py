@@ -9,6 +9,11 @@ def reading(readout="head", **keys):
     return READINGS[readout](**keys)
 
 
+def reads(method, read_out, **options):
+    """Return what makes a method with a read-out of a backbone and a task."""
+    return lambda backbone, task: method(backbone, task, read_out, **options)
+
+
 def readout_for(backbone, task, keys, *, soft):
     """Return what reads a task; `keys` has `readout` and its keys."""
     own = reading(**keys)

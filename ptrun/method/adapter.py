@@ -18,14 +18,11 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt import PHM, drawn, mixing
 from ptrun.readout.base import Batch
 from ptrun.readout.head import check_dropout
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 Layout = Literal["houlsby", "pfeiffer"]
 Maps = Literal["dense", "phm"]
@@ -61,10 +58,7 @@ class Adapter(Method):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         layout: Layout = "houlsby",
         maps: Maps = "dense",
         hidden: int = 16,
@@ -72,20 +66,20 @@ class Adapter(Method):
         shared_mixing: bool = False,
         dropout: float = 0.1,
     ):
-        super().__init__(backbone, task, reading)
+        super().__init__(*run)
         if hidden < 1:
             raise UserError(f"method.hidden is {hidden}; use 1 or more.")
         check_dropout("method", dropout)
-        if not backbone.architecture.edited.issuperset(_KINDS[layout]):
+        if not self.backbone.architecture.edited.issuperset(_KINDS[layout]):
             raise UserError(
-                f"method.layout={layout}: the layers of {backbone.name} do not have one attention "
-                "each to put an adapter behind. Type method.layout=pfeiffer."
+                f"method.layout={layout}: the layers of {self.backbone.name} do not have one "
+                "attention each to put an adapter behind. Type method.layout=pfeiffer."
             )
-        self.dropout, width = dropout, backbone.shape.hidden_size
+        self.dropout, width = dropout, self.backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None
-        halves: dict[Half, int] = {"encoder": backbone.shape.layers}
+        halves: dict[Half, int] = {"encoder": self.backbone.shape.layers}
         if self.readout.reads_decoder:
-            halves["decoder"] = backbone.shape.decoder_layers
+            halves["decoder"] = self.backbone.shape.decoder_layers
         self.sites: list[tuple[Half, Site]] = [
             (half, (kind, layer))
             for half, layers in halves.items()

@@ -30,7 +30,8 @@ class Method(nn.Module):
     A sub-class adds its prompt in `inputs`, and returns the positions it takes in
     `prompt_positions`. `soft` allows patterns with learned vectors. `readouts` lists the
     supported read-outs, in order of preference; `needs` has the fields of
-    `ptrun.backbone.family.Family` that must be true of a backbone, each with words for it.
+    `ptrun.backbone.family.Family` that must be true of a backbone, each with words for it. Its
+    constructor passes `*run`, which are the arguments below, and has its options as keywords.
 
     Args:
         backbone: frozen, unless `tunes_backbone`.

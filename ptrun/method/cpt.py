@@ -11,21 +11,18 @@ of a row's answers; here they are summed. A start without a text is prompt tunin
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.prompt import SoftPrompt
 from ptrun.readout.base import Batch, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 from ptrun.types import Example
 
 
@@ -64,20 +61,13 @@ class CPT(PromptTuning):
     prompt: _NearVectors
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        epsilon: float = 0.1,
-        format_epsilon: float = 0.1,
-        decay: float = 1.0,
+        self, *run: Any, epsilon: float = 0.1, format_epsilon: float = 0.1, decay: float = 1.0
     ):
-        super().__init__(backbone, task, reading, length=1)
+        super().__init__(*run, length=1)
         if min(epsilon, format_epsilon, decay) < 0:
             values = f"epsilon is {epsilon}, format_epsilon {format_epsilon} and decay {decay}"
             raise UserError(f"method.{values}; use 0 or more.")
-        scale = math.sqrt(backbone.shape.embedding_size / 2048)
+        scale = math.sqrt(self.backbone.shape.embedding_size / 2048)
         self.radii = {"field": epsilon * scale, "literal": format_epsilon * scale}
         self.decay = decay
         self.answers = self.targets = self.weights = torch.zeros(0, dtype=torch.long)

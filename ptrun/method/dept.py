@@ -18,13 +18,10 @@ from torch import nn
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, on_device
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import rates
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Batch
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class DePT(PromptTuning):
@@ -47,23 +44,15 @@ class DePT(PromptTuning):
     prompt: Any
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        length: int,
-        rank: int,
-        tokens: int = 256,
-        pair_lr: float | None = None,
+        self, *run: Any, length: int, rank: int, tokens: int = 256, pair_lr: float | None = None
     ):
-        super().__init__(backbone, task, reading, length=length)
+        super().__init__(*run, length=length)
         if rank < 0 or tokens < 1:
             raise UserError(f"method.rank={rank} tokens={tokens}: use 0 or more, and 1 or more.")
         bound = max(1, rank) ** -0.5  # that of kaiming_uniform_ with a=sqrt(5)
         self.scale = 8 * bound  # `lora_alpha` is 8 in the released code
         self.prompt.rows = nn.Parameter(torch.empty(tokens, rank).uniform_(-bound, bound))
-        self.prompt.columns = nn.Parameter(torch.zeros(rank, backbone.shape.embedding_size))
+        self.prompt.columns = nn.Parameter(torch.zeros(rank, self.backbone.shape.embedding_size))
         self.rates = rates("pair_lr", pair_lr, "prompt.rows", "prompt.columns")
 
     @classmethod

@@ -5,15 +5,14 @@ released code adds a bias per class. Every method can use the read-out,
 `ptrun.readout.class_words`. `reserved` needs a tuned backbone and belongs to this method.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.class_words import ClassWords
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class DPT(FineTuning):
@@ -35,15 +34,8 @@ class DPT(FineTuning):
 
     readouts = ("class_words",)
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        reserved: bool = False,
-    ):
-        super().__init__(backbone, task, reading)
+    def __init__(self, *run: Any, reserved: bool = False):
+        super().__init__(*run)
         self._copied = not reserved
         if reserved:
             if not isinstance(self.readout, ClassWords):

@@ -23,7 +23,6 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.method.instance import FrozenPass, MeanOfWords
@@ -31,8 +30,6 @@ from ptrun.method.instance import glove as glove_file
 from ptrun.prompt import PHM, drawn
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.head import check_dropout
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 # Generates prompts from instances: G(z) = W2 drop(gelu(W1 z + b1)), plus a bias for each site.
 #
@@ -282,10 +279,7 @@ class IDPG(Method):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         length: int = 5,
         sharing: Sharing = "M",
         deep: bool = True,
@@ -301,7 +295,7 @@ class IDPG(Method):
         position: Place = 0,
         dropout: float = 0.1,
     ):
-        super().__init__(backbone, task, reading)
+        super().__init__(*run)
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prompt) or more.")
         if position not in get_args(Place):
@@ -315,14 +309,14 @@ class IDPG(Method):
         self.length, self.source, self.dropout = length, source, dropout
         self.position: Place = position
         self.room()
-        shape = backbone.shape
+        shape = self.backbone.shape
         self.layers = shape.layers - 1 if deep else 0
         widths = [shape.embedding_size, *[shape.hidden_size] * self.layers]
         form = GeneratorForm(generator, hidden, order, shared_mixing, layer_norm, residual)
         self.encoder: FrozenPass | MeanOfWords = (
-            MeanOfWords(backbone, glove)
+            MeanOfWords(self.backbone, glove)
             if glove is not None
-            else FrozenPass(backbone, dropout=instance_dropout)
+            else FrozenPass(self.backbone, dropout=instance_dropout)
         )
         self.prompt = Generators(widths, self.encoder.width, length, sharing, form)
 

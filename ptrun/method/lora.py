@@ -21,8 +21,6 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch
 from ptrun.readout.head import check_dropout
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 _SITE = 3_000_000  # first dropout site, beyond those of attention
 
@@ -50,16 +48,13 @@ class LoRA(Method):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         rank: int = 8,
         alpha: float = 16,
         dropout: float = 0.0,
         targets: list[str] | None = None,
     ):
-        super().__init__(backbone, task, reading)
+        super().__init__(*run)
         self.adapt(rank, alpha, dropout, targets)
 
     def adapt(self, rank: int, alpha: float, dropout: float, targets: list[str] | None) -> None:

@@ -20,14 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneOutput, moved, on_device
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.method.base import rates
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class MultitaskPrompt(PromptTuning):
@@ -49,21 +46,15 @@ class MultitaskPrompt(PromptTuning):
     prompt: Any
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        length: int,
-        task_lr: float | None = None,
-        distillation: float = 0.9,
+        self, *run: Any, length: int, task_lr: float | None = None, distillation: float = 0.9
     ):
-        super().__init__(backbone, task, reading, length=length)
+        super().__init__(*run, length=length)
         if distillation < 0:
             raise UserError(f"method.distillation is {distillation}; use 0 or more.")
-        self.tasks = list(getattr(task, "tasks", [task.name]))
+        self.tasks = list(getattr(self.task, "tasks", [self.task.name]))
+        width = self.backbone.shape.embedding_size
         self.prompt.u = nn.Parameter(torch.ones(len(self.tasks), length))
-        self.prompt.v = nn.Parameter(torch.ones(len(self.tasks), backbone.shape.embedding_size))
+        self.prompt.v = nn.Parameter(torch.ones(len(self.tasks), width))
         self.rates = rates("task_lr", task_lr, "prompt.u", "prompt.v")
         self.distillation = distillation
         self.teachers, self.states = dict[str, Tensor](), dict[str, Tensor]()

@@ -22,8 +22,6 @@ from ptrun.backbone.pretrained import PretrainedBackbone, transposed
 from ptrun.backbone.quantization import with_devices
 from ptrun.errors import UserError, unknown
 from ptrun.method.base import Method
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 _REFUSED = {
     "PROMPT_TUNING": "type method=prompt_tuning instead",
@@ -63,22 +61,15 @@ class PeftMethod(Method):
 
     changes_maps = changes_modules = True
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        config: dict[str, Any],
-    ):
+    def __init__(self, *run: Any, config: dict[str, Any]):
         need_peft("method=peft")
-        super().__init__(backbone, task, reading)
+        super().__init__(*run)
         self.config = dict(config)
         self.peft_type = str(peft_config(self.config).peft_type.value)
-        if backbone.architecture.shares_layers:
+        if self.backbone.architecture.shares_layers:
             raise UserError(
-                f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
-                "tuner for that; use method=lora."
+                f"method=peft: the layers of {self.backbone.name} share their weights, and PEFT "
+                "has no tuner for that; use method=lora."
             )
         self._seed = int(torch.randint(2**31, (), device="cpu"))
         self._drawn = False
@@ -91,7 +82,7 @@ class PeftMethod(Method):
         self.prompt = nn.ParameterDict(
             {_key(n): nn.Parameter(torch.zeros(p.shape)) for n, p in tuner.learned.items()}
         )
-        detach(backbone.model)
+        detach(self.backbone.model)
 
     def placed(self) -> None:
         """Put PEFT's layers into the backbone, with this method's tensors in them.

@@ -4,12 +4,11 @@ The vectors stand before the text, and the updates change all positions. LoRA st
 training starts from prompt tuning.
 """
 
-from ptrun.backbone.pretrained import PretrainedBackbone
+from typing import Any
+
 from ptrun.method.base import rates
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class PromptLoRA(LoRA, PromptTuning):
@@ -31,10 +30,7 @@ class PromptLoRA(LoRA, PromptTuning):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         length: int,
         rank: int = 8,
         alpha: float = 16,
@@ -42,7 +38,7 @@ class PromptLoRA(LoRA, PromptTuning):
         targets: list[str] | None = None,
         lora_lr: float | None = None,
     ):
-        PromptTuning.__init__(self, backbone, task, reading, length=length)
+        PromptTuning.__init__(self, *run, length=length)
         self.adapt(rank, alpha, dropout, targets)
         self.prompt.lora = self.lora  # so that a start from another run takes both
         self.rates = rates("lora_lr", lora_lr, "prompt.lora.")

@@ -18,13 +18,10 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt import SoftPrompt
 from ptrun.readout.base import Batch
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class PromptTuning(Method):
@@ -52,25 +49,22 @@ class PromptTuning(Method):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         length: int,
         rescale: float = 1.0,
         after: Literal[0, 1] | None = None,
         double_embedding: bool = False,
     ):
-        super().__init__(backbone, task, reading)
-        if double_embedding and not backbone.architecture.embeds_whole:
+        super().__init__(*run)
+        if double_embedding and not self.backbone.architecture.embeds_whole:
             raise UserError(
-                f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"
-                " use a backbone that is like BERT, or false."
+                f"method.double_embedding=true: {self.backbone.name} is "
+                f"{self.backbone.config['model_type']}; use a backbone that is like BERT, or false."
             )
-        self.after = int(backbone.architecture.has_blank) if after is None else after
+        self.after = int(self.backbone.architecture.has_blank) if after is None else after
         self.length, self.double_embedding = length, double_embedding
         self.room()
-        self.prompt = self.form(length, backbone.shape.embedding_size, rescale=rescale)
+        self.prompt = self.form(length, self.backbone.shape.embedding_size, rescale=rescale)
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

@@ -28,14 +28,11 @@ import torch
 from torch import nn
 
 from ptrun.backbone.base import BackboneInput
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Folded
 from ptrun.prompt import Kind, PromptEncoder, Width
 from ptrun.readout.base import Batch
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class PTuning(Folded):
@@ -63,17 +60,14 @@ class PTuning(Folded):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         encoder: Kind = "lstm",
         hidden: Width = "half",
         tune_backbone: bool = False,
         per_relation: bool = True,
         lm_eval_mode: bool = False,
     ):
-        super().__init__(backbone, task, reading)
+        super().__init__(*run)
         if lm_eval_mode and tune_backbone:
             raise UserError(
                 "method.lm_eval_mode=true is for a frozen backbone, but "
@@ -82,9 +76,9 @@ class PTuning(Folded):
         assert isinstance(self.readout, Cloze)
         self.lm_eval_mode = lm_eval_mode
         self.tunes_backbone = tune_backbone
-        self.per_relation = per_relation and task.answer == "word" and not tune_backbone
+        self.per_relation = per_relation and self.task.answer == "word" and not tune_backbone
         self.prompt = PromptEncoder(
-            self.readout.pvp.pattern.softs, backbone.shape.embedding_size, encoder, hidden
+            self.readout.pvp.pattern.softs, self.backbone.shape.embedding_size, encoder, hidden
         )
 
     @classmethod

@@ -31,8 +31,6 @@ from ptrun.method.base import Folded
 from ptrun.prompt import DeepPrefix, PrefixKind, Project, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
 from ptrun.readout.head import check_dropout
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
 
@@ -75,10 +73,7 @@ class PTuningV2(Folded):
 
     def __init__(
         self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
+        *run: Any,
         length: int | None,
         reparameterization: Reparameterization = "embedding",
         hidden: int = 512,
@@ -89,8 +84,8 @@ class PTuningV2(Folded):
         layers: list[int] | None = None,
         stacks: list[Stack] | None = None,
     ):
-        super().__init__(backbone, task, reading)
-        shape = backbone.shape
+        super().__init__(*run)
+        shape = self.backbone.shape
         if length is None:
             document = getattr(self.readout, "document", None)
             if document is None:
@@ -99,20 +94,20 @@ class PTuningV2(Folded):
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
         check_dropout("method", dropout)
-        usual = "hidden" if backbone.architecture.has_blank else "kv"  # as in GLM's code
+        usual = "hidden" if self.backbone.architecture.has_blank else "kv"  # as in GLM's code
         hidden_states = (prefix_kind or usual) == "hidden"
         self.length = length
         self.shift_positions = not hidden_states if shift_positions is None else shift_positions
         default = 0.0 if hidden_states else shape.dropout
         self.dropout = default if dropout is None else dropout
         self.room()
-        chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
+        chosen = _stacks(self.backbone, stacks, decodes=self.readout.reads_decoder)
         self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
         self.places = places(self.depth, layers)
         self.sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
         project: Project | None = None
         if hidden_states:  # no method of this object: a cycle would keep the backbone in memory
-            project = partial(keys_values, backbone, self.sites)
+            project = partial(keys_values, self.backbone, self.sites)
         self.prompt = DeepPrefix(
             length,
             len(self.places),

@@ -6,14 +6,12 @@ code, which starts P from random words: `start=vocabulary`. A finished run has P
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class ResidualPrompt(PromptTuning):
@@ -32,20 +30,11 @@ class ResidualPrompt(PromptTuning):
 
     may_differ = ("length", "hidden", "separate")
 
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        length: int,
-        hidden: int = 800,
-        separate: bool = False,
-    ):
-        super().__init__(backbone, task, reading, length=length)
+    def __init__(self, *run: Any, length: int, hidden: int = 800, separate: bool = False):
+        super().__init__(*run, length=length)
         if hidden < 1:
             raise UserError(f"method.hidden is {hidden}; use 1 or more.")
-        width = backbone.shape.embedding_size
+        width = self.backbone.shape.embedding_size
         for _ in range(length if separate else 1):
             down, up = nn.Linear(width, hidden), nn.Linear(hidden, width)
             self.prompt.mlp.append(nn.Sequential(down, nn.ReLU(), up, nn.LayerNorm(width)))

@@ -5,17 +5,14 @@ Change the parameters and `inputs` to what your method does.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from ptrun.backbone.base import BackboneInput, Prefix
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch
-from ptrun.readout.reading import Reading
-from ptrun.task.dataset import Task
 
 
 class ExampleMethod(Method):
@@ -31,19 +28,11 @@ class ExampleMethod(Method):
     needs: ClassVar[Mapping[str, str]] = {}
     prefixes = True  # it adds keys and values, which some backbones cannot take
 
-    # Positional parameters come from the run; `reading` is the option of `readout`. Each parameter
-    # after the star is an option, typed as method.length=4.
-    def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        reading: Reading | None = None,
-        *,
-        length: int = 8,
-        scale: float = 0.02,
-    ):
-        super().__init__(backbone, task, reading)
-        shape = backbone.shape
+    # `run` is what `Method` takes: backbone, task and read-out. Each parameter after it is an
+    # option, typed as method.length=4.
+    def __init__(self, *run: Any, length: int = 8, scale: float = 0.02):
+        super().__init__(*run)
+        shape = self.backbone.shape
         size = (shape.layers, 2, shape.heads, length, shape.head_size)
         # Every nn.Parameter of this class is trained, counted as the prompt and saved.
         self.prefix = nn.Parameter(torch.randn(size) * scale)

@@ -17,17 +17,17 @@ from ptrun.config.compose import compose_run
 from ptrun.config.overriding import expanded, read
 from ptrun.config.paths import options
 from ptrun.config.plain_yaml import load_plain
-from ptrun.config.schema import On
 from ptrun.errors import UserError, unknown
 from ptrun.files import below, read_text
 from ptrun.folder import result
 from ptrun.folder.find import RunFolder
 from ptrun.sweeps.job import Job
-from ptrun.sweeps.search import TRIALS, chosen, space
+from ptrun.sweeps.search import TRIALS, chosen, requested, space
 from ptrun.sweeps.sweep import do, options_of
 
 GROUP = "search"
 """The folder of `conf/` that has the space of each method."""
+_FILE = "comparison.json"
 _OURS = ("seed", "trial", "rerun", "keep")
 
 
@@ -83,17 +83,16 @@ def compare(typed: Sequence[str], *, trials: int, seeds: int) -> tuple[Path, lis
     """
     names, common, wheres = _divided(typed)
     base = compose_run(common)
-    if base.sweep.dry_run or base.sweep.shard:
-        raise UserError("compare: leave out sweep.dry_run and sweep.shard; dev needs all trials.")
-    if base.sweep.on is On.slurm and not base.sweep.wait:
-        raise UserError("compare: the winners need all trials; type sweep.wait=true too.")
+    folder = below(base.outputs, base.name)
+    others = [text for text in typed if not text.startswith("method=")]  # may join, on one page
+    request = requested("compare", others, base, folder / _FILE)
     every = [
         _contender(name, where, common, trials, base.seed) for where in wheres for name in names
     ]
     for one in every:
-        folder = f"name={base.name}/{TRIALS}"
         for point in one.points:
-            job = [*one.fixed, *chosen(point), "trial={}", f"seed={base.seed}", folder]
+            job = [*one.fixed, *chosen(point), "trial={}", f"seed={base.seed}"]
+            job.append(f"name={base.name}/{TRIALS}")
             one.trials.append(Job(0, " ".join([one.title, *chosen(point)]), job))
     _do([job for one in every for job in one.trials], common)
     for one in every:
@@ -104,7 +103,8 @@ def compare(typed: Sequence[str], *, trials: int, seeds: int) -> tuple[Path, lis
                 job = [*one.fixed, *chosen(one.winner), f"seed={number}"]
                 one.seeds.append(Job(0, f"{one.title} seed={number}", job))
     _do([job for one in every for job in one.seeds], common)
-    return below(base.outputs, base.name), every
+    result.write_json(folder / _FILE, {"request": request})
+    return folder, every
 
 
 def _divided(typed: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -119,9 +119,9 @@ def _divided(typed: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     if wrong_key := next((key for key in keys if key in _OURS), None):
         raise UserError(f"compare {wrong_key}: leave it out; trials=N and seeds=N set the runs.")
     methods = [text for text in typed if text.startswith("method=")]
-    if not methods:
-        raise UserError("compare: type the methods, such as method=prompt_tuning,lora.")
-    names = [line[0].partition("=")[2] for line, _ in expanded(methods[-1:])]
+    if len(methods) != 1:
+        raise UserError("compare: type method= once, such as method=prompt_tuning,lora.")
+    names = [line[0].partition("=")[2] for line, _ in expanded(methods)]
     common = [text for text in typed if not text.startswith("method=")]
     lines = expanded(common)
     fixed = [text for text in common if all(text in line for line, _ in lines)]

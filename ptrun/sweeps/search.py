@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -20,7 +21,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from ptrun.config.compose import compose_run
+from ptrun.config.compose import Composed, compose_run
 from ptrun.config.overriding import read
 from ptrun.config.schema import On
 from ptrun.errors import UserError
@@ -192,6 +193,34 @@ def overrides(params: Mapping[str, Any], floors: Mapping[int, float]) -> list[st
     return [*chosen(params), f"trial={{{listed}}}"]
 
 
+def requested(
+    name: str, typed: Sequence[str], base: Composed, file: Path, **others: Any
+) -> dict[str, Any]:
+    """Return what the report of a search or a comparison records of its command.
+
+    Raises:
+        UserError: the command does a part of the trials, or `file` is the report of another one.
+    """
+    if base.sweep.dry_run or base.sweep.shard:
+        raise UserError(
+            f"{name}: leave out sweep.dry_run and sweep.shard; the choice needs all trials."
+        )
+    if base.sweep.on is On.slurm and not base.sweep.wait:
+        raise UserError(f"{name}: the choice needs all trials; type sweep.wait=true too.")
+    # where the runs go and how they are done decides no choice
+    ways = ("sweep.", "cluster", "outputs=", "hardware.device", "tracking")
+    command = sorted(override for override in typed if not override.startswith(ways))
+    request = {"command": command, **others}
+    with suppress(FileNotFoundError, ValueError, AttributeError):  # a damaged one is made again
+        before = read_json(file).get("request", request)
+        if other := [key for key in request if request[key] != before.get(key)]:
+            raise UserError(
+                f"{file}: of ptrun {name} with another {other[0]} ({before.get(other[0])}). Type "
+                "name=NAME for a new one."
+            )
+    return request
+
+
 SEARCH_FILE = "search.json"
 TRIALS = "trials"
 """The folder of the trials, below that of the search."""
@@ -206,25 +235,8 @@ def search(
     """
     searched = space(typed)
     base = compose_run(searched.fixed)
-    options = base.sweep
-    if options.dry_run or options.shard:
-        raise UserError(
-            "search: leave out sweep.dry_run and sweep.shard; a round needs all trials."
-        )
-    if options.on is On.slurm and not options.wait:
-        raise UserError("search: a round needs its trials; type sweep.wait=true too.")
-    # where the runs go and how they are done decides no proposal
-    ways = ("sweep.", "cluster", "outputs=", "hardware.device", "tracking")
-    command = sorted(override for override in typed if not override.startswith(ways))
-    request = {"command": command, "together": together, "sampler": sampler}
     file = below(base.outputs, base.name, SEARCH_FILE)
-    with suppress(FileNotFoundError, ValueError, AttributeError):  # a damaged one is made again
-        before = read_json(file).get("request", request)
-        if other := [key for key in request if request[key] != before.get(key)]:
-            raise UserError(
-                f"{file}: a search with another {other[0]} ({before.get(other[0])}). Type "
-                "name=NAME for a new search."
-            )
+    request = requested("search", typed, base, file, together=together, sampler=sampler)
     if sampler == "grid" or searched.size <= trials:  # each combination once: a second is the same
         sampler, trials = "grid", math.prod(map(len, searched.grid.values()))
     study = Study(searched, sampler, base.seed)

@@ -19,7 +19,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training.optim import LossScale, ScaledStepper
 from tests.backbone.inputs import text
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.readout.reading import pocket
 from tests.small_runs import member, sst2
 
@@ -150,7 +150,7 @@ METHODS = {
     "prompt_tuning": partial(PromptTuning, length=3),
     "ptuning_v2": partial(PTuningV2, length=3, stacks=["encoder", "decoder", "cross"]),
     "adapter": partial(Adapter, hidden=4),
-    "fine_tuning": partial(FineTuning, reading=reading("verbalizer")),
+    "fine_tuning": reads(FineTuning, reading("verbalizer")),
 }
 
 
@@ -240,7 +240,7 @@ def _stepped(tiny, data_dir, **settings):
     """Return a T5 before and after one step of full tuning, its exported tensors, its gradients."""
     backbone = tiny("t5")
     before = {name: p.clone() for name, p in backbone.model.named_parameters()}
-    make = partial(FineTuning, reading=reading("verbalizer"))
+    make = reads(FineTuning, reading("verbalizer"))
     optimizer = {"lr": LR, "weight_decay": DECAY, "eps": EPS, "clip": CLIP, "max_steps": 1}
     task = sst2(data_dir, "{sentence} {mask}")
     one = member(make, backbone, task, schedule=Schedule.constant, **optimizer)
@@ -283,9 +283,7 @@ def test_a_tuned_scaled_t5_is_saved_in_the_unit_of_its_checkpoint(tiny, data_dir
     tuned = backbone.forward(text(backbone)).logits
     for scaling in (False, True):
         fresh = tiny("t5")
-        method = FineTuning(
-            fresh, sst2(data_dir, "{sentence} {mask}"), reading=reading("verbalizer")
-        )
+        method = FineTuning(fresh, sst2(data_dir, "{sentence} {mask}"), reading("verbalizer"))
         if scaling:
             scale_down(fresh)
         method.load_exported(one.method.exported())

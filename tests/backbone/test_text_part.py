@@ -4,7 +4,6 @@ import json
 import logging
 import shutil
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ from ptrun.planning.doctor import backbone_checks
 from ptrun.readout.chat import template_of
 from tests.backbone import types
 from tests.exporting.runs import compared, moved, opinions
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import scores, sst2, train_batch
 from tests.tiers import package, tiered
 
@@ -260,12 +259,12 @@ def test_it_writes_what_the_whole_model_writes(whole_of, kind):
 def test_lora_is_exported_for_the_whole_model(whole_of, data_dir, tmp_path, kind):
     package("peft")
     backbone, task = loaded(whole_of(kind)[1]), opinions(data_dir, "{~sentence} It was {mask}")
-    low = partial(LoRA, rank=2, alpha=4, reading=reading("verbalizer"))
+    low = reads(LoRA, reading("verbalizer"), rank=2, alpha=4)
     method = moved(low, backbone, task)
     form, difference = compared(method, tmp_path / "adapter", task.load("train"))
     assert difference.equal and form.reader.auto == "AutoModelForMultimodalLM"
     assert all(".language_model." in name for name in form.tensors)
-    for make in (partial(PromptTuning, length=3, reading=reading("verbalizer")), LoRA):
+    for make in (reads(PromptTuning, reading("verbalizer"), length=3), LoRA):
         told = f"is the whole {kind} model, which has LoRA"
         with pytest.raises(UserError, match=told):
             stock.form_of(moved(make, loaded(whole_of(kind)[1]), task))
@@ -274,7 +273,7 @@ def test_lora_is_exported_for_the_whole_model(whole_of, data_dir, tmp_path, kind
 def test_tuned_weights_are_exported_in_the_whole_model(whole_of, data_dir, tmp_path):
     whole, folder = whole_of("qwen3_vl")
     backbone, task = loaded(folder), opinions(data_dir, "{~sentence} It was {mask}")
-    tuned = partial(FineTuning, reading=reading("verbalizer"))
+    tuned = reads(FineTuning, reading("verbalizer"))
     method = moved(tuned, backbone, task, by=0.01)
     form = stock.whole_of(method)
     stock.write_whole(tmp_path / "whole", form, method, "")

@@ -48,7 +48,7 @@ def test_a_learned_vector_that_is_read_is_both():
 
 def test_a_decoder_follows_its_text():
     backbone, data = pocket("pocket_t5"), task("pocket_sentiment")
-    method = ManualPrompt(backbone, data, reading=reading("verbalizer"))
+    method = ManualPrompt(backbone, data, reading("verbalizer"))
     (shown,) = lines(method, data.load("train")[0])
     text, decoder = shown.split(" → ")
     assert "<extra_id_0>" in text and "reverse" not in text

@@ -18,7 +18,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.exporting.runs import moved
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import conll03, sst2
 
 FILL = partial(sst2, pattern="{~sentence} It was {mask}.")
@@ -32,13 +32,13 @@ PREFIX = partial(PTuningV2, length=3)
     [
         ("bert", FineTuning, sst2, "tuned the backbone itself"),
         ("bert", partial(PTuning, tune_backbone=True), SOFT, "tuned the backbone itself"),
-        ("bert", partial(ManualPrompt, reading=reading("verbalizer")), FILL, "learned nothing"),
+        ("bert", reads(ManualPrompt, reading("verbalizer")), FILL, "learned nothing"),
         ("bert", partial(Adapter, hidden=8), sst2, "no adapters between layers"),
         ("bert", partial(IDPG, length=3, hidden=8, order=4), sst2, "depends on the text"),
         ("bert", partial(DePT, length=3, rank=2), sst2, "PEFT has no method like DePT"),
         ("bert", partial(PromptLoRA, length=3), sst2, "PEFT has no method like PromptLoRA"),
         ("electra", DPT, LISTED, "tuned the backbone itself"),
-        ("electra", partial(PREFIX, reading=reading("class_words")), LISTED, "ClassWords"),
+        ("electra", reads(PREFIX, reading("class_words")), LISTED, "ClassWords"),
         ("bert", partial(PromptTuning, length=3, after=1), conll03, "method.after=1"),
         ("bert", partial(PromptTuning, length=3, double_embedding=True), conll03, "double_embed"),
         ("bert", partial(PREFIX, layers=[2, 3]), conll03, "in all layers"),

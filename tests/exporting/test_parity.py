@@ -18,7 +18,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.method.residual_prompt import ResidualPrompt
 from tests.exporting.runs import compared, moved, opinions, shipped
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import conll03, sst2
 from tests.tiers import tiered
 
@@ -41,7 +41,7 @@ FILLED = ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
 
 
 def pooled(make, pooler):
-    return partial(make, reading=reading("head", pooler=pooler))
+    return reads(make, reading("head", pooler=pooler))
 
 
 def on(kinds, name, make, data):

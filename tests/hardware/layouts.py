@@ -115,7 +115,7 @@ def gradients(layout, out):
     from ptrun.method.lora import LoRA
     from ptrun.method.prompt_tuning import PromptTuning
     from ptrun.method.ptuning_v2 import PTuningV2
-    from tests.readings import reading
+    from tests.readings import reading, reads
     from tests.small_runs import member, sst2
 
     size = LAYOUTS.get(layout, (1, 1))[1]
@@ -131,7 +131,7 @@ def gradients(layout, out):
         maps = sorted({path.rpartition(".")[2] for path in backbone.linear_maps()})
         for make in (
             partial(PTuningV2, length=3, dropout=0.2),
-            partial(PromptTuning, length=3, reading=reading("verbalizer")),
+            reads(PromptTuning, reading("verbalizer"), length=3),
             partial(LoRA, rank=2, dropout=0.2, targets=maps),
         ):
             run = member(make, backbone, task, batch_size=6)

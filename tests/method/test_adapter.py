@@ -14,9 +14,9 @@ from tests.small_runs import conll03, scores, sst2, train_batch
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 
 
-def made(backbone, data_dir, seed=3, task=sst2, **own):
+def made(backbone, data_dir, seed=3, task=sst2, read_out=None, **own):
     torch.manual_seed(seed)
-    method = Adapter(backbone, task(data_dir), **{"hidden": 8, **own})
+    method = Adapter(backbone, task(data_dir), read_out, **{"hidden": 8, **own})
     for parameter in method.adapters.parameters():
         parameter.data.normal_(std=0.3)
     return method
@@ -31,7 +31,7 @@ def assert_same(one, other, atol=1e-4):
 @torch.no_grad()
 def test_it_is_the_librarys_model_with_maps_added(tiny, tiny_folder, data_dir, layout, maps):
     bare = reading("head", pooler="none")
-    method = made(tiny("bert"), data_dir, layout=layout, maps=maps, reading=bare)
+    method = made(tiny("bert"), data_dir, layout=layout, maps=maps, read_out=bare)
     model = transformers.BertModel.from_pretrained(tiny_folder("bert")).eval()
 
     def hook(own):

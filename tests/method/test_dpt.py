@@ -89,7 +89,7 @@ def test_learned_reserved_tokens_are_kept(reserving, data_dir, first):
     method, fit = placed(reserving(), data, reserved=True, bias=True)
     fit.fit([member(lambda b, t: method, method.backbone, data, max_steps=3)])
     exported = {name: tensor.clone() for name, tensor in method.exported().items()}
-    fresh = DPT(reserving(), data, reserved=True, reading=reading("class_words", bias=True))
+    fresh = DPT(reserving(), data, reading("class_words", bias=True), reserved=True)
     again = engine(fresh.backbone, 10_000)
     if first == "placed":
         again.place([fresh])

@@ -17,7 +17,7 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.composing import task_node
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import engine, member, scores, train_batch
 from tests.tiers import tiered
 
@@ -40,10 +40,10 @@ HEADS = ["glue_stsb", "copa", "squad", "record", "rte", "multirc", "wsc", "conll
 METHODS = {
     "fine_tuning": (FineTuning, ["quoref"]),
     "ptuning_v2": (partial(PTuningV2, length=3), [*HEADS, "squad_v2"]),
-    "fine_tuning, words": (partial(FineTuning, reading=reading("verbalizer")), ["copa"]),
-    "ptuning": (partial(PTuning, reading=reading("verbalizer")), OWN),
+    "fine_tuning, words": (reads(FineTuning, reading("verbalizer")), ["copa"]),
+    "ptuning": (reads(PTuning, reading("verbalizer")), OWN),
     "ptuning, tuned": (partial(PTuning, tune_backbone=True), OWN),
-    "ptuning_v2, words": (partial(PTuningV2, length=3, reading=reading("verbalizer")), OWN),
+    "ptuning_v2, words": (reads(PTuningV2, reading("verbalizer"), length=3), OWN),
 }
 CELLS = [
     pytest.param("bert", name, task, id=f"bert-{name}-{task}")

@@ -19,7 +19,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.types import Example
 from tests.method.test_every_kind import keeps_the_promises, learns
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered
 
@@ -31,10 +31,8 @@ METHODS = {
     "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
     "dept": partial(DePT, length=3, rank=4),
     "fine_tuning": FineTuning,
-    "fine_tuning_trainable_pooler": partial(
-        FineTuning, reading=reading("head", pooler="trainable")
-    ),
-    "fine_tuning_mean": partial(FineTuning, reading=reading("head", pooler="mean")),
+    "fine_tuning_trainable_pooler": reads(FineTuning, reading("head", pooler="trainable")),
+    "fine_tuning_mean": reads(FineTuning, reading("head", pooler="mean")),
     "idpg": partial(IDPG, length=3, hidden=8, order=4),
     "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
@@ -43,16 +41,14 @@ METHODS = {
     "peft_dora": partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, "r": 3}),
     "peft_ia3": partial(PeftMethod, config={"peft_type": "IA3"}),
     "prompt_tuning": partial(PromptTuning, length=3),
-    "prompt_tuning_mean": partial(PromptTuning, length=3, reading=reading("head", pooler="mean")),
+    "prompt_tuning_mean": reads(PromptTuning, reading("head", pooler="mean"), length=3),
     "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
     "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
     "ptuning_v2_hidden": partial(PTuningV2, length=3, prefix_kind="hidden"),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
-    "ptuning_v2_frozen_pooler": partial(
-        PTuningV2, length=3, reading=reading("head", pooler="frozen")
-    ),
+    "ptuning_v2_frozen_pooler": reads(PTuningV2, reading("head", pooler="frozen"), length=3),
 }
 METHODS |= {
     "prompt_lora": partial(PromptLoRA, length=3, rank=3),
@@ -62,18 +58,16 @@ METHODS |= {
 TASKS = {"classification": sst2, "tagging": conll03}
 ENTAILED = reading("entailment")
 ENTAILMENT = {
-    "efl": partial(FineTuning, reading=ENTAILED),
-    "efl_lora": partial(LoRA, rank=2, reading=ENTAILED),
-    "efl_prompt_tuning": partial(PromptTuning, length=3, reading=ENTAILED),
-    "efl_ptuning_v2": partial(PTuningV2, length=3, reading=ENTAILED),
+    "efl": reads(FineTuning, ENTAILED),
+    "efl_lora": reads(LoRA, ENTAILED, rank=2),
+    "efl_prompt_tuning": reads(PromptTuning, ENTAILED, length=3),
+    "efl_ptuning_v2": reads(PTuningV2, ENTAILED, length=3),
 }
 LISTED = partial(sst2, pattern="{~sentence} was {words|commas}.")
 CLASS_WORDS = {
     "dpt": DPT,
-    "dpt_bias": partial(
-        DPT, reading=reading("class_words", bias=True, loss="sum", direction="sigma")
-    ),
-    "ptuning_v2_class_words": partial(PTuningV2, length=3, reading=reading("class_words")),
+    "dpt_bias": reads(DPT, reading("class_words", bias=True, loss="sum", direction="sigma")),
+    "ptuning_v2_class_words": reads(PTuningV2, reading("class_words"), length=3),
 }
 
 

@@ -18,9 +18,9 @@ POSITIONS = [("bert", position) for position in range(5)]  # of the prompt, in a
 POSITIONS += [(kind, place % 5) for place, kind in enumerate(ENCODERS[1:])]
 
 
-def made(backbone, data_dir, seed=3, **own):
+def made(backbone, data_dir, seed=3, read_out=None, **own):
     torch.manual_seed(seed)
-    method = IDPG(backbone, sst2(data_dir), **{**SMALL, **own})
+    method = IDPG(backbone, sst2(data_dir), read_out, **{**SMALL, **own})
     for parameter in method.prompt.parameters():  # else instances hardly matter
         parameter.data.normal_(std=0.5)
     return method
@@ -61,7 +61,7 @@ def reference(folder, ids, generators, source):
 @pytest.mark.parametrize("source", ["previous", "first"])
 @torch.no_grad()
 def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir, source):
-    method = made(tiny("roberta"), data_dir, source=source, reading=reading("head", pooler="none"))
+    method = made(tiny("roberta"), data_dir, source=source, read_out=reading("head", pooler="none"))
     batch = train_batch(method)
     ours = method.backbone.forward(method.inputs(batch)).hidden
     for row, hidden in zip(batch.rows, ours, strict=True):

@@ -19,7 +19,7 @@ from ptrun.start import peft as start
 from ptrun.testing import read
 from ptrun.training.optim import make_optimizer
 from tests.exporting.runs import compared, moved, shipped
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import sst2, train_batch
 from tests.tiers import package
 
@@ -225,7 +225,7 @@ def test_a_higher_rank_of_peft_starts_the_finished_prompt(tmp_path, data_dir):
 
 def test_stock_peft_reads_it_as_prompt_tuning(tmp_path, data_dir):
     backbone, task = shipped("pocket_gpt2"), sst2(data_dir, FORMS["gpt2"][2])
-    make = partial(MultitaskPrompt, reading=reading("verbalizer"), length=P)
+    make = reads(MultitaskPrompt, reading("verbalizer"), length=P)
     method = moved(make, backbone, task)
     form, parity = compared(method, tmp_path / "adapter", task.load("test"))
     assert form.peft_type == "PROMPT_TUNING"

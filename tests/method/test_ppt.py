@@ -278,7 +278,7 @@ def test_the_presets_patterns_suit_the_pocket_tasks(task):
 def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, data_dir):
     train = train_config(compose_run(["method=ppt"]).config["train"])
     data, backbone = sst2(data_dir, "{~sentence} {mask}"), tiny("bert")
-    method = PromptTuning(backbone, data, length=2, reading=reading("verbalizer"), rescale=100.0)
+    method = PromptTuning(backbone, data, reading("verbalizer"), length=2, rescale=100.0)
     rows, dev = (data.load("train") * 6)[:32], data.load("dev")
     features = [method.encode(rows), method.encode(dev)]
     score = partial(data.score, examples=dev)

@@ -38,7 +38,7 @@ def test_vectors_of_a_word_are_the_discrete_pattern(tiny, tmp_path, kind):
 def test_positions_of_a_subject_of_two_tokens_in_both_orders(tiny, tmp_path):
     loaded, examples = tiny(), facts(tmp_path).load("test")[2:3]
     paper, code = (
-        asked(PTuning(loaded, facts(tmp_path), reading=reading("verbalizer", pattern=p)), examples)
+        asked(PTuning(loaded, facts(tmp_path), reading("verbalizer", pattern=p)), examples)
         for p in ("ptuning", "ptuning_code")
     )
     assert paper.softs.tolist() == [[1, 2, 3, 6, 7, 8, 10, 11, 12]]
@@ -81,7 +81,7 @@ def test_gpt_logits_equal_those_of_peft(pocket_gpt2):
 
     pattern = "task.pvps={front: {pattern: '{soft:3} {sub_label} {mask}'}}"
     data = task("pocket_facts", None, pattern)
-    method = PTuning(pocket_gpt2, data, reading=reading("verbalizer", pattern="front"))
+    method = PTuning(pocket_gpt2, data, reading("verbalizer", pattern="front"))
     batch = asked(method, data.load("test")[:1])
     config = peft.PromptEncoderConfig(
         task_type="CAUSAL_LM",

@@ -11,12 +11,12 @@ from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import conll03, sst2
 
 ADAPTER, IDPG_8 = partial(Adapter, hidden=8), partial(IDPG, hidden=8, order=4)
 PREFIX, TWICE = partial(PTuningV2, length=2), partial(PromptTuning, length=5, double_embedding=True)
-POOLED = partial(PTuningV2, length=3, reading=reading("head", pooler="frozen"))
+POOLED = reads(PTuningV2, reading("head", pooler="frozen"), length=3)
 SHARE = "use 0 or more, and less than 1"
 REFUSED = [
     ("bert", ADAPTER, {"hidden": 0}, "method.hidden is 0; use 1 or more"),

@@ -16,7 +16,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.conftest import SIZES, wordpiece_tokenizer, write_tokenizer
 from tests.method.test_every_kind import keeps_the_promises, task_of
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import sst2
 
 TOYS = Path(__file__).parents[1] / "data" / "toys"
@@ -26,7 +26,7 @@ METHODS = {
     "lora": partial(LoRA, rank=2),
     "prompt_tuning": partial(PromptTuning, length=3),
     "ptuning_v2": partial(PTuningV2, length=3),
-    "ptuning_v2, words": partial(PTuningV2, length=3, reading=WORDS),
+    "ptuning_v2, words": reads(PTuningV2, WORDS, length=3),
 }
 method = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
 

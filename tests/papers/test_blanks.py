@@ -146,7 +146,7 @@ def test_a_folder_that_lacks_the_marks_of_an_answer_is_refused(
     file.write_text(json.dumps(unmarked(json.loads(file.read_text()))))
     backbone = PaperBackbone(name="stripped", path=str(folder), dtype="fp32")
     asked = reading("verbalizer", pattern="one")
-    method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), reading=asked)
+    method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), asked)
     with pytest.raises(UserError, match=said):
         method.encode(method.task.load("dev"))
 
@@ -161,7 +161,7 @@ MARKED = "task.pvps={one: {pattern: '{text} *{span2_text}* {mask}.'}}"
 @pytest.fixture
 def method(tiny, data_dir):
     own = reading("verbalizer", pattern="one")
-    return ManualPrompt(tiny("blocklm"), rows_of("wsc", data_dir, MARKED), reading=own)
+    return ManualPrompt(tiny("blocklm"), rows_of("wsc", data_dir, MARKED), own)
 
 
 def test_the_phrase_and_its_end_are_learned_and_shown_in_training_alone(method):

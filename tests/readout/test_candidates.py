@@ -71,7 +71,7 @@ def test_swapped_copies_double_what_teaches_and_nothing_else(tiny, data_dir):
     data = rows_of("copa", data_dir)
     split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
     plain, swapped = (
-        divide(PTuning(tiny(), data, reading=reading("verbalizer", swapped=own)), split)[0].split
+        divide(PTuning(tiny(), data, reading("verbalizer", swapped=own)), split)[0].split
         for own in (False, True)
     )
     assert (len(plain.train), len(swapped.train)) == (6, 12)

@@ -43,9 +43,7 @@ def test_one_mask_more_than_tokens_learns_padding(method):
 
 def test_random_masks_are_those_that_the_released_code_draws(tiny, data_dir):
     """Its WscPVP has one generator, and reads the training examples twice: to score, to train."""
-    made = PTuning(
-        tiny(), rows_of("wsc", data_dir), reading=reading("verbalizer", random_masks=True)
-    )
+    made = PTuning(tiny(), rows_of("wsc", data_dir), reading("verbalizer", random_masks=True))
     data = made.task
     taught = usable(made, Split(data.load("train") * 2, [], data.load("test"), {})).train
     rng = random.Random(42)

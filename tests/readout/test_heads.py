@@ -163,7 +163,7 @@ def test_shares_are_a_mapping_of_the_labels_that_an_example_has():
 
 
 def joint(backbone, task, pooler="none"):
-    return PTuningV2(backbone, task, length=3, reading=reading("head", pooler=pooler))
+    return PTuningV2(backbone, task, reading("head", pooler=pooler), length=3)
 
 
 def test_a_batch_of_one_set_leaves_the_other_head_without_gradient(tiny, data_dir):

@@ -79,7 +79,7 @@ def test_labels_are_the_names_of_labels_where_a_head_answers(tiny, data_dir):
 def test_the_plain_vectors_of_ptuning_begin_as_words(tiny, data_dir):
     backbone = tiny()
     task = sst2(data_dir, "{~sentence} {soft:2} was {soft} {mask}")
-    method = PTuning(backbone, task, encoder="plain", reading=reading("verbalizer"))
+    method = PTuning(backbone, task, reading("verbalizer"), encoder="plain")
     begin(parse("text:the plot"), {"": method}, {}, 1, lambda *_: [], {})
     expected = embedded(backbone, ["the", "plot", "the"])
     assert torch.equal(method.exported()["prompt.vectors"], expected)

@@ -16,13 +16,13 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.method.residual_prompt import ResidualPrompt
 from ptrun.start.saved_prompt import digest, find, follow, prompts
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import fitted, member, sst2, train_batch
 
 V2 = partial(PTuningV2, length=3)
 V2_MLP = partial(V2, reparameterization="mlp", hidden=8)
 PT = partial(PromptTuning, length=3)
-SLOTS = partial(PTuning, reading=reading("verbalizer"))
+SLOTS = reads(PTuning, reading("verbalizer"))
 RESIDUAL = partial(ResidualPrompt, length=3, hidden=8)
 BOTH = partial(PromptLoRA, length=3, rank=2)
 METHODS = {

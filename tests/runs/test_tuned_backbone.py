@@ -171,7 +171,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
     model, task = nli_model(tiny_folder, kind, tmp_path), described(data_dir)
     backbone = PaperBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     torch.manual_seed(1)
-    method = FineTuning(backbone, task, reading=reading("entailment"))
+    method = FineTuning(backbone, task, reading("entailment"))
     backbone.load()
     engine(backbone).place([method])
     begin(Start("random"), {"": method}, {}, 1, lambda *_: [], {})
@@ -181,7 +181,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
     logits = model(input_ids=batch.ids, attention_mask=batch.mask.long(), **types).logits
     torch.testing.assert_close(ours[:, 1], logits.softmax(dim=1)[:, 2], atol=1e-5, rtol=1e-5)
     assert float(ours[:, 1].std()) > 0.01
-    own = FineTuning(backbone, task, reading=reading("head", pooler="trainable"))
+    own = FineTuning(backbone, task, reading("head", pooler="trainable"))
     assert own.readout.linear.weight.shape[0] == 2
 
 
@@ -190,7 +190,7 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
     file = tmp_path / "model.safetensors"
     save_file({n: t for n, t in load_file(file).items() if "out_proj" not in n}, file)
     backbone = PaperBackbone(name="nli", path=str(tmp_path), dtype="fp32")
-    method = FineTuning(backbone, described(data_dir), reading=reading("entailment"))
+    method = FineTuning(backbone, described(data_dir), reading("entailment"))
     with pytest.raises(UserError, match=r"its files lack linear\.bias; type readout.pooler=none"):
         begin(Start("random"), {"": method}, {}, 1, lambda *_: [], {})
 

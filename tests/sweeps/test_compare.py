@@ -31,11 +31,12 @@ def test_a_small_space_has_each_point_once():
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        (["task=csv"], "type the methods"),
+        (["task=csv"], "type method= once"),
         (["method=lora", "train.lr=1e-3,1e-2"], "train.lr: type one value"),
         (["method=lora", "seed=3"], "compare seed: leave it out"),
         (["method=lorra"], "did you mean"),
-        (["method=lora", "sweep.dry_run=true"], "dev needs all trials"),
+        (["method=lora", "method=ia3"], "type method= once"),
+        (["method=lora", "sweep.dry_run=true"], "needs all trials"),
     ],
 )
 def test_wrong_lines_are_refused(typed, told):
@@ -66,6 +67,16 @@ def test_each_method_has_equal_trials_and_its_winner_fresh_seeds(compared):
         for job in one.trials:
             assert job.folder.parent == folder / "trials"
             assert not (job.folder / "predictions.jsonl").exists()  # test is not scored
+
+
+@pytest.mark.slow
+def test_the_page_of_another_comparison_is_not_replaced(compared):
+    folder, _ = compared
+    before = (folder / "comparison.json").read_text()
+    typed = [*LINE, "method=prompt_tuning", f"outputs={folder.parent}", "train.lr=1e-2"]
+    with pytest.raises(UserError, match=r"ptrun compare with another command .* name=NAME"):
+        compare(typed, trials=3, seeds=2)
+    assert (folder / "comparison.json").read_text() == before
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_the_report_of_another_search_is_not_replaced(tmp_path):
     before = {"request": {"command": [], "together": 4, "sampler": "tpe"}}
     file.write_text(json.dumps(before))
     typed = ["task=pocket_ner", "method=lora", f"outputs={tmp_path}", "train.lr=choice(0.1,0.2)"]
-    with pytest.raises(UserError, match=r"a search with another command .* name=NAME"):
+    with pytest.raises(UserError, match=r"ptrun search with another command .* name=NAME"):
         search(typed, trials=2, together=4, seeds=1, sampler="tpe")
     assert json.loads(file.read_text()) == before
 

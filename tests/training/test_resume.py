@@ -18,7 +18,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training.member import save
 from tests.facts import facts
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import Memory, conll03, engine, member
 from tests.task.test_multi import both
 from tests.tiers import tiered
@@ -108,7 +108,7 @@ def _run(backbone, data_dir, make, journal, stop=None, task=None, **train):
 def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, data_dir, stop):
     """MPT-2: Adam's bias correction counts a head's own updates, not the run's steps."""
     task = both(data_dir)
-    make = partial(PTuningV2, length=3, reading=reading("head", pooler="none"))
+    make = reads(PTuningV2, reading("head", pooler="none"), length=3)
     whole, _, _ = _cut_and_resumed(tiny, data_dir, make, stop, task=task)
     counts = {float(state["step"]) for state in whole.optimizer.state.values()}
     assert len(counts) > 1  # else this would test nothing

@@ -12,7 +12,7 @@ from ptrun.config.schema import Select, TrainConfig
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.training.member import check_select
-from tests.readings import reading
+from tests.readings import reading, reads
 from tests.small_runs import Memory, fitted, member, sst2
 
 PATTERN = "{sentence} {mask}"
@@ -20,7 +20,7 @@ PATTERN = "{sentence} {mask}"
 
 def trained(tiny, data_dir, *, journal=None, budget=40, count=1, **train):
     backbone = tiny()
-    make = partial(PromptTuning, length=3, reading=reading("verbalizer"))
+    make = reads(PromptTuning, reading("verbalizer"), length=3)
     settings = {"max_steps": 6, "eval_every": 1, "lr": 0.5, **train}
     task = sst2(data_dir, PATTERN)
     made = [
