@@ -18,33 +18,50 @@ from running import PTRUN, RESULTS, arguments, keep, kept, lines
 
 FILE, PAGE = RESULTS / "fair_table.json", RESULTS / "fair_table.md"
 TRIALS, SEEDS = 6, 5
-BGE = ("backbone=bge_small_en", "backbone.path={weights}/bge_small_en", "hardware.precision=bf16")
-BGE += ("train.max_steps=200", "train.eval_every=100", "train.batch_size=16", "setting.dev=200")
-SMOLLM = ("backbone=smollm2_135m", "backbone.path={weights}/smollm2_135m")
-SMOLLM += ("hardware.precision=bf16", "forgetting={texts}", "train.batch_size=8")
-SHORT = ("train.max_steps=100", "train.eval_every=50")
+BGE = ("backbone=bge_small_en", "backbone.path={weights}/bge_small_en", "setting=k_1000")
+BGE += ("setting.dev=200", "train.max_steps=200", "train.eval_every=100", "train.batch_size=16")
+SMOLLM = ("backbone=smollm2_135m", "backbone.path={weights}/smollm2_135m", "forgetting={texts}")
+SMOLLM += ("train.max_steps=60", "train.eval_every=60", "train.batch_size=8")
 ENCODED = "prompt_tuning,residual_prompt,dept,ptuning_v2,idpg_s,lora,ia3,adapter,fine_tuning"
-DECODED = "manual_prompt,in_context,instruction,prompt_tuning,residual_prompt,ptuning_v2,lora,ia3"
+DECODED = "manual_prompt,in_context,instruction,prompt_tuning,ptuning_v2,lora,ia3,fine_tuning"
 SUMS = ("task.source.options={{max_terms:2,max_digits:2}}", "readout.max_new_tokens=8")
-SUMS += ("task.source.rows={{train:2000,validation:100,test:300}}", *SHORT)
+SUMS += ("task.source.rows={{train:2000,validation:100,test:300}}",)
+ASKED = ("setting=k_1000", "setting.dev=200", "readout=verbalizer", "readout.pattern=asked")
 CELLS = {
-    "TREC": (f"method={ENCODED}", "task=trec", "setting=k_1000", *BGE),
-    "Subj": (f"method={ENCODED}", "task=subj", "setting=k_1000", *BGE),
-    "SST-2": (f"method={ENCODED}", "task=sst2", "setting=k_1000", *BGE),
-    "sums": (f"method={DECODED},fine_tuning", "task=reasoning_gym", *SMOLLM, *SUMS),
-    "SST-2, SmolLM2": (
-        *(f"method={DECODED},fine_tuning", "task=sst2", "setting=k_1000", "readout=verbalizer"),
-        *("readout.pattern=ppt_hybrid", *SMOLLM, *SHORT),
+    "TREC": (f"method={ENCODED}", "task=trec", *BGE),
+    "TREC, SmolLM2": (f"method={DECODED}", "task=trec", *ASKED, *SMOLLM),
+    "sums, SmolLM2": (f"method={DECODED}", "task=reasoning_gym", *SUMS, *SMOLLM),
+    "Subj": (f"method={ENCODED}", "task=subj", *BGE),
+    "SST-2": (f"method={ENCODED}", "task=sst2", *BGE),
+}
+INSTRUCTIONS = {
+    "TREC, SmolLM2": (
+        "Say what each question asks for: a description, thing, term, person, place or number.",
+        "Classify the question by its answer: description, thing, term, person, place, number.",
+        "What kind of answer does the question want?",
+        "Choose one of: description, thing, term, person, place, number.",
+        "Who asks for a person, where for a place, how many for a number, why for a description.",
+        "The answer to a question is a person, place, number, thing, term or description.",
+    ),
+    "sums, SmolLM2": (
+        "Add and subtract the numbers. Write the result alone.",
+        "Calculate, and write one number.",
+        "Each question is a calculation with two numbers, and its answer is an integer.",
+        "You are a calculator.",
+        "Solve the problem step by step in your head, and write the result.",
+        "The answer may be negative.",
     ),
 }
+RATES = {"prompt_tuning": 3e-2, "ptuning_v2": 1e-5, "lora": 5e-5, "ia3": 5e-5}
+"""The fixed rates of PEFT-Bench's examples for Llama-3-8B-Instruct; ptuning_v2 is its prefix."""
 
 
 def overrides(name: str, places: dict[str, Path]) -> list[str]:
     """Return the overrides of a cell."""
     folder = name.lower().replace(", ", "_").replace(" ", "_")
     where = [f"data_dir={places['data']}", f"outputs={places['outputs']}", f"name={folder}"]
-    where += ["sweep.devices=2"]
-    return [*(option.format(**places) for option in CELLS[name]), *where]
+    options = [option.format(**places) for option in CELLS[name]]
+    return [*options, "hardware.precision=bf16", "sweep.devices=2", *where]
 
 
 def done(line: Sequence[str], deadline: float) -> bool:
@@ -58,13 +75,58 @@ def done(line: Sequence[str], deadline: float) -> bool:
         return False
 
 
-def table(typed: Sequence[str]) -> str:
-    """Return the tables of a finished comparison in Markdown."""
-    from ptrun.command.compare import compared
+def compared(typed: Sequence[str]) -> list[dict]:
+    """Return the rows of a finished comparison."""
+    from ptrun.command import compare
+
+    return compare.compared(typed, trials=TRIALS, seeds=SEEDS)[1]
+
+
+def table(rows: Sequence[dict]) -> str:
+    """Return the tables of a comparison in Markdown."""
     from ptrun.reporting import comparison, formats
 
-    parts = comparison.parts(compared(typed, trials=TRIALS, seeds=SEEDS)[1], "")
+    parts = comparison.parts(rows, "")
     return "\n\n".join(formats.markdown(part.table) for part in parts if part.table)
+
+
+def fixed(typed: Sequence[str], rows: Sequence[dict], deadline: float) -> str | None:
+    """Do the winners of a comparison again with fixed rates; return a table of both.
+
+    All else of a winner stays, such as its length. None if the time is over first.
+    """
+    from ptrun.folder import result
+    from ptrun.folder.find import RunFolder
+    from ptrun.reporting.comparison import interval
+
+    name, scores = f"{typed[-1]}_fixed", {}
+    common = [text for text in typed if not text.startswith(("method=", "name="))]
+    for row in (row for row in rows if row["method"] in RATES):
+        method, rate = row["method"], RATES[row["method"]]
+        other = [text for text in row["chosen"].split() if not text.startswith("train.lr=")]
+        seeds = "seed=" + ",".join(map(str, row["seeds"]))
+        line = [*PTRUN, "-m", *common, f"method={method}", *other, f"train.lr={rate}", seeds, name]
+        if time.monotonic() >= deadline or not done(line, deadline):
+            return None
+        folders = Path(common[-1].partition("=")[2], name.partition("=")[2]).glob(f"{method}-*")
+        runs = [RunFolder(folder, result.read(folder)) for folder in folders]
+        rated = dict(text.partition("=")[::2] for text in row["chosen"].split())["train.lr"]
+        searched = (rated, row["score"], row["half_interval"])
+        scores[method] = (*searched, f"{rate:g}", *interval(runs)[::-1])
+    return "\n".join(ranks(scores))
+
+
+def ranks(scores: dict[str, tuple]) -> Iterator[str]:
+    """Yield the lines of a table of scores with searched and with fixed rates."""
+    yield "| method | searched rate | accuracy | rank | PEFT-Bench's rate | accuracy | rank |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    columns = ([score[place] for score in scores.values()] for place in (1, 4))
+    first, second = (sorted(column, reverse=True) for column in columns)
+    for method, (rated, a, half_a, rate, b, half_b) in scores.items():
+        yield (
+            f"| {method} | {rated} | {a:.2f} ± {half_a:.2f} | {first.index(a) + 1} | {rate} | "
+            f"{b:.2f} ± {half_b:.2f} | {second.index(b) + 1} |"
+        )
 
 
 def page(figures: dict) -> Iterator[str]:
@@ -77,6 +139,13 @@ def page(figures: dict) -> Iterator[str]:
     )
     for name, cell in figures.items():
         yield f"\n## {name}\n\n`{cell['command']}`\n\n{cell['table']}"
+        if name in INSTRUCTIONS:
+            yield "\nThe candidates of `instruction`, from 0:\n"
+            yield from (f"{i}. {text}" for i, text in enumerate(INSTRUCTIONS[name]))
+        if "fixed" in cell:
+            yield f"\n### {name}: searched and fixed rates\n"
+            yield "Only `train.lr` differs: all else is what dev chose with the searched rate.\n"
+            yield cell["fixed"]
 
 
 def main() -> None:
@@ -87,29 +156,35 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--only", choices=list(CELLS), nargs="*", help="default: all cells")
     args = parser.parse_args()
-    texts = args.outputs / "texts.txt"
-    places = {"weights": args.weights.resolve(), "data": args.data.resolve()}
-    places |= {"outputs": args.outputs.resolve(), "texts": texts.resolve()}
-    args.outputs.mkdir(parents=True, exist_ok=True)
-    if not texts.is_file():
-        texts.write_text("\n".join(corpus(args.data)) + "\n", encoding="utf-8")
-    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    places = {name: getattr(args, name).resolve() for name in ("weights", "data", "outputs")}
+    places["texts"] = places["outputs"] / "texts.txt"
+    candidates, settings = places["outputs"] / "instructions.txt", places["outputs"] / "settings"
+    space = settings / "ptrun" / "conf" / "search" / "instruction.yaml"
+    space.parent.mkdir(parents=True, exist_ok=True)
+    space.write_text(f'method.text: "@{candidates}"\nmethod.candidate: range(0,{TRIALS})\n')
+    if not places["texts"].is_file():
+        places["texts"].write_text("\n".join(corpus(args.data)) + "\n", encoding="utf-8")
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(settings)}
     deadline, figures = time.monotonic() + 60 * args.minutes, kept(FILE, {})
     for name in args.only or CELLS:
+        candidates.write_text("\n".join(INSTRUCTIONS.get(name, ())) + "\n", encoding="utf-8")
         typed = overrides(name, places)
         line = [*PTRUN, "compare", *typed, f"trials={TRIALS}", f"seeds={SEEDS}"]
         if time.monotonic() >= deadline or not done(line, deadline):
             continue
-        shown = " ".join(["ptrun compare", *CELLS[name], f"trials={TRIALS}", f"seeds={SEEDS}"])
-        figures[name] = {"command": shown, "table": table(typed)}
+        rows, shown = compared(typed), overrides(name, {place: Path(place) for place in places})
+        command = " ".join(["ptrun compare", *shown, f"trials={TRIALS}", f"seeds={SEEDS}"])
+        figures[name] = {"command": command, "table": table(rows)}
+        if name == "TREC" and (rates := fixed(typed, rows, deadline)):
+            figures[name]["fixed"] = rates
         keep(FILE, figures)
         PAGE.write_text("\n".join(page(figures)) + "\n", encoding="utf-8")
 
 
-def corpus(data: Path, count: int = 100) -> list[str]:
-    """Return texts of the validation part of a corpus, a line each."""
+def corpus(data: Path, count: int = 20, words: int = 60) -> list[str]:
+    """Return the beginnings of texts of the validation part of a corpus, a line each."""
     documents = lines(data, "corpus_en/validation")[:count]
-    return [row["doc"].replace("\n", " ") for row in documents]
+    return [" ".join(row["doc"].split()[:words]) for row in documents]
 
 
 if __name__ == "__main__":
