@@ -58,11 +58,7 @@ def compared(typed: Sequence[str], *, trials: int, seeds: int) -> tuple[Path, li
         if error.name != "optuna":
             raise
         raise UserError("compare needs Optuna. Type: pip install 'ptrun[search]'") from error
-    from ptrun.reporting.comparison import Compared, rows
+    from ptrun.reporting.comparison import rows
 
     folder, contenders = compare(typed, trials=trials, seeds=seeds)
-    every = [
-        Compared(one.method, one.where, len(one.points), one.chosen, one.dev, one.failed, one.runs)
-        for one in contenders
-    ]
-    return folder, rows(every, trials)
+    return folder, rows(contenders, trials)

@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -33,27 +32,11 @@ _MEASURED = (
 )
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A method on a task: the number of its trials, what dev chose, and the winner's runs.
+def rows(contenders: Sequence[Any], trials: int) -> list[dict[str, Any]]:
+    """Return plain values for each contender of `ptrun.sweeps.compare`, by task, best on dev first.
 
-    Args:
-        where: the overrides of its task and backbone, if there are several.
-        dev: the winner's score on dev in the search.
-        failed: why runs have no result, a text each.
+    `trials` is the number that was asked for.
     """
-
-    method: str
-    where: str
-    trials: int
-    chosen: str
-    dev: float | None
-    failed: Sequence[str]
-    runs: Sequence[RunFolder]
-
-
-def rows(contenders: Sequence[Compared], trials: int) -> list[dict[str, Any]]:
-    """Return plain values for each contender, those of one task together, best on dev first."""
     every = [_row(one, trials) for one in contenders]
     tests: list[tuple[dict[str, Any], float]] = []
     for _, group in groupby(sorted(every, key=_task), key=_task):
@@ -76,7 +59,7 @@ def _order(row: Mapping[str, Any]) -> tuple[float, str]:
     return -(row["dev"] if row["dev"] is not None else -math.inf), row["method"]
 
 
-def _row(one: Compared, trials: int) -> dict[str, Any]:
+def _row(one: Any, trials: int) -> dict[str, Any]:
     runs = one.runs
     first = runs[0].result if runs else None
     costs = [run.facts("cost") for run in runs]
@@ -95,7 +78,7 @@ def _row(one: Compared, trials: int) -> dict[str, Any]:
         "dev": statistics.fmean(_scores(runs, "dev")) if runs else None,
         "dev_in_search": one.dev,
         "seeds": [run.result.seed for run in runs],
-        "trials": one.trials,
+        "trials": len(one.points),
         "trials_asked": trials,
         "failed": len(one.failed),
         "why": next(iter(one.failed), "").split("\n")[0],

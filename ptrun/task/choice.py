@@ -31,9 +31,7 @@ class Choice(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         fields: list[str],
         options: str | list[str],
         answer: str,
@@ -42,7 +40,7 @@ class Choice(Dataset):
         limits: str | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.fields, self.options, self._answer = fields, options, answer
         self._limits = limits
         self._answer_is, self._texts = answer_is, [*fields, *(extra or [])]

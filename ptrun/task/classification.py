@@ -42,9 +42,7 @@ class Classification(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         fields: list[str],
         label: str,
         labels: dict[str, str | int | bool],
@@ -53,7 +51,7 @@ class Classification(Dataset):
         extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.labels: Sequence[str] = list(labels)
         self.fields, self.columns = fields, [*fields, *(extra or [])]
         self.metrics: list[Metric] = list(metrics or ["accuracy"])
@@ -102,15 +100,8 @@ class Grouped(Classification):
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
-    def __init__(
-        self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
-        group: list[str],
-        **keys: Unpack[Keys],
-    ):
-        super().__init__(data_dir, variant, **keys)
+    def __init__(self, *files: str | None, group: list[str], **keys: Unpack[Keys]):
+        super().__init__(*files, **keys)
         if len(self.labels) != 2 or self.positive not in self.labels:
             raise UserError(f"task {self.name}: expected two labels, one of them task.positive.")
         self.metric, self._group = "f1a", group
@@ -151,15 +142,8 @@ class SpanCheck(Classification):
     fills_gap = True
     stratified = False
 
-    def __init__(
-        self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
-        starred: Starred = "word",
-        **keys: Unpack[Keys],
-    ):
-        super().__init__(data_dir, variant, **keys)
+    def __init__(self, *files: str | None, starred: Starred = "word", **keys: Unpack[Keys]):
+        super().__init__(*files, **keys)
         self._starred = starred
 
     @property
@@ -228,9 +212,7 @@ class Regression(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         fields: list[str],
         label: str,
         low: float,
@@ -238,7 +220,7 @@ class Regression(Dataset):
         unit: float = 1.0,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.fields = self.columns = fields
         self.blank, self._label, self.low, self.high = float(low), label, low, high
         self.unit = float(unit)

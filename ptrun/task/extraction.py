@@ -33,15 +33,13 @@ class InContext(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         question: str = "question",
         context: str = "context",
         answers: str = "answers",
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.fields = self.columns = [question, context]
         self.blank, self._answers = [], answers
 
@@ -83,9 +81,7 @@ class Extraction(InContext):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         question: str = "question",
         context: str = "context",
         answers: str = "answers",
@@ -93,9 +89,7 @@ class Extraction(InContext):
         answers_by: Literal["auto", "words", "characters"] = "auto",
         **common: Unpack[Common],
     ):
-        super().__init__(
-            data_dir, variant, question=question, context=context, answers=answers, **common
-        )
+        super().__init__(*files, question=question, context=context, answers=answers, **common)
         self.unanswerable, self.answers_by = unanswerable, answers_by
 
     def signatures(self, examples: Sequence[Example]) -> dict[str, str]:

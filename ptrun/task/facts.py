@@ -46,16 +46,14 @@ class Facts(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         relations: list[str] | None = None,
         common_vocabulary: bool = False,
         vocabulary: str | None = None,
         vocabulary_of: str | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.relations, self._common = relations, common_vocabulary
         self._allowed, self._model = vocabulary, vocabulary_of
         if vocabulary_of is not None and vocabulary in (None, OBJECTS):

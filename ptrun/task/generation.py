@@ -37,9 +37,7 @@ class Generation(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         fields: list[str] | None = None,
         target: str | None = None,
         messages: str | None = None,
@@ -48,7 +46,7 @@ class Generation(Dataset):
         answers_by: AnswersBy = "auto",
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         if (messages is None) == (fields is None or target is None):
             raise UserError(f"task {self.name}: name fields and target, or messages.")
         self._messages, self._target, self.answers_by = messages, target, answers_by

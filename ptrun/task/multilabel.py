@@ -51,9 +51,7 @@ class Multilabel(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         fields: list[str],
         label: str | list[str],
         labels: list[str],
@@ -62,7 +60,7 @@ class Multilabel(Dataset):
         extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.fields, self.columns = fields, [*fields, *(extra or [])]
         self.labels, self.metrics = list(labels), list(metrics or METRICS)
         self.metric, self.blank = self.metrics[0], []

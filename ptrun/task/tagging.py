@@ -34,16 +34,14 @@ class Tags(Dataset):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         tokens: str,
         tags: str,
         labels: list[str] | None = None,
         tag_names: list[str] | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
+        super().__init__(*files, **common)
         self.fields, self.columns = [tokens], [tokens]
         self._tokens, self._tags, self._labels = tokens, tags, labels
         self._tag_names, self.finds_labels = dict(enumerate(tag_names or [])), labels is None
@@ -122,9 +120,7 @@ class Tagging(Tags):
 
     def __init__(
         self,
-        data_dir: str | None,
-        variant: str | None = None,
-        *,
+        *files: str | None,
         tokens: str,
         tags: str,
         entities: list[str] | None = None,
@@ -132,7 +128,7 @@ class Tagging(Tags):
         predicate: str | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, tokens=tokens, tags=tags, tag_names=tag_names, **common)
+        super().__init__(*files, tokens=tokens, tags=tags, tag_names=tag_names, **common)
         self.columns = [tokens, *([predicate] if predicate else [])]
         self._entities, self._predicate = entities, predicate
         self.finds_labels, self.has_predicate = entities is None, predicate is not None
