@@ -18,6 +18,7 @@ from running import PTRUN, RESULTS, arguments, keep, kept, lines
 
 FILE, PAGE = RESULTS / "fair_table.json", RESULTS / "fair_table.md"
 TRIALS, SEEDS = 6, 5
+KEPT = ("task", "backbone", "method", "score", "half_interval", "learned", "tokens_added")
 BGE = ("backbone=bge_small_en", "backbone.path={weights}/bge_small_en", "setting=k_1000")
 BGE += ("setting.dev=200", "train.max_steps=200", "train.eval_every=100", "train.batch_size=16")
 SMOLLM = ("backbone=smollm2_135m", "backbone.path={weights}/smollm2_135m", "forgetting={texts}")
@@ -129,7 +130,24 @@ def ranks(scores: dict[str, tuple]) -> Iterator[str]:
         )
 
 
-def page(figures: dict) -> Iterator[str]:
+def sharing(typed: Sequence[str]) -> str:
+    """Do six short runs that share passes, and again one by one; return a line with both times."""
+    common = [text for text in typed if not text.startswith(("method=", "name=", "sweep."))]
+    common += ["method=prompt_tuning", "method.length=5", "seed=1,2,3,4,5,6", "train.max_steps=40"]
+    took = {}
+    for share in ("auto", "none"):
+        start = time.monotonic()
+        own = [f"sweep.share={share}", f"name=share_{share}", "rerun=true"]
+        subprocess.run([*PTRUN, "-m", *common, *own], check=True, stdout=subprocess.DEVNULL)
+        took[share] = time.monotonic() - start
+    return (
+        f"Six runs of prompt tuning on TREC, 40 steps and two evaluations each, on one thread: "
+        f"{took['auto']:.0f} s together, {took['none']:.0f} s one by one, "
+        f"{took['none'] / took['auto']:.2f} times as long."
+    )
+
+
+def page(cells: dict) -> Iterator[str]:
     """Yield the lines of the page."""
     yield "# Methods at equal trials on real models\n"
     yield (
@@ -137,7 +155,7 @@ def page(figures: dict) -> Iterator[str]:
         f"winner has {SEEDS} fresh seeds, scored once on test. `docs/howto/fair.md` explains the "
         "columns. `python benchmarks/fair_table.py` makes this page of the cells that are finished."
     )
-    for name, cell in figures.items():
+    for name, cell in cells.items():
         yield f"\n## {name}\n\n`{cell['command']}`\n\n{cell['table']}"
         if name in INSTRUCTIONS:
             yield "\nThe candidates of `instruction`, from 0:\n"
@@ -146,6 +164,8 @@ def page(figures: dict) -> Iterator[str]:
             yield f"\n### {name}: searched and fixed rates\n"
             yield "Only `train.lr` differs: all else is what dev chose with the searched rate.\n"
             yield cell["fixed"]
+        if "sharing" in cell:
+            yield f"\n### What sharing passes saved\n\n{cell['sharing']}"
 
 
 def main() -> None:
@@ -165,7 +185,7 @@ def main() -> None:
     if not places["texts"].is_file():
         places["texts"].write_text("\n".join(corpus(args.data)) + "\n", encoding="utf-8")
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(settings)}
-    deadline, figures = time.monotonic() + 60 * args.minutes, kept(FILE, {})
+    deadline, cells = time.monotonic() + 60 * args.minutes, kept(FILE, {"cells": {}})["cells"]
     for name in args.only or CELLS:
         candidates.write_text("\n".join(INSTRUCTIONS.get(name, ())) + "\n", encoding="utf-8")
         typed = overrides(name, places)
@@ -174,11 +194,12 @@ def main() -> None:
             continue
         rows, shown = compared(typed), overrides(name, {place: Path(place) for place in places})
         command = " ".join(["ptrun compare", *shown, f"trials={TRIALS}", f"seeds={SEEDS}"])
-        figures[name] = {"command": command, "table": table(rows)}
+        cells[name] = {"command": command, "table": table(rows)}
+        cells[name]["rows"] = [{key: row[key] for key in KEPT} for row in rows]
         if name == "TREC" and (rates := fixed(typed, rows, deadline)):
-            figures[name]["fixed"] = rates
-        keep(FILE, figures)
-        PAGE.write_text("\n".join(page(figures)) + "\n", encoding="utf-8")
+            cells[name] |= {"fixed": rates, "sharing": sharing(typed)}
+        keep(FILE, {"trials": TRIALS, "seeds": SEEDS, "cells": cells})
+        PAGE.write_text("\n".join(page(cells)) + "\n", encoding="utf-8")
 
 
 def corpus(data: Path, count: int = 20, words: int = 60) -> list[str]:

@@ -1,4 +1,4 @@
-"""The parts of README.md that results files say: speed, which GPU, claims.
+"""The parts of README.md that results files say: methods at equal trials, speed, claims.
 
 python docs/generate/readme.py     writes them between their marks
 """
@@ -6,17 +6,11 @@ python docs/generate/readme.py     writes them between their marks
 import argparse
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from text import table
-
-from ptrun.config.compose import compose_run
-from ptrun.planning.cards import CARDS, Change, Changes
-from ptrun.planning.costs import Costs, planned_on, texts
-from ptrun.planning.memory import GIB, card, layout_of
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -31,13 +25,25 @@ _NAMES = {
     "roberta_large": "RoBERTa-large",
     "smollm2": "SmolLM2-135M",
 }
-_PLANNED = (
-    ("1B", "llama3_2_1b", "prompt_tuning"),
-    ("8B", "llama3_1_8b", "prompt_tuning"),
-    ("11B", "t5_xxl_lm_adapt", "prompt_tuning"),
-)
-_LEFT_OUT = 48  # GiB, so that the table is narrow
 _GPU = ("bert_base", "roberta_large")  # parts of gpu.json
+
+
+def fair() -> str:
+    """Return the scores of methods at equal trials, a line for each task and backbone."""
+    figures = _json("fair_table.json")
+    lines = [
+        f"At equal trials ({figures['trials']} for each method, chosen on dev; then "
+        f"{figures['seeds']} fresh seeds), the mean test score and its 95 % interval:\n"
+    ]
+    for cell in figures["cells"].values():
+        scored = [row for row in cell["rows"] if row["score"] is not None]
+        rows = sorted(scored, key=lambda row: -row["score"])
+        scores = (
+            f"{row['method']} {row['score']:.1f} ± {row['half_interval']:.1f}" for row in rows
+        )
+        title = f"{rows[0]['task']} · {rows[0]['backbone']}"
+        lines.append(f"- [{title}](benchmarks/results/fair_table.md): {', '.join(scores)}")
+    return "\n".join(lines)
 
 
 def speed() -> str:
@@ -78,39 +84,6 @@ def _row(place: str, training: str, faster: str, runs: list[Any], seconds: str) 
     return [place, training, faster, f"{ratio:.2f}x", *shown]
 
 
-def cards() -> str:
-    """Return which GPU is enough for models of three sizes, as `ptrun plan` counts."""
-    sizes = [size for size in CARDS if size != _LEFT_OUT]
-    rows = []
-    for name, backbone, method in _PLANNED:
-        changes = least([f"backbone={backbone}", f"method={method}"])
-        cells = [_change(changes[size]) for size in sizes]
-        rows.append([f"{name} (`{backbone}`), {method}", *cells])
-    return (
-        "Peak GiB of a step of 32 texts of 256 tokens, and what to type (each key begins with "
-        "`hardware.`).\nComputed by `ptrun plan`, not measured on these cards.\n\n"
-    ) + table(("model, method", *(f"{size} GiB" for size in sizes)), rows)
-
-
-def least(overrides: Sequence[str]) -> dict[int, Change | None]:
-    """Return the least change with which a run on one GPU fits, for each size of `CARDS` in GiB.
-
-    None does not fit. Weights stay dense if they can, else they are held in 8 or in 4 bits.
-    """
-    composed = compose_run(overrides)
-    planned = planned_on(composed, layout_of(composed))
-    changes = Changes(Costs(planned, texts(planned, None)), overrides, elsewhere=True)
-    forms = {size: (c for form in changes.forms(card(size).most) for c in form) for size in CARDS}
-    return {size: next(ways, None) for size, ways in forms.items()}
-
-
-def _change(change: Change | None) -> str:
-    """Return a change in short, and the peak with it."""
-    if change is None:
-        return "no"
-    return f"{change.peak / GIB:.0f} {change.typed.replace('hardware.', '')}".strip()
-
-
 def claims() -> str:
     """Return how many claims of the papers hold, on real and on pocket models."""
     lines = []
@@ -133,7 +106,7 @@ def _json(name: str) -> Any:
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
-PARTS = {"speed": speed, "cards": cards, "claims": claims}
+PARTS = {"fair": fair, "speed": speed, "claims": claims}
 
 
 def filled(text: str) -> str:
