@@ -74,7 +74,9 @@ def prepare(recipe: Recipe) -> Prepared:
             raise UserError(f"corpus={recipe.corpus}: the {split} split holds no text.")
     model = _model(recipe, tokenizer)
     if recipe.initial:
-        _copy(_loaded(recipe.objective, recipe.initial, recipe), model)
+        source = _loaded(recipe.objective, recipe.initial, recipe)
+        same = type(source) is type(model)  # else its encoder alone
+        _copy(*((source, model) if same else (source.base_model, model.base_model)))
     elif generator is not None:
         _copy(generator.base_model, model.base_model)
     else:
@@ -170,10 +172,10 @@ def class_of(objective: str) -> Any:
 
 @torch.no_grad()
 def _copy(source: nn.Module, target: nn.Module) -> None:
-    """Copy the weights of a model into one of the same names."""
-    parameters = dict(target.named_parameters())
-    for name, value in source.named_parameters():
-        parameters[name].copy_(value)
+    """Copy the weights of a model into one with the same names, or with some of them."""
+    values = dict(source.named_parameters())
+    for name, parameter in target.named_parameters():
+        parameter.copy_(values[name])
 
 
 def positions_of(model: Any, recipe: Recipe) -> int:

@@ -19,7 +19,8 @@ class Recipe:
         model: the transformers configuration; the vocabulary size is filled in.
         vocabulary: most entries of the tokenizer.
         initial: for `masked` and `replaced`, a folder whose sizes, weights and tokenizer the model
-            starts from; `model` then has changes alone, such as of dropout.
+            starts from; of a model of another type the encoder. `model` then has changes alone,
+            such as of dropout.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
             or a folder. The discriminator has its tokenizer and, without `initial`, starts from its
             weights.

@@ -79,6 +79,14 @@ def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
     pretrain("minilm_electra", corpus, again, *goes_on, *changed)
     weights = (load_file(own / "model.safetensors") for own in (electra, again))
     torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
+    encoder = tmp_path / "encoder"  # of another type than the model that starts from it
+    pretrain(
+        "marco_electra", corpus, encoder, f"generator={bert}", f"initial={first}", still, *changed
+    )
+    backbones[1] = PaperBackbone(name="made", path=str(encoder))
+    backbones[1].load()
+    states = [backbone.forward(text(backbone)).hidden for backbone in backbones]
+    torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
     assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
 
 
