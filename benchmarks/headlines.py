@@ -150,11 +150,14 @@ WANTED = dict.fromkeys(headline.claim for headline in HEADLINES)
 
 
 def judged(
-    headline: Headline, first: dict, second: dict
+    headline: Headline, first: dict, second: dict, most: int | None = None
 ) -> tuple[list[float], Interval | None, str]:
-    """Return the differences seed by seed, the interval of their mean, and the verdict."""
+    """Return the differences seed by seed, the interval of their mean, and the verdict.
+
+    `most` limits the number of seeds.
+    """
     pairs = [dict(zip(row["seeds"], row["test"], strict=True)) for row in (first, second)]
-    seeds = [seed for seed in pairs[0] if seed in pairs[1]]
+    seeds = [seed for seed in pairs[0] if seed in pairs[1]][:most]
     own, other = ([scores[seed] for seed in seeds] for scores in pairs)
     apart = [b - a for a, b in zip(own, other, strict=True)]
     if headline.kind == "steady":

@@ -1,7 +1,7 @@
 """What the papers say about pairs of rows of `real_rows.py`."""
 
 from headlines import Headline
-from real_rows import FACTS, LONGER, NAMES, ROWS, TREC_ROW
+from real_rows import FACTS, LONGER, NAMES, ROWS, TREC_12, TREC_ROW
 
 # paper, what it says about each task, first row, second row, kind of claim
 SAID = (
@@ -20,6 +20,7 @@ SAID = (
 )
 EMPTY = (("SmolLM2, RTE, 32 shots", "close"),)  # fine-tuning is at chance there
 DEPTH, LENGTH = f"{NAMES}, depth", f"{NAMES}, length"
+DEPTH_12, LENGTH_12 = f"{TREC_12}, depth", f"{TREC_12}, length"
 FIGURE, FACT = "P-tuning v2, Figure 3", "P-tuning, Table 2"
 OWN = (
     *(
@@ -28,6 +29,11 @@ OWN = (
     ),
     Headline(FIGURE, "NER: top layers above bottom", DEPTH, "layers 1-2", "layers 5-6"),
     Headline(FIGURE, "NER: 20 vectors above 1", LENGTH, "length 1", "length 20"),
+    *(
+        Headline(FIGURE, f"{TREC_12}: top layers above {layers}", DEPTH_12, layers, "layers 9-12")
+        for layers in ("layers 1-4", "layers 5-8")
+    ),
+    Headline(FIGURE, f"{TREC_12}: 20 vectors above 1", LENGTH_12, "length 1", "length 20"),
     Headline(FACT, f"{FACTS}: above manual prompts", FACTS, "manual", "P-tuning"),
     *(
         Headline(FACT, f"{FACTS}: above searched prompts, {name}", FACTS, name, "P-tuning")

@@ -2,13 +2,19 @@
 
 import json
 from collections import Counter
+from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
-from headlines import Headline, judged, line, spread
+from headlines import NEAR, Headline, judged, spread
 from real_headlines import CHECKED, CUT, HEADLINES
 from real_pictures import differences, scores
 from running import masks
+
+from ptrun.metrics import holm, student_limit, student_p
+
+MOST, MANY = 200, 10  # seeds that are counted, and that are many
 
 _HEAD = """\
 # What the papers claim, on real weights and real data
@@ -16,9 +22,10 @@ _HEAD = """\
 Rows of {days}, {masks}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
 `make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
-dev among two or three, with one seed. Then five other seeds (three where texts are written) are
-scored on test, once each. All are shown. Rows on length and on 2,000 steps have one rate.
-A manual prompt trains nothing: its one score stands for all seeds.
+dev among its candidates, two or three, with one seed. Then other seeds are scored on test, once
+each: ten, but five in families that had no undecided claim with five. All are shown. Rows on
+length and on 2,000 steps have one rate. A manual prompt trains nothing: its one score stands for
+all seeds.
 
 {counts}
 
@@ -26,11 +33,14 @@ A manual prompt trains nothing: its one score stands for all seeds.
 
 A difference is the second row minus the first, seed by seed, with the 95 % interval of its mean
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
-from a two-sided sign-flip test; with five seeds it is at least 0.062.
+that of the same test, and after Holm's correction for the {total} claims that were run.
 The interval is over seeds, not over test examples: CB has 56, one is 1.8 points. Seeds share their
 training texts, so it leaves out the choice of these too. Undecided: the interval holds 0, or -2 for
-`close to`; more seeds or larger test sets are needed. The number of claims is not corrected for: of
-{total} claims without any effect, about {chance} would be decided by chance.
+`close to`; about so many seeds would decide it if the mean and the spread stayed.
+
+Of {total} claims that were run {decided} are decided, {holm} after Holm's correction; of as many
+without any effect about {chance} would be decided by chance. {few} of the others would need more
+than {many} seeds.
 
 The papers' statements are carried over to tasks and models that their tables do not have.
 
@@ -39,8 +49,8 @@ grey is undecided.
 
 ![]({name}.svg)
 
-| paper | says | first | second | difference | p | seeds | here |
-|---|---|---|---|---|---|---|---|
+| paper | says | first | second | difference | p | after Holm | seeds | at five | here |
+|---|---|---|---|---|---|---|---|---|---|
 """
 _ROWS = """
 ## All rows
@@ -52,8 +62,8 @@ tokens, lengths 5 and 50, and depth had one core each, the others two. Tokens/s 
 in training. A row that trains and has none was interrupted and continued: its minutes are those of
 the last part.
 
-| task | method | metric | test | seeds | rate | learned | tokens/s | minutes |
-|---|---|---|---|---|---|---|---|---|"""
+| task | method | metric | test | seeds | rate | candidates | learned | tokens/s | minutes |
+|---|---|---|---|---|---|---|---|---|---|"""
 _DPT = (
     "| DPT, Tables 1 and 3 | above fine-tuning; above DPT(sigma) |  |  |  | all tasks: the "
     "ELECTRA is not good enough, see the end of this page |"
@@ -83,6 +93,57 @@ def done(stored: list[dict]) -> list[tuple[Headline, dict, dict]]:
     return [(one, first, second) for one, first, second in pairs if first and second]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A claim whose rows are done: its line but for Holm's correction, and what it says.
+
+    Args:
+        needs: the seeds that would decide it, None if it is decided.
+    """
+
+    cells: tuple[str, ...]
+    p: float
+    seeds: int
+    five: str
+    here: str
+    needs: int | None
+
+
+def judged_claim(headline: Headline, first: dict, second: dict) -> Judged:
+    """Return what the rows of a claim say, with all seeds and with the first five."""
+    apart, gap, here = judged(headline, first, second)
+    five = judged(headline, first, second, 5)[2]
+    shift = NEAR if headline.kind == "close" else 0.0
+    mean, error = fmean(apart) + shift, stdev(apart) / sqrt(len(apart))
+    p = student_p(mean / error, len(apart) - 1) if error else float(mean == 0)
+    scores = [f"{row['row']} {spread(row['test'])}" for row in (first, second)]
+    between = f"{fmean(apart):+.2f} ({gap.low:+.2f} to {gap.high:+.2f})"
+    needs = needed(mean, stdev(apart)) if here == "undecided" else None
+    cells = (headline.paper, headline.says, *scores, between)
+    return Judged(cells, p, len(apart), five, here, needs)
+
+
+def needed(mean: float, deviation: float) -> int:
+    """Return the number of seeds whose interval would not hold 0; at most `MOST`, or one more."""
+    if mean == 0:
+        return MOST + 1
+    counts = range(2, MOST + 1)
+    wide = (student_limit(n - 1) * deviation / sqrt(n) >= abs(mean) for n in counts)
+    return next((n for n, held in zip(counts, wide, strict=True) if not held), MOST + 1)
+
+
+def lines_of(claims: list[Judged]) -> list[str]:
+    """Return the rows of the table of claims, with p after Holm's correction."""
+    found = []
+    for one, corrected in zip(claims, holm([one.p for one in claims]), strict=True):
+        more = f" (about {one.needs} seeds)" if one.needs else ""
+        if (one.needs or 0) > MOST:
+            more = f" (more than {MOST} seeds)"
+        numbers = [f"{one.p:.3f}", f"{corrected:.3f}", str(one.seeds), one.five, one.here + more]
+        found.append(f"| {' | '.join([*one.cells, *numbers])} |")
+    return found
+
+
 def write_claims(stored: list[dict]) -> None:
     """Write the claims whose rows are done into the ledger's package."""
     claims = ",\n".join(json.dumps(_claim(*one), ensure_ascii=False) for one in done(stored))
@@ -107,9 +168,12 @@ def _claim(headline: Headline, first: dict, second: dict) -> dict:
 
 def write_page(name: Path, stored: list[dict], rows: int) -> None:
     """Write NAME.md, NAME.svg and NAME_rows.svg."""
-    verdicts = [line(headline, by_name(stored)) for headline in HEADLINES]
-    counts = Counter(here for _, here in verdicts)
-    tested = len(verdicts) - counts["not run"]
+    both = {headline: rows for headline, *rows in done(stored)}
+    claims = [judged_claim(headline, *rows) for headline, rows in both.items()]
+    heres = iter(one.here for one in claims)
+    verdicts = [next(heres) if headline in both else "not run" for headline in HEADLINES]
+    counts = Counter(verdicts)
+    needs = [one.needs for one in claims if one.needs]
     days = sorted({one["date"] for one in stored}) or ["no day"]
     head = _HEAD.format(
         days=days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
@@ -117,16 +181,16 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         done=len(stored),
         rows=rows,
         name=name.name,
-        total=tested,
-        chance=round(0.05 * tested),
-        summary=_summary([here for _, here in verdicts]),
+        total=len(claims),
+        chance=round(0.05 * len(claims)),
+        decided=len(claims) - len(needs),
+        holm=sum(p < 0.05 for p in holm([one.p for one in claims])),
+        few=sum(n > MANY for n in needs),
+        many=MANY,
+        summary=_summary(verdicts),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
-    lines = [row for row, here in verdicts if here != "not run"] + [
-        CHECKED,
-        CUT,
-        _ROWS.format(name=name.name),
-    ]
+    lines = [*lines_of(claims), CHECKED, CUT, _ROWS.format(name=name.name)]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(differences(done(stored)))
@@ -152,5 +216,6 @@ def _row(one: dict) -> str:
     seeds = ", ".join(f"{score:.1f}" for score in one["test"])
     cells = [one["claim"], one["row"], one["metric"], spread(one["test"]), seeds]
     speed = one["tokens_per_second"]
-    cells += [one["rate"] or "-", f"{one['learned']:,}", f"{speed:,}" if speed else "-"]
+    candidates = len(one["rates"].split(",")) if one["rates"] else 0
+    cells += [one["rate"] or "-", candidates, f"{one['learned']:,}", f"{speed:,}" if speed else "-"]
     return "| " + " | ".join([*map(str, cells), f"{one['minutes']:.0f}"]) + " |"

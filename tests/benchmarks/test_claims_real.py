@@ -1,6 +1,7 @@
 """The claims on real weights: their rows, commands and page, without a run."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import claims_real
 import real_page
-from real_rows import NAMES, ROWS
+from real_rows import NAMES, ROWS, TREC_ROW
 
 from ptrun.config.compose import compose_run
 from tests.tiers import tiered
@@ -23,8 +24,8 @@ GIVEN = argparse.Namespace(
 def row(name, test, **more):
     return {
         "claim": NAMES, "row": name, "date": "2026-01-02", "metric": "f1", "rate": "1e-2",
-        "seeds": [2, 3, 4, 5, 6], "test": test, "learned": 1000, "tokens_per_second": 900,
-        "minutes": 3.0, **more,
+        "rates": "1e-2,3e-2", "seeds": [2, 3, 4, 5, 6], "test": test, "learned": 1000,
+        "tokens_per_second": 900, "minutes": 3.0, **more,
     }  # fmt: skip
 
 
@@ -37,13 +38,36 @@ def test_every_row_composes(own):
     assert compose_run([*options, "seed=1"]).config["seed"] == 1
 
 
-def test_rates_are_searched_and_five_seeds_are_kept():
+def test_rates_are_searched_and_the_seeds_of_a_family_are_kept():
     line = claims_real.command(ROWS[0], GIVEN)
     assert line[3] == "search" and line[-4:] == ["--sampler", "grid", "--seeds", "5"]
+    undecided = next(own for own in ROWS if own.claim == TREC_ROW)
+    assert claims_real.command(undecided, GIVEN)[-2:] == ["--seeds", "10"]
     untrained = next(own for own in ROWS if not own.rates)
     assert claims_real.command(untrained, GIVEN)[-1] == "seed=2"
-    fixed = next(own for own in ROWS if own.rates == "3e-2")
+    fixed = next(own for own in ROWS if own.rates == "3e-2" and own.seeds == 5)
     assert claims_real.command(fixed, GIVEN)[-2:] == ["train.lr=3e-2", "seed=2,3,4,5,6"]
+
+
+def test_a_row_with_fewer_seeds_gets_the_others_at_its_rate(tmp_path):
+    own = next(own for own in ROWS if own.claim == TREC_ROW)
+    before = row(own.row, [80.0, 81, 80, 81, 80], dev=[70.0] * 5, claim=own.claim, rates=own.rates)
+    line = claims_real.command(own, GIVEN, before)
+    assert line[3] == "-m" and line[-2:] == ["train.lr=1e-2", "seed=7,8,9,10,11"]
+    for seed in range(7, 12):
+        (tmp_path / str(seed)).mkdir()
+        scores = {"test": {"f1": 90.0 + seed}, "dev": {"f1": 60.0}}
+        run = {"seed": seed, "run_id": "r", "metric": "f1", "metrics": scores, "manifest": {}}
+        (tmp_path / str(seed) / "result.json").write_text(json.dumps(run))
+    made = claims_real.record(own, tmp_path, 60.0, before)
+    assert made["seeds"] == list(range(2, 12)) and made["masks"] == "1, 2"
+    assert made["test"] == [80, 81, 80, 81, 80, 97, 98, 99, 100, 101] and len(made["dev"]) == 10
+    assert made["minutes"] == 4.0 and made["rate"] == "1e-2"
+
+
+def test_the_seeds_that_would_decide_a_claim_are_counted():
+    assert [real_page.needed(1.0, deviation) for deviation in (0.1, 1.0, 3.0)] == [2, 7, 38]
+    assert real_page.needed(0.0, 1.0) == real_page.needed(0.01, 1.0) == real_page.MOST + 1
 
 
 def test_the_page_judges_and_shows_all_seeds(tmp_path):
@@ -51,11 +75,13 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
         row("FT", [80.0, 81, 80, 81, 80]),
         row("PT", [30.0, 31, 30, 32, 30]),
         row("P-tuning v2", [70.0, 71, 70, 71, 70], masks=2),
+        row("length 1", [60.0, 61, 60, 61, 60], claim=f"{NAMES}, length"),
+        row("length 20", [60.0, 62, 62, 60, 61], claim=f"{NAMES}, length"),
     ]
     real_page.write_page(tmp_path / "page", stored, len(ROWS))
     page = (tmp_path / "page.md").read_text()
     assert "Rows of 2026-01-02, masks 1, 2:" in page  # a row without a number has rule 1
-    assert f"3 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
+    assert f"5 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
     assert (
         "| NER, 1,000 sentences: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |"
         in page
@@ -64,4 +90,7 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
         next(o for o in page.splitlines() if text in o)
         for text in ("sentences: above", "sentences: close")
     )
-    assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
+    assert far.endswith("| 0.000 | 0.000 | 5 | holds | holds |")
+    assert close.endswith("| DOES NOT HOLD | DOES NOT HOLD |")
+    assert "| 5 | undecided | undecided (about " in page
+    assert "Of 3 claims that were run 2 are decided, 2 after Holm's correction" in page
