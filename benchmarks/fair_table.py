@@ -27,7 +27,11 @@ ENCODED = "prompt_tuning,residual_prompt,dept,ptuning_v2,idpg_s,lora,ia3,adapter
 DECODED = "manual_prompt,in_context,instruction,prompt_tuning,ptuning_v2,lora,ia3,fine_tuning"
 SUMS = ("task.source.options={{max_terms:2,max_digits:2}}", "readout.max_new_tokens=8")
 SUMS += ("task.source.rows={{train:2000,validation:100,test:300}}",)
+WORDS = "description:[description],entity:[thing],abbreviation:[term]"
+WORDS += ",human:[person],location:[place],number:[number]"
 ASKED = ("setting=k_1000", "setting.dev=200", "readout=verbalizer", "readout.pattern=asked")
+ASKED += ('+task.pvps.asked.pattern="Question: {{~text}} The answer is a {{mask}}"',)
+ASKED += (f"+task.pvps.asked.words={{{{{WORDS}}}}}",)
 CELLS = {
     "TREC": (f"method={ENCODED}", "task=trec", *BGE),
     "TREC, SmolLM2": (f"method={DECODED}", "task=trec", *ASKED, *SMOLLM),
