@@ -8,6 +8,7 @@ that are finished.
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -197,7 +198,7 @@ def main() -> None:
         if time.monotonic() >= deadline or not done(line, deadline):
             continue
         rows, shown = compared(typed), overrides(name, {place: Path(place) for place in places})
-        command = " ".join(["ptrun compare", *shown, f"trials={TRIALS}", f"seeds={SEEDS}"])
+        command = f"ptrun compare {shlex.join(shown)} trials={TRIALS} seeds={SEEDS}"
         cells[name] = {"command": command, "table": table(rows)}
         cells[name]["rows"] = [{key: row[key] for key in KEPT} for row in rows]
         if name == "TREC" and (rates := fixed(typed, rows, deadline)):
