@@ -12,6 +12,8 @@ SAID = (
     ("IDPG, Table 1", "M-IDPG close to fine-tuning", "FT", "M-IDPG", "close"),
     ("IDPG, Table 1", "M-IDPG above S-IDPG", "S-IDPG", "M-IDPG", "above"),
     ("IDPG, Table 1", "M-IDPG close to Compacter", "Compacter", "M-IDPG", "close"),
+    ("DPT, Table 1", "above fine-tuning", "FT", "DPT", "above"),
+    ("DPT, Table 3", "1 - sigma above sigma", "DPT(sigma)", "DPT", "above"),
     ("P-tuning, Table 5", "P-tuning above manual prompts", "manual", "P-tuning", "above"),
     ("P-tuning, Table 5", "P-tuning above fine-tuning", "FT", "P-tuning", "above"),
     ("PPT, Table 4", "hybrid PPT above PT", "PT", "hybrid PPT", "above"),

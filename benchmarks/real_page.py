@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from headlines import NEAR, Headline, judged, spread
 from real_headlines import CHECKED, CUT, HEADLINES
 from real_pictures import differences, scores
+from real_rows import ROWS
 from running import masks
 
 from ptrun.metrics import holm, student_limit, student_p
@@ -30,6 +31,10 @@ all seeds.
 {counts}
 
 {summary}
+
+The same by model, a claim for each task:
+
+{sizes}
 
 A difference is the second row minus the first, seed by seed, with the 95 % interval of its mean
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
@@ -64,10 +69,6 @@ the last part.
 
 | task | method | metric | test | seeds | rate | candidates | learned | tokens/s | minutes |
 |---|---|---|---|---|---|---|---|---|---|"""
-_DPT = (
-    "| DPT, Tables 1 and 3 | above fine-tuning; above DPT(sigma) |  |  |  | all tasks: the "
-    "ELECTRA is not good enough, see the end of this page |"
-)
 LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "claims.json"
 _MEASURED = (
     "Runs of MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct on public data: test scores of "
@@ -188,6 +189,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         few=sum(n > MANY for n in needs),
         many=MANY,
         summary=_summary(verdicts),
+        sizes=by_size(verdicts),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
     lines = [*lines_of(claims), CHECKED, CUT, _ROWS.format(name=name.name)]
@@ -209,7 +211,39 @@ def _summary(verdicts: list[str]) -> str:
     for (paper, says), own in tasks.items():
         cells = ["; ".join(own[column]) for column in columns]
         lines.append(f"| {paper} | {says} | {' | '.join(cells)} |")
-    return "\n".join([*lines, _DPT])
+    return "\n".join(lines)
+
+
+_SIZES = {
+    "minilm_l6": "6 layers, 23M",
+    "ms_marco_minilm_l12": "12 layers, 33M",
+    "electra_base": "ELECTRA, 12 layers, 33M",
+    "distilbert_cased_quire": "cased, 6 layers, 65M",
+    "multilingual_e5_small": "Chinese, 12 layers, 118M",
+    "smollm2_135m": "SmolLM2, 30 layers, 135M",
+}
+
+
+def by_size(verdicts: list[str]) -> str:
+    """Return a table of the statements: how many claims hold, of those that ran, on each model."""
+    models = {row.claim: row.options for row in ROWS}
+    counted: dict[tuple[str, str], dict[str, Counter]] = {}
+    for headline, here in zip(HEADLINES, verdicts, strict=True):
+        text = " ".join(models[headline.claim])
+        size = next(size for name, size in _SIZES.items() if f"backbone={name}" in text)
+        says = headline.says.partition(": ")[2]
+        counted.setdefault((headline.paper, says), {}).setdefault(size, Counter())[here] += 1
+    lines = [f"| paper | says | {' | '.join(_SIZES.values())} |", "|---|---" * 4 + "|"]
+    for (paper, says), sizes in counted.items():
+        cells = [_counts(sizes.get(size, Counter())) for size in _SIZES.values()]
+        lines.append(f"| {paper} | {says} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _counts(verdicts: Counter) -> str:
+    """Return how many claims hold, do not hold, and are undecided, of those that ran."""
+    words = {"holds": "hold", "DOES NOT HOLD": "do not", "undecided": "undecided"}
+    return ", ".join(f"{verdicts[here]} {word}" for here, word in words.items() if verdicts[here])
 
 
 def _row(one: dict) -> str:

@@ -171,6 +171,26 @@ def tagged(claim: str, model: tuple[str, ...], options: tuple[str, ...], steps: 
     ]
 
 
+def detected(task: str) -> list[Row]:
+    """Return rows of DPT in its released form, of its ablation, and of fine-tuning, on an ELECTRA.
+
+    `python -m workshop.pretrain backbone=marco_electra` makes it.
+    """
+    model = ("backbone=electra_base", "backbone.path={weights}/marco_electra")
+    common = (*model, "hardware.precision=bf16", f"task={task}", "setting=k_1000", DEV)
+    form = ("method=dpt", "readout.pattern=dpt_official", "readout.bias=true")
+    form += ("method.reserved=true",)
+    rows = {
+        "FT": ("method=fine_tuning",),
+        "DPT": form,
+        "DPT(sigma)": (*form, "readout.direction=sigma"),
+    }
+    return [
+        Row(f"ELECTRA, {task}, 1,000 texts", name, (*common, *own, *trained("FT", 300)), FULL_RATES)
+        for name, own in rows.items()
+    ]
+
+
 def twelve() -> list[Row]:
     """Return rows of P-tuning v2 in four of twelve layers, and with other lengths, on TREC."""
     common = (*TWELVE, *f"{TREC} {DEV}".split(), *METHODS["P-tuning v2"][0], *trained("", 400))
@@ -243,6 +263,7 @@ _ROWS: tuple[Row, ...] = (
     *tagged(CASED_NAMES, CASED, NER, 400),
     *minilm(SST2_12, f"task=sst2 setting=k_1000 {DEV}", 400, *MAIN, model=TWELVE),
     *twelve(),
+    *(row for task in ("trec", "sst2", "mr", "subj") for row in detected(task)),
     *minilm(
         "ChnSentiCorp, 1,000 texts",
         f"task=chnsenticorp {SAMPLE} task.max_tokens=64",
