@@ -199,10 +199,11 @@ def main() -> None:
             continue
         rows, shown = compared(typed), overrides(name, {place: Path(place) for place in places})
         command = f"ptrun compare {shlex.join(shown)} trials={TRIALS} seeds={SEEDS}"
+        before = cells.get(name, {})
         cells[name] = {"command": command, "table": table(rows)}
         cells[name]["rows"] = [{key: row[key] for key in KEPT} for row in rows]
         if name == "TREC" and (rates := fixed(typed, rows, deadline)):
-            cells[name] |= {"fixed": rates, "sharing": sharing(typed)}
+            cells[name] |= {"fixed": rates, "sharing": before.get("sharing") or sharing(typed)}
         keep(FILE, {"trials": TRIALS, "seeds": SEEDS, "cells": cells})
         PAGE.write_text("\n".join(page(cells)) + "\n", encoding="utf-8")
 

@@ -518,7 +518,7 @@ def _binomial_variance(score: float, examples: int) -> float:
 # Student's distribution, and Holm's correction for several comparisons.
 
 
-def student_p(t: float, freedom: int) -> float:
+def student_p(t: float, freedom: float) -> float:
     """Return the two-sided p of Student's t with so many degrees of freedom, to 1e-6.
 
     With t = sqrt(f) tan(a) the density is that of cos(a)^(f - 1), which is integrated.
@@ -531,7 +531,7 @@ def student_p(t: float, freedom: int) -> float:
     return 1.0 - within / whole
 
 
-def student_limit(freedom: int, level: float = 0.95) -> float:
+def student_limit(freedom: float, level: float = 0.95) -> float:
     """Return the t between which and -t a share `level` of Student's distribution lies."""
     low, high = 0.0, 1e4
     for _ in range(60):

@@ -117,24 +117,29 @@ def _correct(run: RunFolder) -> list[float] | None:
     return values if values and abs(statistics.fmean(values) - score) < 1e-6 else None
 
 
-def _error(by_seed: Sequence[Sequence[float] | None], scores: Sequence[float]) -> float | None:
-    """Return the standard error of the mean of scores; None for fewer than two seeds."""
-    if len(scores) < 2:
-        return None
-    variance = statistics.variance(scores) / len(scores)
-    complete = [values for values in by_seed if values is not None]
+def _error(
+    by_seed: Sequence[Sequence[float] | None], scores: Sequence[float]
+) -> tuple[float, float] | None:
+    """Return the standard error of the mean of scores, and its degrees of freedom (Satterthwaite).
+
+    None for fewer than two seeds.
+    """
+    samples, complete = [scores], [values for values in by_seed if values is not None]
     if len(complete) == len(by_seed):
-        means = [statistics.fmean(values) for values in zip(*complete, strict=True)]
-        variance += statistics.variance(means) / len(means) if len(means) > 1 else 0.0
-    return math.sqrt(variance)
+        samples.append([statistics.fmean(values) for values in zip(*complete, strict=True)])
+    if len(scores) < 2 or len(samples[-1]) < 2:
+        return None
+    parts = [(statistics.variance(sample) / len(sample), len(sample) - 1) for sample in samples]
+    variance, spread = sum(part for part, _ in parts), sum(part**2 / n for part, n in parts)
+    return math.sqrt(variance), variance**2 / spread if spread else 1.0
 
 
 def interval(runs: Sequence[RunFolder]) -> tuple[float | None, float | None]:
     """Return half of the 95 % interval of the mean test score, and the mean."""
     scores = _scores(runs, "test")
-    if (error := _error([_correct(run) for run in runs], scores)) is None:
+    if (spread := _error([_correct(run) for run in runs], scores)) is None:
         return None, _mean(scores)
-    return student_limit(len(scores) - 1) * error, statistics.fmean(scores)
+    return student_limit(spread[1]) * spread[0], statistics.fmean(scores)
 
 
 def paired(runs: Sequence[RunFolder], others: Sequence[RunFolder]) -> tuple[float, float] | None:
@@ -150,10 +155,10 @@ def paired(runs: Sequence[RunFolder], others: Sequence[RunFolder]) -> tuple[floa
         a, b = _correct(run), _correct(other)
         same = a is not None and b is not None and len(a) == len(b)
         by_seed.append([x - y for x, y in zip(a, b, strict=True)] if same and a and b else None)
-    error, gap = _error(by_seed, gaps), statistics.fmean(gaps)
-    if not error:
+    spread, gap = _error(by_seed, gaps), statistics.fmean(gaps)
+    if not spread or not spread[0]:
         return gap, 1.0 if gap == 0 else 0.0
-    return gap, student_p(gap / error, len(gaps) - 1)
+    return gap, student_p(gap / spread[0], spread[1])
 
 
 # The page.

@@ -5,6 +5,7 @@ import math
 import statistics
 
 import pytest
+from scipy import stats
 
 from ptrun.folder.find import RunFolder
 from ptrun.metrics import holm, student_limit, student_p
@@ -51,9 +52,10 @@ def test_an_interval_covers_seeds_and_the_test_sample(runs):
     half, mean = interval(runs("a", ["abba", "abbb", "aaba"]))
     scores = [100, 75, 75]
     by_example = [100, 200 / 3, 100, 200 / 3]
-    variance = statistics.variance(scores) / 3 + statistics.variance(by_example) / 4
+    parts = statistics.variance(scores) / 3, statistics.variance(by_example) / 4
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 3)
     assert mean == pytest.approx(statistics.fmean(scores))
-    assert half == pytest.approx(4.303 * math.sqrt(variance), rel=1e-3)
+    assert half == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(sum(parts)), rel=1e-3)
 
 
 def test_a_metric_that_is_no_mean_has_the_seeds_alone(runs):
@@ -67,9 +69,10 @@ def test_pairs_are_of_the_same_seeds_and_examples(runs):
     better, worse = runs("a", ["abba", "abba", "abbb"]), runs("b", ["abbb", "abaa", "abbb"])
     gap, p = paired(worse, better)
     gaps, by_example = [-25, -25, 0], [0, 0, -100 / 3, -100 / 3]
-    error = math.sqrt(statistics.variance(gaps) / 3 + statistics.variance(by_example) / 4)
+    parts = statistics.variance(gaps) / 3, statistics.variance(by_example) / 4
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 3)
     assert gap == pytest.approx(statistics.fmean(gaps))
-    assert p == pytest.approx(student_p(gap / error, 2))
+    assert p == pytest.approx(2 * stats.t.sf(abs(gap) / math.sqrt(sum(parts)), freedom), rel=1e-4)
     assert paired(better, better) == (0.0, 1.0)
     assert paired(better[:2], better) is None and paired(better[:1], better[:1]) is None
 
