@@ -88,20 +88,22 @@ def smollm(claim: str, options: str, pattern: str) -> list[Row]:
     return [Row(claim, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
 
-def pretrained(claim: str, options: str) -> list[Row]:
+def pretrained(claim: str, options: str, pairs: int) -> list[Row]:
     """Return rows of PPT on pairs; the answer is last, where a decoder has read both texts.
 
-    The prompt is pre-trained on neighbours in a corpus, 1,600 pairs, once for both rates.
+    The prompt is pre-trained on neighbours in a corpus, once for both rates, each pair seen once.
     """
     asked = "{~first} || {~second} ? answer: {mask}"
     corpus = (
         "pretraining.task.source.corpus={data}/corpus_en_large",
-        "pretraining.task.source.examples={{train:1600,validation:100,test:100}}",
+        f"pretraining.task.source.examples={{{{train:{pairs},validation:100,test:100}}}}",
         f'+pretraining.task.pvps.end.pattern="{asked.replace("{", "{{").replace("}", "}}")}"',
         "+pretraining.task.pvps.end.words={{no:[No],maybe:[Maybe],yes:[Yes]}}",
         "pretraining.readout.pattern=end",
         "pretraining.task.max_tokens=96",
-        *(f"pretraining.train.{o}" for o in ("max_steps=100", "batch_size=16", "eval_every=50")),
+        f"pretraining.train.max_steps={pairs // 16}",
+        "pretraining.train.batch_size=16",
+        f"pretraining.train.eval_every={pairs // 32}",
     )
     common = (*SMOLLM, *options.split(), "method.length=20", "readout.pattern=pet")
     rows = {"hybrid PT": ("method=pt_vanilla",), "hybrid PPT": ("method=ppt", *corpus)}
@@ -231,6 +233,7 @@ CB = ("SmolLM2, CB, 32 shots", f"task=cb setting=fewglue {TINY}")
 TWELVE, CASED = restored("ms_marco_minilm_l12"), restored("distilbert_cased_quire")
 CHINESE, DEV = restored("multilingual_e5_small"), "setting.dev=300"
 TREC_12, SST2_12 = "12 layers, TREC, 1,000 texts", "12 layers, SST-2, 1,000 texts"
+LARGE_CORPUS = "SmolLM2, CB, 32 shots, 16,000 pairs"
 CASED_NAMES = "Cased, NER, 1,000 sentences"
 FIVE = (NAMES, f"{NAMES}, depth", f"{NAMES}, length", FACTS)
 """Families whose claims five seeds decided."""
@@ -240,7 +243,7 @@ _ROWS: tuple[Row, ...] = (
     *minilm(TREC_ROW, TREC, 600, *COMPARED),
     longer(TREC_ROW, *TREC.split(), *METHODS["P-tuning v2"][0]),
     *smollm(*CB, "pet")[:3],
-    *pretrained(*CB),
+    *pretrained(*CB, 1600),
     *minilm(MPQA_ROW, MPQA, 600, *COMPARED),
     *minilm("TREC, 100 texts", "task=trec setting=k_100", 400, *MAIN),
     *minilm("SST-2, 1,000 texts", "task=sst2 setting=k_1000", 600, *MAIN),
@@ -262,6 +265,10 @@ _ROWS: tuple[Row, ...] = (
     *minilm(TREC_12, f"{TREC} {DEV}", 400, *MAIN, "S-IDPG", model=TWELVE),
     *tagged(CASED_NAMES, CASED, NER, 400),
     *minilm(SST2_12, f"task=sst2 setting=k_1000 {DEV}", 400, *MAIN, model=TWELVE),
+    *(
+        replace(row, claim=LARGE_CORPUS)
+        for row in (smollm(*CB, "pet")[3], *pretrained(*CB, 16_000))
+    ),
     *twelve(),
     *(row for task in ("trec", "sst2", "mr", "subj") for row in detected(task)),
     *minilm(
