@@ -11,7 +11,7 @@ def reading(readout="head", **keys):
 
 def reads(method, read_out, **options):
     """Return what makes a method with a read-out of a backbone and a task."""
-    return lambda backbone, task: method(backbone, task, read_out, **options)
+    return lambda backbone, task, **more: method(backbone, task, read_out, **options, **more)
 
 
 def readout_for(backbone, task, keys, *, soft):

@@ -27,7 +27,7 @@ CAUSAL = ("gpt2", "llama")
 FILL = partial(opinions, pattern="{~sentence} It was {mask}")
 MEAN = partial(opinions, pattern="{~sentence} It was {masks}")
 FIRST = partial(opinions, pattern="{soft:3} {~sentence} It was {mask}")
-WORDS = {"reading": reading("verbalizer")}
+WORDS = reading("verbalizer")
 DORA = {"peft_type": "LORA", "use_dora": True, "r": 4}
 TUNERS = {"ia3": {"peft_type": "IA3"}, "dora": DORA, "vera": {"peft_type": "VERA", "r": 16}}
 MAPS = {"deberta": ["in_proj"], "gpt2": ["c_attn"]}
@@ -57,20 +57,20 @@ TUNED = [
 POOLERS = ("mean", "none", "trainable")
 CELLS = [
     *on(EVERY, "prompt_tags", PROMPT, conll03),
-    *on(FILLED, "prompt_words", partial(PROMPT, **WORDS), FILL),
+    *on(FILLED, "prompt_words", reads(PROMPT, WORDS), FILL),
     *on(POCKET, "ptuning", PTuning, FIRST),
     ("bert", "residual_tags", partial(ResidualPrompt, length=4, hidden=8), conll03),
-    ("pocket_gpt2", "residual_words", partial(ResidualPrompt, length=4, **WORDS), FILL),
+    ("pocket_gpt2", "residual_words", reads(ResidualPrompt, WORDS, length=4), FILL),
     *on(("bert", "roberta", "electra", *CAUSAL), "prefix_tags", PREFIX, conll03),
     ("bert", "prefix_label", PREFIX, sst2),
     ("roberta", "prefix_label", pooled(PREFIX, "classifier"), sst2),
-    *on(("bert", "pocket_gpt2", "llama"), "prefix_words", partial(PREFIX, **WORDS), FILL),
+    *on(("bert", "pocket_gpt2", "llama"), "prefix_words", reads(PREFIX, WORDS), FILL),
     ("bert", "prefix_mlp", partial(PREFIX, reparameterization="mlp", hidden=8), conll03),
     ("bert", "prefix_hidden", partial(PREFIX, prefix_kind="hidden", shift_positions=True), conll03),
     *on(EVERY, "lora_tags", LOW, conll03),
-    *on(FILLED, "lora_words", partial(LOW, **WORDS), FILL),
+    *on(FILLED, "lora_words", reads(LOW, WORDS), FILL),
     *[
-        ("roberta", f"{name}_words", partial(make, **WORDS), MEAN)
+        ("roberta", f"{name}_words", reads(make, WORDS), MEAN)
         for name, make in (("prompt", PROMPT), ("prefix", PREFIX), ("lora", LOW))
     ],
     ("bert", "lora_label", LOW, sst2),
@@ -101,9 +101,9 @@ WHOLE = [
         for place, kind in enumerate(EVERY)
         for pooler in ("auto", POOLERS[place % 3])
     ],
-    *on(("bert", *POCKET), "words", partial(FineTuning, **WORDS), FILL),
+    *on(("bert", *POCKET), "words", reads(FineTuning, WORDS), FILL),
     *on(EVERY, "lora_tags", LOW, conll03),
-    *on(("bert", "pocket_gpt2"), "lora_words", partial(LOW, **WORDS), FILL),
+    *on(("bert", "pocket_gpt2"), "lora_words", reads(LOW, WORDS), FILL),
     *TUNED,
 ]
 
@@ -187,7 +187,7 @@ def test_rows_that_peft_cannot_place_are_refused(
 
 def test_segments_that_peft_drops_are_refused(tiny, data_dir, tmp_path, monkeypatch):
     task = FILL(data_dir)
-    method = moved(partial(PROMPT, **WORDS), tiny(), task)
+    method = moved(reads(PROMPT, WORDS), tiny(), task)
     plain = method.encode(task.load("train"))
     pairs = [
         replace(one, rows=[replace(row, types=[0] + [1] * (len(row.ids) - 1)) for row in one.rows])

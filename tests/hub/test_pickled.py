@@ -130,7 +130,7 @@ def test_presets_are_those_of_the_package_alone(hub, tmp_path, monkeypatch):
     (tmp_path / "ptrun_conf" / "backbone").mkdir(parents=True)
     (tmp_path / "ptrun_conf" / "backbone" / "mine.yaml").write_text("hub: someone/bert\n")
     monkeypatch.chdir(tmp_path)
-    assert len(download.presets()) == 65 and T5 in download.presets()
+    assert len(download.presets()) == 67 and T5 in download.presets()
     foreign(hub)
     assert "allow_bin=true" in refused(model("someone/bert"))
 

@@ -49,6 +49,6 @@ def test_a_repository_that_does_not_answer_is_named_with_the_remedy(page, hub):
 
 
 def test_every_preset_of_the_hub_is_asked():
-    assert len(presets.presets("backbone")) == 65
+    assert len(presets.presets("backbone")) == 67
     assert presets.presets("task").keys() == test_tasks.TASKS.keys()
     assert presets.presets("backbone").keys() > NODES.keys()

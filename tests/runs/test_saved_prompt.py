@@ -55,7 +55,9 @@ class World:
 
     def task(self, make):
         slots = "{~sentence} {soft:2} was {soft} {mask}"
-        return sst2(self.data_dir, slots if make.func is PTuning else "{~sentence} {mask}")
+        return sst2(
+            self.data_dir, slots if getattr(make, "func", make) is SLOTS else "{~sentence} {mask}"
+        )
 
     def fresh(self, make, seed=9):
         torch.manual_seed(seed)
