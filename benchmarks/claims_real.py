@@ -70,15 +70,14 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
     }
     if before:
         seen = len(before["seeds"])
-        seconds = {s: before[s] + scores[s][-(row.seeds - seen) :] for s in scores}
-        every = f"{before.get('masks', 1)}, {RULE}" if before.get("masks", 1) != RULE else RULE
-        minutes = round(before["minutes"] + took / 60, 1)
+        joined = {s: before[s] + scores[s][-(row.seeds - seen) :] for s in scores}
+        rule = before.get("masks", 1)
         return {
             **before,
-            **seconds,
+            **joined,
             "seeds": list(SEEDS[: row.seeds]),
-            "masks": every,
-            "minutes": minutes,
+            "masks": RULE if rule == RULE else f"{rule}, {RULE}",
+            "minutes": round(before["minutes"] + took / 60, 1),
             "date": datetime.now(UTC).date().isoformat(),
         }
     return {
