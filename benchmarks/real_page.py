@@ -154,14 +154,16 @@ def write_claims(stored: list[dict]) -> None:
 def _claim(headline: Headline, first: dict, second: dict) -> dict:
     paper, _, source = headline.paper.partition(", ")
     apart, gap, here = judged(headline, first, second)
+    shared = [seed for seed in first["seeds"] if seed in second["seeds"]]
+    by_seed = [dict(zip(row["seeds"], row["test"], strict=True)) for row in (first, second)]
     return {
         "paper": paper,
         "source": source,
         "says": headline.says,
         "first": headline.first,
         "second": headline.second,
-        "seeds": first["seeds"],
-        "scores": [first["test"], second["test"]],
+        "seeds": shared,
+        "scores": [[row[seed] for seed in shared] for row in by_seed],
         "gap": [round(number, 2) for number in (fmean(apart), gap.low, gap.high)],
         "verdict": here.lower(),
     }
