@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import fmean
 from threading import Lock
 
+from real_files import write_files
 from real_page import write_claims, write_page
 from real_rows import ROWS, Row
 from running import PTRUN, RESULTS, arguments, keep, kept, results
@@ -39,8 +40,12 @@ _STORING = Lock()
 
 def command(row: Row, given: argparse.Namespace, before: dict | None = None) -> list[str]:
     """Return the command line of a row, or of the seeds that its record lacks."""
-    options = [one.format(weights=given.weights, data=given.data) for one in row.options]
-    own = [*options, f"data_dir={given.data}", f"outputs={given.outputs}", f"name={slug(row)}"]
+    files = (given.outputs / "files").resolve()
+    folders = {"weights": given.weights, "data": given.data, "files": files}
+    own = [f"outputs={given.outputs}", f"name={slug(row)}"]
+    own += [one.format(**folders) for one in row.options]
+    if not any(one.startswith("data_dir=") for one in own):
+        own.append(f"data_dir={given.data}")
     if not row.rates:
         return [*PTRUN, "-m", *own, "seed=2"]
     rates, done = (before["rate"], len(before["seeds"])) if before else (row.rates, 0)
@@ -64,8 +69,10 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
         runs = [run for run in runs if run["run_id"] in search["runs"]]
     runs *= 1 if row.rates else row.seeds  # what trains nothing has one score for all seeds
     facts = [run["manifest"] for run in runs]
+    metric = runs[0]["metric"]
+    unit = -100 if metric == "kl" else 1  # higher is better; in hundredths of a nat
     scores = {
-        part: [round(run["metrics"][part][run["metric"]], 2) for run in runs]
+        part: [round(unit * run["metrics"][part][metric], 2) for run in runs]
         for part in ("test", "dev")
     }
     if before:
@@ -85,7 +92,7 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
         "row": row.row,
         "date": datetime.now(UTC).date().isoformat(),
         "masks": RULE,
-        "metric": runs[0]["metric"],
+        "metric": "-100 kl" if metric == "kl" else metric,
         "options": list(row.options),
         "rates": row.rates,
         "rate": search.get("winner", {}).get("train.lr") or row.rates or None,
@@ -134,6 +141,7 @@ def name_of(one: dict) -> str:
 def run(given: argparse.Namespace) -> None:
     """Do the rows that are not stored with all seeds, in order, until the time is over."""
     given.outputs.mkdir(parents=True, exist_ok=True)
+    write_files(given.data, given.weights / "smollm2_135m", given.outputs / "files")
     end = time.monotonic() + 60 * given.minutes
     seeds = {name_of(one): len(one["seeds"]) for one in load(given.out)}
     left = [r for r in ROWS if seeds.get(r.name, 0) < r.seeds and r.name.startswith(given.only)]

@@ -1,7 +1,18 @@
 """What the papers say about pairs of rows of `real_rows.py`."""
 
 from headlines import Headline
-from real_rows import FACTS, LONGER, NAMES, ROWS, TREC_12, TREC_ROW
+from real_rows import (
+    ANSWERS,
+    CONTEXT,
+    FACTS,
+    LONGER,
+    MASKED_FACTS,
+    NAMES,
+    ROWS,
+    SUMS,
+    TREC_12,
+    TREC_ROW,
+)
 
 # paper, what it says about each task, first row, second row, kind of claim
 SAID = (
@@ -24,6 +35,11 @@ EMPTY = (("SmolLM2, RTE, 32 shots", "close"),)  # fine-tuning is at chance there
 DEPTH, LENGTH = f"{NAMES}, depth", f"{NAMES}, length"
 DEPTH_12, LENGTH_12 = f"{TREC_12}, depth", f"{TREC_12}, length"
 FIGURE, FACT = "P-tuning v2, Figure 3", "P-tuning, Table 2"
+MANUAL = {
+    "manual": "manual prompts",
+    "LPAQA": "searched prompts, LPAQA",
+    "AutoPrompt": "searched prompts, AutoPrompt",
+}
 OWN = (
     *(
         Headline(SAID[1][0], f"{task}, 2,000 steps: {SAID[1][1]}", task, "FT", LONGER, "close")
@@ -36,10 +52,28 @@ OWN = (
         for layers in ("layers 1-4", "layers 5-8")
     ),
     Headline(FIGURE, f"{TREC_12}: 20 vectors above 1", LENGTH_12, "length 1", "length 20"),
-    Headline(FACT, f"{FACTS}: above manual prompts", FACTS, "manual", "P-tuning"),
     *(
-        Headline(FACT, f"{FACTS}: above searched prompts, {name}", FACTS, name, "P-tuning")
-        for name in ("LPAQA", "AutoPrompt")
+        Headline(FACT, f"{facts}: above {prompts}", facts, name, "P-tuning")
+        for facts in (FACTS, MASKED_FACTS)
+        for name, prompts in MANUAL.items()
+    ),
+    *(
+        Headline("LoRA, Hu et al. 2021", f"{task}: {says}", task, first, "LoRA", kind)
+        for task in (SUMS, ANSWERS)
+        for says, first, kind in (
+            ("LoRA close to fine-tuning", "FT", "close"),
+            ("LoRA above deep prompts", "P-tuning v2", "above"),
+        )
+    ),
+    *(
+        Headline(
+            "Cartridges, Eyuboglu et al. 2025", f"{CONTEXT}: {says}", CONTEXT, first, "cartridge"
+        )
+        for says, first in (
+            ("a cartridge above a document cut to its length", "document cut to 64"),
+            ("a cartridge above LoRA of equal bytes", "LoRA"),
+            ("first tokens above a random start", "random start"),
+        )
     ),
 )
 
@@ -47,7 +81,7 @@ OWN = (
 def found() -> tuple[Headline, ...]:
     """Return the claims about each task that has both rows; `OWN` has those about facts."""
     names = {(row.claim, row.row) for row in ROWS}
-    tasks = [task for task in dict.fromkeys(row.claim for row in ROWS) if task != FACTS]
+    tasks = dict.fromkeys(row.claim for row in ROWS if row.claim not in (FACTS, MASKED_FACTS))
     return tuple(
         Headline(paper, f"{task}: {says}", task, first, second, kind)
         for paper, says, first, second, kind in SAID

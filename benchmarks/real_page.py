@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
+from itertools import starmap
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -14,6 +15,7 @@ from real_rows import ROWS
 from running import masks
 
 from ptrun.metrics import holm, student_limit, student_p
+from ptrun.papers.shown import PAPERS
 
 MOST, MANY = 200, 10  # seeds that are counted, and that are many
 
@@ -147,7 +149,8 @@ def lines_of(claims: list[Judged]) -> list[str]:
 
 def write_claims(stored: list[dict]) -> None:
     """Write the claims whose rows are done into the ledger's package."""
-    claims = ",\n".join(json.dumps(_claim(*one), ensure_ascii=False) for one in done(stored))
+    of_papers = [one for one in starmap(_claim, done(stored)) if one["paper"] in PAPERS.values()]
+    claims = ",\n".join(json.dumps(one, ensure_ascii=False) for one in of_papers)
     LEDGER.write_text(f'{{"measured":\n{json.dumps(_MEASURED)},\n"claims": [\n{claims}\n]}}\n')
 
 

@@ -112,10 +112,14 @@ def pretrained(claim: str, options: str, pairs: int) -> list[Row]:
 
 def facts() -> list[Row]:
     """Return rows of SmolLM2 on ten relations of LAMA."""
-    relations = "P17,P19,P20,P27,P30,P36,P37,P103,P159,P495"
-    common = (*SMOLLM, "task=lama", f"task.relations=[{relations}]", "task.vocabulary=objects")
-    short = ("train.batch_size=8", "train.max_steps=60", "train.eval_every=60")
     patterns = {"manual": "original_gpt", "LPAQA": "lpaqa_gpt", "AutoPrompt": "autoprompt_gpt"}
+    return _facts(FACTS, SMOLLM, patterns)
+
+
+def _facts(claim: str, model: tuple[str, ...], patterns: dict[str, str]) -> list[Row]:
+    relations = "P17,P19,P20,P27,P30,P36,P37,P103,P159,P495"
+    common = (*model, "task=lama", f"task.relations=[{relations}]", "task.vocabulary=objects")
+    short = ("train.batch_size=8", "train.max_steps=60", "train.eval_every=60")
     written = {name: f"readout.pattern={pattern}" for name, pattern in patterns.items()}
     rows = {
         **{name: (("method=manual_prompt", own), "") for name, own in written.items()},
@@ -125,7 +129,7 @@ def facts() -> list[Row]:
             PROMPT_RATES,
         ),
     }
-    return [Row(FACTS, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
+    return [Row(claim, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
 
 def sums() -> list[Row]:
@@ -135,6 +139,10 @@ def sums() -> list[Row]:
         *("task.source.rows={{train:2000,validation:100,test:300}}", "readout.max_new_tokens=8"),
         *("train.batch_size=8", "train.max_steps=100", "train.eval_every=50"),
     )
+    return _written(SUMS, common)
+
+
+def _written(claim: str, common: tuple[str, ...]) -> list[Row]:
     rows = {
         "zero-shot": ("method=manual_prompt", ""),
         "PT": ("method=prompt_tuning", PROMPT_RATES),
@@ -142,7 +150,61 @@ def sums() -> list[Row]:
         "LoRA": ("method=lora", SMALL_RATES),
         "FT": ("method=fine_tuning", "1e-5,3e-5"),
     }
-    return [Row(SUMS, name, (*common, method), rates) for name, (method, rates) in rows.items()]
+    return [Row(claim, name, (*common, method), rates) for name, (method, rates) in rows.items()]
+
+
+def masked_facts() -> list[Row]:
+    """Return rows of MiniLM with a masked-word head, on ten relations of LAMA.
+
+    `python -m workshop.pretrain backbone=minilm_bert` makes it.
+    """
+    model = ("backbone=minilm_l6", "backbone.path={weights}/minilm_bert")
+    patterns = {"manual": "original", "LPAQA": "lpaqa", "AutoPrompt": "autoprompt"}
+    return _facts(MASKED_FACTS, model, patterns)
+
+
+def answers() -> list[Row]:
+    """Return rows of SmolLM2 that writes the answers of questions about a paragraph."""
+    files = {"train": "train", "dev": "validation", "test": "test"}
+    common = (
+        *(*SMOLLM, "task=csv", "task.name=squad_answers", "task.text=asked", "task.answer=answer"),
+        *(f"task.{part}={{files}}/answers/{name}.jsonl" for part, name in files.items()),
+        *("readout.max_new_tokens=16", "train.batch_size=8", "train.max_steps=60"),
+        "train.eval_every=60",
+    )
+    return _written(ANSWERS, common)
+
+
+def context() -> list[Row]:
+    """Return rows of a document in view, and of what stands for it; the teacher has it in view.
+
+    Scores are KL to the teacher on questions of people. LoRA has the bytes of the prefix.
+    """
+    folder = "{files}/document"
+    common = (
+        *(*SMOLLM, "task=csv", "task.messages=messages"),
+        *(f"task.{part}={folder}/{part}.jsonl" for part in ("train", "dev", "test")),
+        *(f"readout.document=@{folder}/document.txt", "readout.max_new_tokens=16"),
+        "hardware.token_budget=4096",
+    )
+    learned = ("readout.self_study=128", "readout.chunk=250", "train.max_steps=200")
+    learned += ("train.batch_size=2", "train.eval_every=100")
+    prefix = ("method=cartridge", "method.length=64")
+    rates = "2e-3,5e-3,1e-2"
+    rows = {
+        "no document": (("method=manual_prompt", "readout=distillation"), ""),
+        "document cut to 64": ((*prefix, "method.frozen_vectors=null"), ""),
+        "cartridge": ((*prefix, *learned), rates),
+        "random start": (
+            (*prefix, "start=random", "method.frozen_vectors=0", *learned),
+            rates,
+        ),
+        "LoRA": (
+            ("method=lora", "readout=distillation", "method.rank=13", *learned),
+            "3e-4,1e-3,3e-3",
+        ),
+    }
+    return [Row(CONTEXT, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
 
 def names() -> list[Row]:
@@ -220,7 +282,10 @@ def parts() -> list[Row]:
 
 LONGER = "P-tuning v2, 2,000 steps"
 FACTS, NAMES = "LAMA, ten relations", "NER, 1,000 sentences"
-SUMS = "SmolLM2 writes sums"
+MASKED_FACTS = "LAMA, ten relations, masked word"
+SUMS, ANSWERS = "SmolLM2 writes sums", "SmolLM2 answers questions, 500 texts"
+CONTEXT = "SmolLM2, 867 tokens of an article"
+SQUAD_12 = "12 layers, SQuAD, 2,000 questions"
 NER = ("task=conll03", "setting=sample_size", "setting.n=1000")
 SAMPLE = "setting=sample_size setting.n=1000"
 TINY = "train.batch_size=8 train.max_steps=40 train.eval_every=20"
@@ -235,8 +300,8 @@ CHINESE, DEV = restored("multilingual_e5_small"), "setting.dev=300"
 TREC_12, SST2_12 = "12 layers, TREC, 1,000 texts", "12 layers, SST-2, 1,000 texts"
 LARGE_CORPUS = "SmolLM2, CB, 32 shots, 16,000 pairs"
 CASED_NAMES = "Cased, NER, 1,000 sentences"
-FIVE = (NAMES, f"{NAMES}, depth", f"{NAMES}, length", FACTS)
-"""Families whose claims five seeds decided."""
+FIVE = (NAMES, f"{NAMES}, depth", f"{NAMES}, length", FACTS, SQUAD_12, ANSWERS, CONTEXT)
+"""Families whose claims five seeds decided, and new ones whose rows are long."""
 
 _ROWS: tuple[Row, ...] = (
     *names()[:3],
@@ -280,5 +345,14 @@ _ROWS: tuple[Row, ...] = (
     ),
     *minilm("OCNLI, 1,000 pairs", f"task=ocnli {SAMPLE}", 300, *MAIN, model=CHINESE),
     *minilm("TNEWS, 1,000 texts", f"task=tnews {SAMPLE}", 300, *MAIN, model=CHINESE),
+    *masked_facts(),
+    *context(),
+    *answers(),
+    *tagged(
+        SQUAD_12,
+        TWELVE,
+        ("task=squad", "data_dir={files}", "task.splits.test=test", "task.max_tokens=256"),
+        300,
+    ),
 )
 ROWS = tuple(replace(row, seeds=5 if row.claim in FIVE else 10) for row in _ROWS)

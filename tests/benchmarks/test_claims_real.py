@@ -1,6 +1,7 @@
 """The claims on real weights: their rows, commands and page, without a run."""
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import claims_real
+import real_files
 import real_page
 from real_rows import NAMES, ROWS, TREC_ROW
 
+from ptrun.backbone.files import SHIPPED
 from ptrun.config.compose import compose_run
 from tests.tiers import tiered
 
@@ -34,7 +37,8 @@ FIRST = {own.claim: own for own in reversed(ROWS)}
 
 @pytest.mark.parametrize("own", tiered(ROWS, lambda own: own is FIRST[own.claim]))
 def test_every_row_composes(own):
-    options = [option.format(weights="weights", data="data") for option in own.options]
+    folders = dict.fromkeys(("weights", "data", "files"), "folder")
+    options = [option.format(**folders) for option in own.options]
     assert compose_run([*options, "seed=1"]).config["seed"] == 1
 
 
@@ -63,6 +67,26 @@ def test_a_row_with_fewer_seeds_gets_the_others_at_its_rate(tmp_path):
     assert made["seeds"] == list(range(2, 12)) and made["masks"] == "1, 2"
     assert made["test"] == [80, 81, 80, 81, 80, 97, 98, 99, 100, 101] and len(made["dev"]) == 10
     assert made["minutes"] == 4.0 and made["rate"] == "1e-2"
+
+
+def test_the_parts_of_squad_share_no_article(tmp_path):
+    (tmp_path / "squad").mkdir()
+    with (tmp_path / "squad" / "validation.jsonl").open("w") as file:
+        for title, count in itertools.product(range(32), range(100)):
+            asked = {"title": f"t{title}", "context": f"Word {title}.", "question": f"{count}?"}
+            file.write(json.dumps({**asked, "answers": {"text": ["Word"]}}) + "\n")
+    files = tmp_path / "files"
+    real_files.write_files(tmp_path, SHIPPED / "pocket_gpt2", files)
+    rows = {
+        part: list(map(json.loads, (files / "squad" / f"{part}.jsonl").read_text().splitlines()))
+        for part in real_files.PARTS
+    }
+    assert {part: len(own) for part, own in rows.items()} == real_files.PARTS
+    titles = [{row["title"] for row in own} for own in rows.values()]
+    assert len(set.union(*titles)) == sum(map(len, titles))
+    for part, count in real_files.WRITTEN.items():
+        assert len((files / "answers" / f"{part}.jsonl").read_text().splitlines()) == count
+    assert (files / "document" / "document.txt").read_text().startswith("Word ")
 
 
 def test_the_seeds_that_would_decide_a_claim_are_counted():
