@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import starmap
 from math import sqrt
@@ -9,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from headlines import NEAR, Headline, judged, spread
-from real_headlines import CHECKED, CUT, HEADLINES
+from real_headlines import CHECKS, CUT, EMPTY_RTE, FORMULAS, HEADLINES
 from real_pictures import differences, scores
 from real_rows import ROWS
 from running import masks
@@ -197,7 +198,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         sizes=by_size(verdicts),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
-    lines = [*lines_of(claims), CHECKED, CUT, _ROWS.format(name=name.name)]
+    lines = [*lines_of(claims), *explained(verdicts), CUT, _ROWS.format(name=name.name)]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(differences(done(stored)))
@@ -217,6 +218,24 @@ def _summary(verdicts: list[str]) -> str:
         cells = ["; ".join(own[column]) for column in columns]
         lines.append(f"| {paper} | {says} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def explained(verdicts: list[str]) -> Iterator[str]:
+    """Yield what was checked about the claims that do not hold, and those that nothing explains."""
+    yield f"\n## What was checked where a claim does not hold\n\n{FORMULAS} {EMPTY_RTE}\n"
+    both = zip(HEADLINES, verdicts, strict=True)
+    left = [headline for headline, here in both if here == "DOES NOT HOLD"]
+    for check in CHECKS:
+        claims = [one for one in left if check.is_about(one)]
+        if claims:
+            yield f"- {'; '.join(map(_named, claims))}. {check.text}"
+    without = [one for one in left if not any(check.is_about(one) for check in CHECKS)]
+    if without:
+        yield f"- Not explained: {'; '.join(map(_named, without))}."
+
+
+def _named(headline: Headline) -> str:
+    return f"{headline.paper.partition(', ')[0]}, {headline.says}"
 
 
 _SIZES = {

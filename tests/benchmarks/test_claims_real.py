@@ -94,6 +94,15 @@ def test_the_seeds_that_would_decide_a_claim_are_counted():
     assert real_page.needed(0.0, 1.0) == real_page.needed(0.01, 1.0) == real_page.MOST + 1
 
 
+def test_a_claim_that_does_not_hold_has_what_was_checked_or_is_not_explained():
+    missing = {f"{TREC_ROW}: close to fine-tuning", f"{TREC_ROW}: M-IDPG close to fine-tuning"}
+    verdicts = ["DOES NOT HOLD" if one.says in missing else "holds" for one in real_page.HEADLINES]
+    _, steps, rate, left = real_page.explained(verdicts)
+    assert steps.startswith("- P-tuning v2, TREC, 1,000 texts: close to fine-tuning. Steps")
+    assert "Rate and length" in rate
+    assert left == "- Not explained: IDPG, TREC, 1,000 texts: M-IDPG close to fine-tuning."
+
+
 def test_the_page_judges_and_shows_all_seeds(tmp_path):
     stored = [
         row("FT", [80.0, 81, 80, 81, 80]),
