@@ -30,7 +30,7 @@ def recipes() -> dict[str, Path]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the folder of one model and print its metrics.
+    """Write the folder of one model and print its metrics; an interrupted one goes on.
 
     Raises:
         UserError: a recipe, key or value is wrong, or the folder is not empty.
@@ -70,7 +70,8 @@ def _run(recipe: Recipe, out: Path) -> None:
     torch.manual_seed(recipe.seed)
     made = prepare(recipe)
     _LOG.info("prepared in %.0f s", time.perf_counter() - began)
-    log = made.trainer.train(made.train)
+    kept = out.with_name(f"{out.name}.state")
+    log = made.trainer.train(made.train, kept)
     figures = made.trainer.evaluate(made.validation)
     facts = {
         "parameters": sum(p.numel() for p in made.trainer.model.parameters()),
@@ -81,6 +82,7 @@ def _run(recipe: Recipe, out: Path) -> None:
     }
     told = result(made.trainer.recipe, facts)
     save_folder(out, made.trainer.model.half(), made.tokenizer.save_pretrained, told, log)
+    kept.unlink(missing_ok=True)
     print(json.dumps({"folder": str(out), **figures, "seconds": facts["seconds"]}))
 
 

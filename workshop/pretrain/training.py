@@ -2,14 +2,17 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from workshop.pretrain import state
 from workshop.pretrain.objective import Chance, Objective
 from workshop.pretrain.recipe import Recipe
 from workshop.pretrain.rows import Batch, Stream
@@ -30,15 +33,24 @@ class Pretraining:
         """The name of the score."""
         return "auc" if self.recipe.objective == "replaced" else "top1"
 
-    def train(self, source: Stream) -> list[Line]:
-        """Train in place; return the log, one line every `log_every` steps."""
+    def train(self, source: Stream, kept: Path) -> list[Line]:
+        """Train in place; return the log, one line every `log_every` steps.
+
+        The state is kept in a file with each line. If that is there, training goes on from it.
+        """
         recipe = self.recipe
         optimizer = _optimizer(self.model, recipe)
         chance = Chance(source.dice, source.marks, recipe.vocabulary)
+        batches = _batches(source)
         log: list[Line] = []
-        began, loss, score = time.perf_counter(), 0.0, 0.0
+        if kept.is_file():
+            log, dice = state.load(kept, recipe, self.model, optimizer)
+            deque(islice(batches, int(log[-1]["step"])), maxlen=0)  # those that it has seen
+            source.dice.set_state(dice)
+        before = log[-1] if log else {"step": 0, "seconds": 0.0}
+        began, loss, score = time.perf_counter() - before["seconds"], 0.0, 0.0
         self.model.train()
-        for step, batch in zip(range(recipe.steps), _batches(source), strict=False):
+        for step, batch in zip(range(int(before["step"]), recipe.steps), batches, strict=False):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate * group["share"] * share(step, recipe)
             with torch.autocast(recipe.device, torch.bfloat16):
@@ -52,6 +64,7 @@ class Pretraining:
                 means = loss / recipe.log_every, score / recipe.log_every
                 log.append(self._line(step + 1, *means, time.perf_counter() - began))
                 loss, score = 0.0, 0.0
+                state.save(kept, recipe, log, self.model, optimizer, source.dice)
         return log
 
     @torch.no_grad()

@@ -2,17 +2,20 @@
 
 import gzip
 import json
+from functools import partial
 from itertools import islice
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from ptrun.errors import UserError
 from tests.backbone.inputs import text
 from tests.families import PaperBackbone
 from tests.tiers import tiered
 from workshop.pocket.corpus import documents
 from workshop.pretrain.__main__ import main, recipes
+from workshop.pretrain.training import Pretraining
 
 RECIPES = [name for name in recipes() if name.startswith("pocket")]
 
@@ -90,11 +93,29 @@ def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
     assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
 
 
+def interrupted(line):
+    """Return a method that writes the first line of a log alone."""
+
+    def written(self, step, *figures):
+        if step > 2:
+            raise KeyboardInterrupt
+        return line(self, step, *figures)
+
+    return written
+
+
 @pytest.mark.slow
-def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
-    """T5's, with an output matrix of its own and without scaling."""
-    for name in ("one", "two"):
-        pretrain("pocket_t5", corpus, tmp_path / name, "vocabulary=900")
+def test_the_same_command_makes_the_same_weights(corpus, tmp_path, monkeypatch):
+    """T5's, with an output matrix of its own and without scaling; the second is interrupted."""
+    made = partial(pretrain, "pocket_t5", corpus)
+    made(tmp_path / "one", "vocabulary=900")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Pretraining, "_line", interrupted(Pretraining._line))
+        made(tmp_path / "two", "vocabulary=900")
+    with pytest.raises(UserError, match=r"two\.state is the state of another recipe"):
+        made(tmp_path / "two", "vocabulary=900", "seed=1")
+    made(tmp_path / "two", "vocabulary=900")
+    assert not list(tmp_path.glob("*.state*"))
     one, two = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("one", "two"))
     assert one == two
     backbone = PaperBackbone(name="two", path=str(tmp_path / "two"))
