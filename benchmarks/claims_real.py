@@ -106,10 +106,16 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
 
 def do(row: Row, given: argparse.Namespace, end: float) -> None:
     """Do the runs that a row lacks and store its record, if there is time to begin."""
-    before = {name_of(one): one for one in load(given.out)}.get(row.name)
+    stored = load(given.out)
+    before = {name_of(one): one for one in stored}.get(row.name)
     start = time.monotonic()
     if start > end:
         return
+    same = [list(row.options), row.rates, list(SEEDS[: row.seeds])]
+    for one in stored:  # a row of another claim may be the same search
+        if [one["options"], one["rates"], one["seeds"]] == same:
+            store(one | {"claim": row.claim, "row": row.row}, given.out)
+            return
     log = given.outputs / f"{slug(row)}.log"
     with log.open("a") as opened:
         line = command(row, given, before)
@@ -117,13 +123,17 @@ def do(row: Row, given: argparse.Namespace, end: float) -> None:
     if done.returncode:
         print(f"not finished: {row.name}; see {log}", file=sys.stderr)
         return
+    store(record(row, given.outputs / slug(row), time.monotonic() - start, before), given.out)
+
+
+def store(made: dict, out: Path) -> None:
+    """Put a record into its place, instead of one of the same name."""
+    order = [row.name for row in ROWS]
     with _STORING:
-        made = record(row, given.outputs / slug(row), time.monotonic() - start, before)
-        stored = [one for one in load(given.out) if name_of(one) != row.name] + [made]
-        order = [row.name for row in ROWS]
+        stored = [one for one in load(out) if name_of(one) != name_of(made)] + [made]
         stored.sort(key=lambda one: order.index(name_of(one)))
-        keep(given.out / "claims_real.json", stored)
-    print(f"{datetime.now(UTC):%H:%M} {row.name}", flush=True)
+        keep(out / "claims_real.json", stored)
+    print(f"{datetime.now(UTC):%H:%M} {name_of(made)}", flush=True)
 
 
 def load(out: Path) -> list[dict]:

@@ -27,7 +27,7 @@ Rows of {days}, {masks}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Ins
 `make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
 dev among its candidates, two or three, with one seed. Then other seeds are scored on test, once
-each: ten, but five in families that had no undecided claim with five. All are shown. Rows on
+each: ten on small models where five left a claim undecided, else five. All are shown. Rows on
 length and on 2,000 steps have one rate. A manual prompt trains nothing: its one score stands for
 all seeds.
 

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import claims_real
 import real_files
 import real_page
-from real_rows import NAMES, ROWS, TREC_ROW
+from real_rows import CB, LARGE_CORPUS, NAMES, ROWS, TREC_ROW
 
 from ptrun.backbone.files import SHIPPED
 from ptrun.config.compose import compose_run
@@ -67,6 +67,18 @@ def test_a_row_with_fewer_seeds_gets_the_others_at_its_rate(tmp_path):
     assert made["seeds"] == list(range(2, 12)) and made["masks"] == "1, 2"
     assert made["test"] == [80, 81, 80, 81, 80, 97, 98, 99, 100, 101] and len(made["dev"]) == 10
     assert made["minutes"] == 4.0 and made["rate"] == "1e-2"
+
+
+def test_a_row_that_another_claim_has_is_not_run_again(tmp_path):
+    first, second = (
+        next(one for one in ROWS if (one.claim, one.row) == (claim, "hybrid PT"))
+        for claim in (CB[0], LARGE_CORPUS)
+    )
+    options = {"options": list(first.options), "rates": first.rates, "masks": 2}
+    stored = row("hybrid PT", [50.0] * 10, claim=CB[0], seeds=list(range(2, 12)), **options)
+    (tmp_path / "claims_real.json").write_text(json.dumps([stored]))
+    claims_real.do(second, argparse.Namespace(out=tmp_path), float("inf"))
+    assert claims_real.load(tmp_path) == [stored, stored | {"claim": LARGE_CORPUS}]
 
 
 def test_the_parts_of_squad_share_no_article(tmp_path):
