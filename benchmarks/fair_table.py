@@ -156,9 +156,10 @@ def page(cells: dict) -> Iterator[str]:
     """Yield the lines of the page."""
     yield "# Methods at equal trials on real models\n"
     yield (
-        f"Each method has {TRIALS} trials from its own space (`conf/search`), chosen on dev; the "
-        f"winner has {SEEDS} fresh seeds, scored once on test. `docs/howto/fair.md` explains the "
-        "columns. `python benchmarks/fair_table.py` makes this page of the cells that are finished."
+        f"Each method has {TRIALS} trials from its own space, chosen on dev, and {SEEDS} fresh "
+        "seeds, scored once on test. Intervals are over seeds and, of accuracy, over test rows "
+        "too. `docs/howto/fair.md` explains the columns. `python benchmarks/fair_table.py` makes "
+        "this page of the cells that are finished."
     )
     for name, cell in cells.items():
         yield f"\n## {name}\n\n`{cell['command']}`\n\n{cell['table']}"
