@@ -17,7 +17,7 @@ WORDS = 120  # the most of a paragraph and its question, where the answer is wri
 
 def write_files(data: Path, tokenizer: Path, folder: Path) -> None:
     """Write squad/, answers/ and document/ into a folder that does not have them."""
-    if (folder / "document" / "train.jsonl").is_file():  # the last one
+    if (folder / "document/train.jsonl").is_file():  # the last one
         return
     from transformers import AutoTokenizer
 
