@@ -151,10 +151,11 @@ def name_of(one: dict) -> str:
 def run(given: argparse.Namespace) -> None:
     """Do the rows that are not stored with all seeds, in order, until the time is over."""
     given.outputs.mkdir(parents=True, exist_ok=True)
-    write_files(given.data, given.weights / "smollm2_135m", given.outputs / "files")
     end = time.monotonic() + 60 * given.minutes
     seeds = {name_of(one): len(one["seeds"]) for one in load(given.out)}
     left = [r for r in ROWS if seeds.get(r.name, 0) < r.seeds and r.name.startswith(given.only)]
+    if any("{files}" in one for row in left for one in row.options):
+        write_files(given.data, given.weights / "smollm2_135m", given.outputs / "files")
     os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // given.jobs))
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(lambda row: do(row, given, end), left))
