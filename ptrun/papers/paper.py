@@ -282,13 +282,11 @@ _CLAIM_STYLES = {"holds": "green", "does not hold": "yellow", "undecided": "mage
 
 
 def claims(papers: Collection[str]) -> Table:
-    """Return the claims of papers, by their printed names; a note says how they were measured."""
+    """Return the claims of papers, by their printed names; notes say how they were measured."""
     file = resources.files("ptrun.papers").joinpath("claims.json")
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     rows: list[dict[str, str | Cell]] = []
-    for claim in content["claims"]:
-        if claim["paper"] not in papers:
-            continue
+    for claim in (one for one in content["claims"] if one["paper"] in papers):
         averages = [f"{fmean(scores):.2f} ± {stdev(scores):.2f}" for scores in claim["scores"]]
         rows.append(
             {
@@ -299,4 +297,6 @@ def claims(papers: Collection[str]) -> Table:
                 "Verdict": Cell(claim["verdict"], _CLAIM_STYLES[claim["verdict"]]),
             }
         )
-    return Table(rows, ("Claim", "First", "Second", "Verdict"), notes=[content["measured"]])
+    checked = (one["text"] for one in content["checked"] if {*one["papers"]} & {*papers})
+    notes = [content["measured"], *checked] if rows else []
+    return Table(rows, ("Claim", "First", "Second", "Verdict"), notes=notes)

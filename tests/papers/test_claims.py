@@ -23,6 +23,15 @@ def test_a_page_has_the_claims_of_its_papers_alone():
     assert {one["paper"] for one in EVERY} <= set(PAPERS.values())
 
 
+def test_a_page_has_what_was_checked_about_the_claims_of_its_papers():
+    checked = page.claims(["IDPG"]).notes[1:]
+    assert checked and all("IDPG, " in text for text in checked) and not page.claims([]).notes
+    every = page.claims(PAPERS.values()).notes[1:]
+    for one in EVERY:
+        named = any(f"{one['paper']}, {one['says']}" in text for text in every)
+        assert named == (one["verdict"] == "does not hold")
+
+
 def test_the_scores_are_those_of_the_stored_rows():
     rows = json.loads(STORED.read_text())
     by_seed = [(row["row"], dict(zip(row["seeds"], row["test"], strict=True))) for row in rows]
