@@ -3,7 +3,9 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 from math import sqrt
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -156,10 +158,15 @@ def write_claims(stored: list[dict]) -> None:
         {"papers": sorted({_paper(one) for one in claims}), "text": _line(claims, text)}
         for claims, text in explained(left)
     ]
-    parts = [checked, [one for _, one in of_papers]]
-    texts = (",\n".join(json.dumps(one, ensure_ascii=False) for one in part) for part in parts)
-    content = '{{"measured":\n{},\n"checked": [\n{}\n],\n"claims": [\n{}\n]}}\n'
-    LEDGER.write_text(content.format(json.dumps(_MEASURED), *texts))
+    statements = groupby((one for _, one in of_papers), itemgetter("paper", "source"))
+    lines = [
+        f'{{"measured": {json.dumps(_MEASURED)},',
+        f'"checked": {json.dumps(checked)},',
+        '"claims": [',
+        ",\n".join(", ".join(map(json.dumps, claims)) for _, claims in statements),
+        "]}\n",
+    ]
+    LEDGER.write_text("\n".join(lines))
 
 
 def _claim(headline: Headline, first: dict, second: dict) -> dict:
