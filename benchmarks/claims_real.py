@@ -100,6 +100,7 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
         **scores,
         "learned": runs[0]["learned_parameters"]["total"],
         "tokens_per_second": round(fmean(one.get("tokens_per_second") or 0 for one in facts)),
+        "shared": max(one.get("population") or 1 for one in facts),
         "minutes": round(took / 60, 1),
     }
 

@@ -66,13 +66,14 @@ _ROWS = """
 
 ![]({name}_rows.svg)
 
-Minutes are of the whole row with its search. Other work shared the cores. The rows on the mean of
-tokens, lengths 5 and 50, and depth had one core each, the others two. Tokens/s are those of a run
-in training. A row that trains and has none was interrupted and continued: its minutes are those of
-the last part.
+Minutes are of the whole row with its search. Other work shared the cores. Rows before 2026-11-28
+had two cores, those on the mean of tokens, lengths 5 and 50, and depth one; later rows one. Tok/s
+are tokens a second of a run in training. A row that trains and has none was interrupted and
+continued: its minutes are those of the last part. Shared: runs that shared the passes of the frozen
+model, "-" where it was not stored.
 
-| task | method | metric | test | seeds | rate | candidates | learned | tokens/s | minutes |
-|---|---|---|---|---|---|---|---|---|---|"""
+| task | method | metric | test | seeds | rate | rates tried | learned | tok/s | shared | minutes |
+|---|---|---|---|---|---|---|---|---|---|---|"""
 LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "claims.json"
 _MEASURED = (
     "Runs of small pretrained models on public data: test scores of five or ten seeds, rates "
@@ -295,4 +296,5 @@ def _row(one: dict) -> str:
     speed = one["tokens_per_second"]
     candidates = len(one["rates"].split(",")) if one["rates"] else 0
     cells += [one["rate"] or "-", candidates, f"{one['learned']:,}", f"{speed:,}" if speed else "-"]
+    cells.append(one.get("shared", "-"))
     return "| " + " | ".join([*map(str, cells), f"{one['minutes']:.0f}"]) + " |"
