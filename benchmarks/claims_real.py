@@ -18,10 +18,12 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -35,13 +37,15 @@ from running import PTRUN, RESULTS, arguments, keep, kept, results
 from ptrun.backbone.dropout import RULE
 
 SEEDS = tuple(range(2, 12))  # those that `ptrun search` scores on test
+PLACES = argparse.Namespace(
+    weights=Path("weights"), data=Path("DIR"), outputs=Path("outputs/claims_real")
+)
 _STORING = Lock()
 
 
 def command(row: Row, given: argparse.Namespace, before: dict | None = None) -> list[str]:
     """Return the command line of a row, or of the seeds that its record lacks."""
-    files = (given.outputs / "files").resolve()
-    folders = {"weights": given.weights, "data": given.data, "files": files}
+    folders = {"weights": given.weights, "data": given.data, "files": given.outputs / "files"}
     own = [f"outputs={given.outputs}", f"name={slug(row)}"]
     own += [one.format(**folders) for one in row.options]
     if not any(one.startswith("data_dir=") for one in own):
@@ -173,12 +177,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600, help="start no row after these")
     parser.add_argument("--page", action="store_true", help="only write the page")
     given = parser.parse_args()
+    given.outputs = given.outputs.resolve()
     if not given.page:
         if given.data is None:
             parser.error("--data DIR is needed, with DIR/<task>/{train,validation,test}.jsonl[.gz]")
         run(given)
     stored = load(given.out)
-    write_page(given.out / "claims_real", stored, len(ROWS))
+    rows = {row.name: row for row in ROWS}
+    done = [replace(rows[name_of(one)], seeds=len(one["seeds"])) for one in stored]
+    typed = [shlex.join(["ptrun", *command(row, PLACES)[len(PTRUN) :]]) for row in done]
+    write_page(given.out / "claims_real", stored, len(ROWS), typed)
     if given.out == RESULTS:
         write_claims(stored)
 

@@ -25,8 +25,8 @@ _HEAD = """\
 
 Rows of {days}, {masks}: {models},
 from `make weights`, the first in fp32 and the others in bf16, public data, two CPU cores, honest
-protocol. {done} of {rows} rows are done; `make claims-real ARGS="--data DIR"` does the others, and
-`--only "TASK: METHOD"` does one. The learning rate of a method is chosen on dev among its
+protocol. {done} of {rows} rows are done; `make claims-real ARGS="--data DIR"` does the others. The
+command of each row is at the end. The learning rate of a method is chosen on dev among its
 candidates, two or three, with one seed. Then other seeds are scored on test, once each: ten where
 five left a claim undecided, five in the families of larger models and where five decided. All are
 shown. Rows on length and on 2,000 steps have one rate. A manual prompt trains nothing: its one
@@ -74,6 +74,12 @@ model, "-" where it was not stored.
 
 | task | method | metric | test | seeds | rate | rates tried | learned | tok/s | shared | minutes |
 |---|---|---|---|---|---|---|---|---|---|---|"""
+_TYPED = """
+## The commands of these rows
+
+In their order; DIR is the folder of the data sets.
+
+```text"""
 LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "claims.json"
 _MEASURED = (
     "Runs of small pretrained models on public data: test scores of five or ten seeds, rates "
@@ -188,8 +194,8 @@ def _claim(headline: Headline, first: dict, second: dict) -> dict:
     }
 
 
-def write_page(name: Path, stored: list[dict], rows: int) -> None:
-    """Write NAME.md, NAME.svg and NAME_rows.svg."""
+def write_page(name: Path, stored: list[dict], rows: int, typed: list[str]) -> None:
+    """Write NAME.md, NAME.svg and NAME_rows.svg; `typed` are the commands of the stored rows."""
     both = {headline: rows for headline, *rows in done(stored)}
     claims = [judged_claim(headline, *rows) for headline, rows in both.items()]
     heres = iter(one.here for one in claims)
@@ -222,7 +228,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     checks = [f"\n## What was checked where a claim does not hold\n\n{FORMULAS} {EMPTY_RTE}\n"]
     checks += [f"- {_line(*one)}" for one in explained(left)]
     lines = [*lines_of(claims), *checks, CUT, _ROWS.format(name=name.name)]
-    text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
+    text = head + "\n".join([*lines, *map(_row, stored), _TYPED, *typed, "```"]) + "\n"
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(differences(done(stored)))
     name.with_name(f"{name.name}_rows.svg").write_text(scores(stored))

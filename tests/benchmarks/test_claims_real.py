@@ -28,7 +28,7 @@ def row(name, test, **more):
     return {
         "claim": NAMES, "row": name, "date": "2026-01-02", "metric": "f1", "rate": "1e-2",
         "rates": "1e-2,3e-2", "seeds": [2, 3, 4, 5, 6], "test": test, "learned": 1000,
-        "tokens_per_second": 900, "minutes": 3.0, **more,
+        "tokens_per_second": 900, "minutes": 3.0, "options": ["backbone=minilm_l6"], **more,
     }  # fmt: skip
 
 
@@ -108,11 +108,11 @@ def test_the_seeds_that_would_decide_a_claim_are_counted():
 
 def test_a_claim_that_does_not_hold_has_what_was_checked_or_is_not_explained():
     missing = {f"{TREC_ROW}: close to fine-tuning", f"{TREC_ROW}: M-IDPG close to fine-tuning"}
-    verdicts = ["DOES NOT HOLD" if one.says in missing else "holds" for one in real_page.HEADLINES]
-    _, steps, rate, left = real_page.explained(verdicts)
-    assert steps.startswith("- P-tuning v2, TREC, 1,000 texts: close to fine-tuning. Steps")
-    assert "Rate and length" in rate
-    assert left == "- Not explained: IDPG, TREC, 1,000 texts: M-IDPG close to fine-tuning."
+    left = [one for one in real_page.HEADLINES if one.says in missing]
+    (deep, steps), (same, rate), (without, text) = real_page.explained(left)
+    assert deep == same == left[:1] and without == left[1:]
+    assert steps.startswith("Steps") and rate.startswith("Rate and length")
+    assert text == "Not explained."
 
 
 def test_the_page_judges_and_shows_all_seeds(tmp_path):
@@ -123,9 +123,10 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
         row("length 1", [60.0, 61, 60, 61, 60], claim=f"{NAMES}, length"),
         row("length 20", [60.0, 62, 62, 60, 61], claim=f"{NAMES}, length"),
     ]
-    real_page.write_page(tmp_path / "page", stored, len(ROWS))
+    real_page.write_page(tmp_path / "page", stored, len(ROWS), ["ptrun search a=1"])
     page = (tmp_path / "page.md").read_text()
-    assert "Rows of 2026-01-02, masks 1, 2:" in page  # a row without a number has rule 1
+    # a row without a number has rule 1
+    assert "Rows of 2026-01-02, masks 1, 2: minilm_l6 (6 layers, 23M),\n" in page
     assert f"5 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
     assert (
         "| NER, 1,000 sentences: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |"
@@ -138,4 +139,5 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     assert far.endswith("| 0.000 | 0.000 | 5 | holds | holds |")
     assert close.endswith("| DOES NOT HOLD | DOES NOT HOLD |")
     assert "| 5 | undecided | undecided (about " in page
+    assert page.endswith("\n```text\nptrun search a=1\n```\n")
     assert "Of 3 claims that were run 2 are decided, 2 after Holm's correction" in page
