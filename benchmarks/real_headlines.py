@@ -7,6 +7,7 @@ from real_rows import (
     ANSWERS,
     CONTEXT,
     FACTS,
+    LARGER,
     LONGER,
     MASKED_FACTS,
     NAMES,
@@ -37,6 +38,7 @@ EMPTY = (("SmolLM2, RTE, 32 shots", "close"),)  # fine-tuning is at chance there
 DEPTH, LENGTH = f"{NAMES}, depth", f"{NAMES}, length"
 DEPTH_12, LENGTH_12 = f"{TREC_12}, depth", f"{TREC_12}, length"
 FIGURE, FACT = "P-tuning v2, Figure 3", "P-tuning, Table 2"
+LORA = "LoRA, Hu et al. 2021"
 MANUAL = {
     "manual": "manual prompts",
     "LPAQA": "searched prompts, LPAQA",
@@ -60,7 +62,7 @@ OWN = (
         for name, prompts in MANUAL.items()
     ),
     *(
-        Headline("LoRA, Hu et al. 2021", f"{task}: {says}", task, first, "LoRA", kind)
+        Headline(LORA, f"{task}: {says}", task, first, "LoRA", kind)
         for task in (SUMS, ANSWERS)
         for says, first, kind in (
             ("LoRA close to fine-tuning", "FT", "close"),
@@ -93,6 +95,11 @@ def found() -> tuple[Headline, ...]:
 
 
 HEADLINES = (*found(), *OWN)
+
+
+def is_earlier(headline: Headline) -> bool:
+    """Return whether a claim is one of the 74 that were written before 2026-11-28."""
+    return headline.claim not in LARGER and headline.paper != LORA
 
 
 @dataclass(frozen=True)

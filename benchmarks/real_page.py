@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from headlines import NEAR, Headline, judged, spread
-from real_headlines import CHECKS, CUT, EMPTY_RTE, FORMULAS, HEADLINES
+from real_headlines import CHECKS, CUT, EMPTY_RTE, FORMULAS, HEADLINES, is_earlier
 from real_pictures import differences, scores
 from real_rows import ROWS
 from running import masks
@@ -32,7 +32,7 @@ five left a claim undecided, five in the families of larger models and where fiv
 shown. Rows on length and on 2,000 steps have one rate. A manual prompt trains nothing: its one
 score stands for all seeds.
 
-{counts}
+{counts} {earlier}
 
 {summary}
 
@@ -223,6 +223,7 @@ def write_page(name: Path, stored: list[dict], rows: int, typed: list[str]) -> N
         many=MANY,
         summary=_summary(verdicts),
         sizes=by_size(verdicts),
+        earlier=_earlier(dict(zip(both, claims, strict=True))),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
     checks = [f"\n## What was checked where a claim does not hold\n\n{FORMULAS} {EMPTY_RTE}\n"]
@@ -232,6 +233,22 @@ def write_page(name: Path, stored: list[dict], rows: int, typed: list[str]) -> N
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(differences(done(stored)))
     name.with_name(f"{name.name}_rows.svg").write_text(scores(stored))
+
+
+def _earlier(judged: dict[Headline, Judged]) -> str:
+    """Return how many claims are decided, or need many seeds: the earlier ones and the others."""
+    first = [one for one in HEADLINES if is_earlier(one)]
+    texts = []
+    for claims in (first, [one for one in HEADLINES if one not in first]):
+        needs = [judged[one].needs or 0 for one in claims if one in judged]
+        decided, many = needs.count(0), sum(n > MANY for n in needs)
+        share = round(100 * (decided + many) / len(claims))
+        texts.append(f"{decided} are decided and {many} need more than {MANY} seeds ({share} %)")
+    return (
+        f"Of the {len(first)} that were written before 2026-11-28, {texts[0]}; of the "
+        f"{len(HEADLINES) - len(first)} others, written before their rows were run but for the two "
+        f"on LoRA and sums, {texts[1]}."
+    )
 
 
 def _summary(verdicts: list[str]) -> str:

@@ -356,4 +356,5 @@ _LARGER: tuple[Row, ...] = (
         300,
     ),
 )
+LARGER = frozenset(row.claim for row in _LARGER)
 ROWS = (*(row if row.claim in FIVE else replace(row, seeds=10) for row in _ROWS), *_LARGER)

@@ -141,3 +141,4 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     assert "| 5 | undecided | undecided (about " in page
     assert page.endswith("\n```text\nptrun search a=1\n```\n")
     assert "Of 3 claims that were run 2 are decided, 2 after Holm's correction" in page
+    assert "Of the 74 that were written before 2026-11-28, 2 are decided and 1 need more" in page
