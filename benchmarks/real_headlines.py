@@ -184,7 +184,5 @@ CUT = """
   tokens, at the rates 3e-4, 3e-4 and 1.5e-4.
   The AUC after each was 0.907, 0.926 and 0.927 (electra.csv). It is not good enough: DPT was not
   run.
-- Rows that are not in the table: ten hours of two cores were allowed. The rows on the mean of
-  tokens, lengths 5 and 50, LAMA's manual prompts and depth came later, in two hours of two cores.
-- K = 500, Subj and SQuAD. PPT on single texts and on choices.
+- K = 500. PPT on single texts and on choices.
 """

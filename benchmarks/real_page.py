@@ -32,7 +32,8 @@ five left a claim undecided, five in the families of larger models and where fiv
 shown. Rows on length and on 2,000 steps have one rate. A manual prompt trains nothing: its one
 score stands for all seeds.
 
-{counts} {earlier}
+{counts}
+{earlier}
 
 {summary}
 
