@@ -25,6 +25,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
@@ -44,7 +45,10 @@ _STORING = Lock()
 
 
 def command(row: Row, given: argparse.Namespace, before: dict | None = None) -> list[str]:
-    """Return the command line of a row, or of the seeds that its record lacks."""
+    """Return the command line of a row, or of the seeds that its record lacks.
+
+    A row of `lowest` has two: its trials, and with their choice as `before` its seeds.
+    """
     folders = {"weights": given.weights, "data": given.data, "files": given.outputs / "files"}
     own = [f"outputs={given.outputs}", f"name={slug(row)}"]
     own += [one.format(**folders) for one in row.options]
@@ -56,7 +60,18 @@ def command(row: Row, given: argparse.Namespace, before: dict | None = None) -> 
     own.append(f"train.lr={rates}")
     if "," not in rates:
         return [*PTRUN, "-m", *own, f"seed={','.join(map(str, SEEDS[done : row.seeds]))}"]
+    if row.lowest:
+        return [*PTRUN, "-m", *own, "seed=1", "trial={}"]
     return [*PTRUN, "search", *own, "--sampler", "grid", "--seeds", str(row.seeds)]
+
+
+def chosen(row: Row, folder: Path) -> dict:
+    """Return the rate with the lowest `row.lowest` on dev among the trials in a folder."""
+    trials = [run for run in results(folder) if run["seed"] == 1]
+    if len(trials) < len(row.rates.split(",")):
+        raise SystemExit(f"{folder}: {len(trials)} trials of {row.rates}")
+    best = min(trials, key=lambda run: run["metrics"]["dev"][row.lowest])
+    return {"rate": f"{best['config']['train']['lr']:g}", "seeds": []}
 
 
 def slug(row: Row) -> str:
@@ -71,15 +86,18 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
     search, runs = kept(folder / "search.json", {}), results(folder)
     if search:  # the folder may have runs that another version of ptrun named
         runs = [run for run in runs if run["run_id"] in search["runs"]]
+    if row.lowest and before:  # its trials lie there too
+        rate = float(before["rate"])
+        runs = [r for r in runs if r["seed"] in SEEDS and r["config"]["train"]["lr"] == rate]
     runs *= 1 if row.rates else row.seeds  # what trains nothing has one score for all seeds
     facts = [run["manifest"] for run in runs]
-    metric = runs[0]["metric"]
-    unit = -100 if metric == "kl" else 1  # higher is better; in hundredths of a nat
+    metric = row.lowest or runs[0]["metric"]
+    unit = -100 if row.lowest else 1  # higher is better; kl in hundredths of a nat
     scores = {
         part: [round(unit * run["metrics"][part][metric], 2) for run in runs]
         for part in ("test", "dev")
     }
-    if before:
+    if before and before["seeds"]:
         seen = len(before["seeds"])
         joined = {s: before[s] + scores[s][-(row.seeds - seen) :] for s in scores}
         rule = before.get("masks", 1)
@@ -96,15 +114,17 @@ def record(row: Row, folder: Path, took: float, before: dict | None = None) -> d
         "row": row.row,
         "date": datetime.now(UTC).date().isoformat(),
         "masks": RULE,
-        "metric": "-100 kl" if metric == "kl" else metric,
+        "metric": f"-100 {metric}" if row.lowest else metric,
         "options": list(row.options),
         "rates": row.rates,
-        "rate": search.get("winner", {}).get("train.lr") or row.rates or None,
+        "rate": (before or {"rate": search.get("winner", {}).get("train.lr")})["rate"]
+        or row.rates
+        or None,
         "seeds": list(SEEDS[: row.seeds]),
         **scores,
         "learned": runs[0]["learned_parameters"]["total"],
         "tokens_per_second": round(fmean(one.get("tokens_per_second") or 0 for one in facts)),
-        "shared": max(one.get("population") or 1 for one in facts),
+        "shared": max(len(one.get("shared_with") or ()) + 1 for one in facts),
         "minutes": round(took / 60, 1),
     }
 
@@ -122,13 +142,17 @@ def do(row: Row, given: argparse.Namespace, end: float) -> None:
             store(one | {"claim": row.claim, "row": row.row}, given.out)
             return
     log = given.outputs / f"{slug(row)}.log"
+    folder = given.outputs / slug(row)
     with log.open("a") as opened:
-        line = command(row, given, before)
-        done = subprocess.run(line, stdout=opened, stderr=subprocess.STDOUT, check=False)
+        call = partial(subprocess.run, stdout=opened, stderr=subprocess.STDOUT, check=False)
+        if row.lowest and "," in row.rates and not before:
+            call(command(row, given))
+            before = chosen(row, folder)
+        done = call(command(row, given, before))
     if done.returncode:
         print(f"not finished: {row.name}; see {log}", file=sys.stderr)
         return
-    store(record(row, given.outputs / slug(row), time.monotonic() - start, before), given.out)
+    store(record(row, folder, time.monotonic() - start, before), given.out)
 
 
 def store(made: dict, out: Path) -> None:
@@ -185,7 +209,14 @@ def main() -> None:
     stored = load(given.out)
     rows = {row.name: row for row in ROWS}
     done = [replace(rows[name_of(one)], seeds=len(one["seeds"])) for one in stored]
-    typed = [shlex.join(["ptrun", *command(row, PLACES)[len(PTRUN) :]]) for row in done]
+    lines = [command(row, PLACES) for row in done]
+    rates = {name_of(one): one["rate"] for one in stored}
+    lines += [
+        command(row, PLACES, {"rate": rates[row.name], "seeds": []})
+        for row in done
+        if row.lowest and row.rates
+    ]
+    typed = [shlex.join(["ptrun", *line[len(PTRUN) :]]) for line in lines]
     write_page(given.out / "claims_real", stored, len(ROWS), typed)
     if given.out == RESULTS:
         write_claims(stored)

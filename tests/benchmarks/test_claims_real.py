@@ -69,6 +69,29 @@ def test_a_row_with_fewer_seeds_gets_the_others_at_its_rate(tmp_path):
     assert made["minutes"] == 4.0 and made["rate"] == "1e-2"
 
 
+def test_the_rate_with_the_lowest_divergence_is_chosen(tmp_path):
+    own = next(own for own in ROWS if own.lowest and own.rates)
+    line = claims_real.command(own, GIVEN)
+    assert line[3] == "-m" and line[-3:] == [f"train.lr={own.rates}", "seed=1", "trial={}"]
+    with pytest.raises(SystemExit, match="0 trials of 2e-3,5e-3,1e-2"):
+        claims_real.chosen(own, tmp_path)
+    runs = [(1, 2e-3, 0.3), (1, 5e-3, 0.1), (1, 1e-2, 0.2), (2, 1e-2, 0.5)]
+    runs += [(seed, 5e-3, seed / 10) for seed in range(2, 7)]
+    for number, (seed, rate, divergence) in enumerate(runs):
+        (tmp_path / str(number)).mkdir()
+        run = {"seed": seed, "run_id": "r", "metric": "f1", "config": {"train": {"lr": rate}}}
+        run |= {"metrics": {part: {"f1": 5.0, "kl": divergence} for part in ("dev", "test")}}
+        run |= {"manifest": {"shared_with": ["a", "b"]}, "learned_parameters": {"total": 1}}
+        (tmp_path / str(number) / "result.json").write_text(json.dumps(run))
+    choice = claims_real.chosen(own, tmp_path)
+    assert choice == {"rate": "0.005", "seeds": []}
+    line = claims_real.command(own, GIVEN, choice)
+    assert line[-2:] == ["train.lr=0.005", "seed=2,3,4,5,6"]
+    made = claims_real.record(own, tmp_path, 60.0, choice)
+    assert made["test"] == [-20, -30, -40, -50, -60] and made["seeds"] == list(range(2, 7))
+    assert (made["metric"], made["rate"], made["shared"]) == ("-100 kl", "0.005", 3)
+
+
 def test_a_row_that_another_claim_has_is_not_run_again(tmp_path):
     first, second = (
         next(one for one in ROWS if (one.claim, one.row) == (claim, "hybrid PT"))
