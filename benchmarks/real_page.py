@@ -82,7 +82,8 @@ model, "-" where it was not stored.
 _TYPED = """
 ## The commands of these rows
 
-In their order. DIR is the folder of the data sets; `make claims-real` cuts the files of some rows.
+In their order, and last the seeds of rows whose trials stand apart. DIR is the folder of the data
+sets; `make claims-real` cuts the files of some rows.
 
 ```text"""
 LEDGER = Path(__file__).parents[1] / "ptrun" / "papers" / "claims.json"
