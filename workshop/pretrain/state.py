@@ -1,7 +1,6 @@
 """The state of an interrupted pre-training: `OUT.state`, from which the same command goes on."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ def load(file: Path, recipe: Recipe, model: Any, optimizer: Any) -> tuple[list[A
         UserError: the state is of another recipe.
     """
     with safe_open(file, "pt") as stored:  # type: ignore[no-untyped-call]
-        facts: Mapping[str, str] = stored.metadata()
+        facts: dict[str, str] = stored.metadata()
         if facts["recipe"] != _settings(recipe):
             raise UserError(
                 f"{file} is the state of another recipe. Type its options to go on, give another "
@@ -63,4 +62,5 @@ def load(file: Path, recipe: Recipe, model: Any, optimizer: Any) -> tuple[list[A
 
 
 def _settings(recipe: Recipe) -> str:
-    return json.dumps({**asdict(recipe), "out": None, "device": None})
+    # Without what may change before training goes on.
+    return json.dumps({**asdict(recipe), "out": None, "device": None, "steps": None})

@@ -114,10 +114,15 @@ def test_the_same_command_makes_the_same_weights(corpus, tmp_path, monkeypatch):
         made(tmp_path / "two", "vocabulary=900")
     with pytest.raises(UserError, match=r"two\.state is the state of another recipe"):
         made(tmp_path / "two", "vocabulary=900", "seed=1")
+    (tmp_path / "longer.state").write_bytes((tmp_path / "two.state").read_bytes())
+    longer = made(tmp_path / "longer", "vocabulary=900", "steps=6")
     made(tmp_path / "two", "vocabulary=900")
     assert not list(tmp_path.glob("*.state*"))
     one, two = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("one", "two"))
     assert one == two
+    logs = [(tmp_path / n / "train_log.csv").read_text().split() for n in ("two", "longer")]
+    assert logs[0][1] == logs[1][1] and [len(log) for log in logs] == [3, 4]
+    assert longer["plan"]["steps"] == 6
     backbone = PaperBackbone(name="two", path=str(tmp_path / "two"))
     backbone.load()
     assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
