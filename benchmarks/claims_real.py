@@ -8,8 +8,7 @@ Each row of `real_rows.py` is a `ptrun search`: the rates of a method are chosen
 seed, then five or ten fresh seeds are scored on test, once each. Rows that
 results/claims_real.json has are not repeated; one that has fewer seeds gets the others, at the
 rate that was chosen. --jobs rows run at a time, one core each. No new row starts after --minutes.
-Writes
-results/claims_real.{json,md,svg}, claims_real_rows.svg, and the claims that the page of
+Writes results/claims_real.{json,md,svg}, claims_real_rows.svg, and the claims that
 `ptrun report --paper NAME --to FOLDER` shows.
 """
 
@@ -185,7 +184,7 @@ def run(given: argparse.Namespace) -> None:
     left = [r for r in ROWS if seeds.get(r.name, 0) < r.seeds and r.name.startswith(given.only)]
     if any("{files}" in one for row in left for one in row.options):
         write_files(given.data, given.weights / "smollm2_135m", given.outputs / "files")
-    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // given.jobs))
+    os.environ["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // given.jobs))
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(lambda row: do(row, given, end), left))
 

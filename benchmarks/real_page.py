@@ -158,7 +158,8 @@ def lines_of(claims: list[Judged]) -> list[str]:
         more = f" (about {one.needs} seeds)" if one.needs else ""
         if (one.needs or 0) > MOST:
             more = f" (more than {MOST} seeds)"
-        numbers = [f"{one.p:.3f}", f"{corrected:.3f}", str(one.seeds), one.five, one.here + more]
+        chances = [f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in (one.p, corrected)]
+        numbers = [*chances, str(one.seeds), one.five, one.here + more]
         found.append(f"| {' | '.join([*one.cells, *numbers])} |")
     return found
 
