@@ -184,7 +184,7 @@ def run(given: argparse.Namespace) -> None:
     left = [r for r in ROWS if seeds.get(r.name, 0) < r.seeds and r.name.startswith(given.only)]
     if any("{files}" in one for row in left for one in row.options):
         write_files(given.data, given.weights / "smollm2_135m", given.outputs / "files")
-    os.environ["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // given.jobs))
+    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // given.jobs))
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(lambda row: do(row, given, end), left))
 

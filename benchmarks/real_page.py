@@ -97,16 +97,11 @@ _MEASURED = (
 )
 
 
-def by_name(stored: list[dict]) -> dict[tuple[str, str], dict]:
-    """Return the records by claim and row."""
-    return {(one["claim"], one["row"]): one for one in stored}
-
-
 def done(stored: list[dict]) -> list[tuple[Headline, dict, dict]]:
     """Return the claims whose rows are done, with both rows."""
-    found = by_name(stored)
+    rows = {(one["claim"], one["row"]): one for one in stored}
     pairs = [
-        (one, found.get((one.claim, one.first)), found.get((one.claim, one.second)))
+        (one, rows.get((one.claim, one.first)), rows.get((one.claim, one.second)))
         for one in HEADLINES
     ]
     return [(one, first, second) for one, first, second in pairs if first and second]
