@@ -176,15 +176,5 @@ CUT = """
 
 - QNLI and BoolQ: their test splits of 5,463 and 3,270 long texts cost more than all other rows.
   BoolQ has 64 labelled training texts in the data used here.
-- DPT needs an ELECTRA that was pre-trained well: the area under the ROC curve (AUC) of replaced
-  tokens should be 0.93 on held-out text. No package of the registry holds one. Pre-training
-  (`python -m workshop.pretrain`) made one of 22.7M parameters from MiniLM in 177 minutes of two
-  cores (180 were allowed): `backbone=minilm_bert`, the generator, for 500 steps;
-  `backbone=minilm_electra` for 1,500 steps, then with `initial=` for 3,000 and 1,200, all of 4,096
-  tokens, at the rates 3e-4, 3e-4 and 1.5e-4.
-  The AUC after each was 0.907, 0.926 and 0.927 (electra.csv). It is not good enough. One of 12
-  layers and 33.4M parameters, `backbone=marco_electra`, is not done. In training its AUC is 0.908
-  after 500 steps and 0.924 after 1,400 of 6,000; that of MiniLM was 0.878 and 0.904. DPT's rows
-  wait for it.
 - K = 500. PPT on single texts and on choices.
 """
