@@ -82,9 +82,9 @@ _ROWS = """
 
 Minutes are of the whole row with its search. Other work shared the cores. Rows before 2026-11-28
 had two cores, those on the mean of tokens, lengths 5 and 50, and depth one; later rows one. Tok/s
-are tokens a second of a run in training. A row that trains and has none was interrupted and
-continued: its minutes are those of the last part. Shared: runs that shared the passes of the frozen
-model, "-" where it was not stored.
+are tokens a second of a run in training. A row that was interrupted and continued has the minutes
+of its last part, and some have no tok/s. Shared: runs that shared the passes of the frozen model,
+"-" where it was not stored.
 
 | task | method | metric | test | seeds | rate | rates tried | learned | tok/s | shared | minutes |
 |---|---|---|---|---|---|---|---|---|---|---|"""
