@@ -176,7 +176,7 @@ def write_claims(stored: list[dict]) -> None:
         {"papers": sorted({_paper(one) for one in claims}), "text": _line(claims, text)}
         for claims, text in explained(left)
     ]
-    statements = groupby((one for _, one in of_papers), itemgetter("paper", "source"))
+    statements = groupby((one for _, one in of_papers), itemgetter("paper"))
     lines = [
         f'{{"measured": {json.dumps(_MEASURED)},',
         f'"checked": {json.dumps(checked)},',
