@@ -176,12 +176,12 @@ def write_claims(stored: list[dict]) -> None:
         {"papers": sorted({_paper(one) for one in claims}), "text": _line(claims, text)}
         for claims, text in explained(left)
     ]
-    statements = groupby((one for _, one in of_papers), itemgetter("paper"))
+    papers = groupby((one for _, one in of_papers), itemgetter("paper"))
     lines = [
         f'{{"measured": {json.dumps(_MEASURED)},',
         f'"checked": {json.dumps(checked)},',
         '"claims": [',
-        ",\n".join(", ".join(map(json.dumps, claims)) for _, claims in statements),
+        ",\n".join(", ".join(map(json.dumps, claims)) for _, claims in papers),
         "]}\n",
     ]
     LEDGER.write_text("\n".join(lines))
